@@ -1,0 +1,1 @@
+"""profkit: mark a training step once, record it, and read where each millisecond goes."""

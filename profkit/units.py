@@ -1,0 +1,96 @@
+"""Numbers to text and back: the only place that converts or prints ns, bytes and FLOP."""
+
+from __future__ import annotations
+
+import re
+
+from profkit.errors import ProfkitError
+
+__all__ = [
+    "bytes_text",
+    "count_text",
+    "duration_text",
+    "ns_from_us",
+    "parse_duration_ns",
+    "percent_text",
+    "rate_text",
+]
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+_DURATION_UNITS_NS = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|µs|ms|s)\s*", re.ASCII)
+
+
+def duration_text(ns: float | None) -> str:
+    """A time for people: ``1.23 ms``, ``850 ns``; ``–`` when unknown."""
+    if ns is None:
+        return "–"
+    for unit, size in (("s", NS_PER_S), ("ms", NS_PER_MS), ("µs", NS_PER_US)):
+        if abs(ns) >= size:
+            return f"{_three_digits(ns / size)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def bytes_text(size: float | None) -> str:
+    """A size for people in binary units: ``1.50 GiB``; ``–`` when unknown."""
+    if size is None:
+        return "–"
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} B" if unit == "B" else f"{_three_digits(value)} {unit}"
+        value /= 1024
+    return f"{_three_digits(value)} TiB"
+
+
+def rate_text(per_second: float | None, unit: str) -> str:
+    """A rate for people in decimal units: ``989 TFLOP/s`` for ``rate_text(989e12, "FLOP/s")``."""
+    if per_second is None:
+        return "–"
+    value = float(per_second)
+    for prefix in ("", "k", "M", "G", "T"):
+        if abs(value) < 1000:
+            return f"{_three_digits(value)} {prefix}{unit}"
+        value /= 1000
+    return f"{_three_digits(value)} P{unit}"
+
+
+def percent_text(share: float | None) -> str:
+    """A share of one as per cent: ``43 %``, ``0.4 %``; ``–`` when unknown."""
+    if share is None:
+        return "–"
+    percent = share * 100
+    return f"{percent:.1f} %" if abs(percent) < 9.95 and percent else f"{percent:.0f} %"
+
+
+def count_text(count: int | None) -> str:
+    """A count for people, with thin groups of three: ``1 234``; ``–`` when unknown."""
+    return "–" if count is None else f"{count:,}".replace(",", "\u202f")
+
+
+def ns_from_us(text: str) -> int:
+    """Microseconds as a decimal text to whole nanoseconds, exactly: ``"12.345"`` -> 12345."""
+    from decimal import Decimal
+
+    return round(Decimal(text) * NS_PER_US)
+
+
+def parse_duration_ns(text: str) -> int:
+    """A duration as people write it (``38.3ms``, ``2 s``) to nanoseconds.
+
+    Raises:
+        ProfkitError: The text is not a number followed by ns, us, ms or s.
+    """
+    match = _DURATION.fullmatch(text)
+    if not match:
+        raise ProfkitError(f"{text!r} is not a duration. Write a number with its unit: 38.3ms")
+    return round(float(match[1]) * _DURATION_UNITS_NS[match[2]])
+
+
+def _three_digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    size = abs(value)
+    return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
