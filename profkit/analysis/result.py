@@ -1,0 +1,63 @@
+"""What an analysis returns: the report's tables and scalars, under the names of `profkit.report/1`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+__all__ = ["REPORT_SCHEMA", "SHARES", "Result", "Row"]
+
+REPORT_SCHEMA: Final = "profkit.report/1"
+
+SHARES: Final = (
+    "compute",
+    "memory",
+    "launch",
+    "unclassified",
+    "communication",
+    "transfer",
+    "input",
+    "sync",
+    "other",
+)
+"""The nine shares of a window; they add up to it, per device, to the nanosecond."""
+
+Row = dict[str, Any]
+"""A row of a report table: the keys are those of the JSON Schema, unknown is None."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Everything a report says, as plain values; field names and keys are those of `profkit.report/1`.
+
+    Times are int nanoseconds from the report's origin, sizes int bytes, shares 0..1, unknown is None.
+    """
+
+    inputs: list[Row]
+    devices: list[Row]
+    health: Row
+    window: Row
+    verdict: Row
+    totals: Row
+    phases: list[Row] = field(default_factory=list)
+    kernels: list[Row] = field(default_factory=list)
+    operators: list[Row] = field(default_factory=list)
+    ranges: list[Row] = field(default_factory=list)
+    idle: Row
+    syncs: list[Row] = field(default_factory=list)
+    memory: Row | None = None
+    communication: list[Row] = field(default_factory=list)
+    ranks: list[Row] = field(default_factory=list)
+    advice: list[Row] = field(default_factory=list)
+    timeline: Row | None = None
+    """One representative step for the page: ``{step, device, start_ns, end_ns, lanes[], left_out}``; a lane is
+    ``{kind: "phase"|"stream"|"thread"|"idle", label, bars[]}``, a bar ``[start_ns, dur_ns, name, tone]`` with a
+    share's, bound's or idle cause's name as its tone."""
+    utilisation: list[Row] = field(default_factory=list)
+    """GPU metrics over time when the file has them: ``{device, metric, time_ns[], value[]}``, resampled."""
+    method: Row = field(default_factory=dict)
+    """How the numbers were made: versions, options, thresholds with their sources, what was left out."""
+
+    def as_dict(self) -> Row:
+        """The report as `profkit.report/1`: JSON types only."""
+        return {"schema": REPORT_SCHEMA, **vars(self)}
