@@ -1,0 +1,14 @@
+"""Where the tests find recordings that are not part of the project."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(os.environ.get("PROFKIT_SHARED", Path(__file__).parents[2] / "shared"))
+"""Recordings, cases and other people's files; absent for most people."""
+
+DATA = Path(__file__).parent / "data"
+"""Our own recordings and cases, part of the project."""
+
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=f"SKIPPED LOUDLY: no shared recordings at {SHARED}")
