@@ -1,1 +1,49 @@
-"""."""
+"""Files to `Trace` or `MemoryHistory`: what a file is, is told from its content, never from its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from profkit.errors import ReadError
+from profkit.readers.sources import Input, Kind, open_input
+
+if TYPE_CHECKING:
+    from profkit.model import MemoryHistory, Trace
+
+__all__ = ["read"]
+
+
+def read(path: str, *, name: str | None = None, expand_limit: int | None = None) -> Trace | MemoryHistory:
+    """Read one recording, whatever it is: nsys export or report, profiler trace, memory snapshot.
+
+    Args:
+        path: A file, plain or compressed; ``-`` is standard input.
+        name: The name to show instead of the last part of the path.
+        expand_limit: The most bytes that the input may take in memory; see `sources.open_input`.
+
+    Raises:
+        ReadError: The file cannot be read as any of the formats; one line says why.
+    """
+    shown = name or ("stdin" if path == "-" else PurePath(path).name)
+    with open_input(path, expand_limit) as opened:
+        try:
+            made = _read(opened, shown)
+        except (MemoryError, RecursionError):
+            raise ReadError(shown, "it is too large or too deep for this machine") from None
+    return replace(made, findings=(*opened.findings, *made.findings)) if opened.findings else made
+
+
+def _read(opened: Input, name: str) -> Trace | MemoryHistory:
+    if opened.kind is Kind.JSON:
+        from profkit.readers.kineto import read_kineto
+
+        return read_kineto(opened.data, name)
+    if opened.kind is Kind.PICKLE:
+        from profkit.readers.snapshot import read_snapshot
+
+        return read_snapshot(bytes(opened.data), name)
+    from profkit.readers.nsys import read_nsys
+
+    return read_nsys(opened.file, name)
