@@ -1,0 +1,83 @@
+"""Which range of a thread encloses what: parents, and the innermost range open at an instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.analysis.intervals import previous_enclosing
+from profkit.model import Ranges
+
+__all__ = ["Nesting"]
+
+Column = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Stack:
+    """The ranges of one thread, by start and then longest first."""
+
+    row: Column
+    start: Column
+    end: Column
+    parent: Column
+    """Position in this stack, or -1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Nesting:
+    """The nesting of chosen ranges, thread by thread."""
+
+    parent: Column
+    """For every row of the table: the row of the chosen range that encloses it on its thread, or -1."""
+    _stacks: dict[int, _Stack]
+
+    @classmethod
+    def of(cls, ranges: Ranges, rows: NDArray[Any]) -> Nesting:
+        """Nest the chosen rows (a mask or row numbers) of a table of ranges."""
+        rows = np.flatnonzero(rows) if rows.dtype == bool else np.asarray(rows, np.int64)
+        parent = np.full(len(ranges), -1, np.int64)
+        stacks: dict[int, _Stack] = {}
+        thread, start, end = ranges.thread[rows], ranges.start_ns[rows], ranges.end_ns[rows]
+        order = np.lexsort((-end, start, thread))
+        borders = np.flatnonzero(np.diff(thread[order])) + 1
+        for part in np.split(order, borders) if len(order) else ():
+            above = previous_enclosing(end[part])
+            nested = above >= 0
+            parent[rows[part[nested]]] = rows[part[above[nested]]]
+            stacks[int(thread[part[0]])] = _Stack(rows[part], start[part], end[part], above)
+        return cls(parent, stacks)
+
+    @property
+    def threads(self) -> list[int]:
+        """The threads that have any of the chosen ranges."""
+        return list(self._stacks)
+
+    def innermost(self, thread: NDArray[Any], time: NDArray[Any]) -> Column:
+        """The row of the chosen range that started last among those open at each instant of a thread, or -1."""
+        found = np.full(len(time), -1, np.int64)
+        order = np.argsort(thread, kind="stable")
+        borders = np.flatnonzero(np.diff(thread[order])) + 1
+        for part in np.split(order, borders) if len(order) else ():
+            stack = self._stacks.get(int(thread[part[0]]))
+            if stack is not None:
+                found[part] = self._open_at(stack, time[part])
+        return found
+
+    def open_on(self, thread: int, time: NDArray[Any]) -> Column:
+        """Like `innermost`, for instants of one thread."""
+        stack = self._stacks.get(thread)
+        return np.full(len(time), -1, np.int64) if stack is None else self._open_at(stack, time)
+
+    @staticmethod
+    def _open_at(stack: _Stack, time: NDArray[Any]) -> Column:
+        at: Column = np.searchsorted(stack.start, time, side="right") - 1
+        closed = np.flatnonzero(at >= 0)
+        while len(closed):
+            closed = closed[stack.end[at[closed]] <= time[closed]]
+            at[closed] = stack.parent[at[closed]]
+            closed = closed[at[closed] >= 0]
+        return np.where(at >= 0, stack.row[np.maximum(at, 0)], -1)

@@ -1,0 +1,81 @@
+"""What a range's name says it is: a step, a fetch of data, a library's own mark, compilation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import IntColumn
+
+__all__ = [
+    "compiles",
+    "fetches_data",
+    "is_library",
+    "is_operator_name",
+    "matching",
+    "profiler_step",
+    "step_like",
+]
+
+_PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
+_STEP = re.compile(
+    r"(?:global|train|training|optimi[sz]er)?[ _\-.]?(?:step|iteration|iter)[ _\-#:.]*\d*", re.IGNORECASE
+)
+_OPERATOR = re.compile(r"(?:aten|autograd|torch::autograd|prims|c10d|_c10d_functional)::")
+_LIBRARY = re.compile(
+    r"nccl:|gloo:|mpi:|ucc:|hccl:|xccl:|c10d::|Optimizer\.[^#]*#|DistributedDataParallel\.|DataParallel\."
+    r"|FSDP::|FullyShardedDataParallel\.|enumerate\(DataLoader\)#|Torch-Compiled Region|## Call CompiledFxGraph"
+    r"|Call CompiledFxGraph|CompiledFunction|Pregraph bytecode|TorchDynamo Cache Lookup|PyTorch Profiler"
+    r"|Iteration Start: PyTorch Profiler|.*\(dynamo_timed\)"
+)
+_DATA_LOADER = re.compile(r"enumerate\(DataLoader\)#.*\.__next__")
+_DATA_WORDS = frozenset({"data", "dataloader", "loader", "input", "fetch"})
+_COMPILATION = re.compile(r".*\(dynamo_timed\)|.*(?:Lazy Function Loading|Module Loading|Driver Compiler).*")
+
+
+def profiler_step(name: str) -> bool:
+    """A step that ``torch.profiler`` marked."""
+    return _PROFILER_STEP.fullmatch(name) is not None
+
+
+def step_like(name: str) -> bool:
+    """A step that the user marked, by its usual names: step, iteration, train_step, ``step 12``."""
+    return len(name) < 64 and name.strip() != "" and _STEP.fullmatch(name.strip()) is not None
+
+
+def is_operator_name(name: str) -> bool:
+    """A dispatched operator or autograd node, by its namespace."""
+    return _OPERATOR.match(name) is not None
+
+
+def is_library(name: str) -> bool:
+    """A mark that torch or a communication library makes by itself."""
+    return _LIBRARY.match(name) is not None
+
+
+def fetches_data(name: str) -> bool:
+    """Fetching data: the DataLoader's own range, or a name one of whose whole words says so."""
+    if _DATA_LOADER.fullmatch(name):
+        return True
+    if len(name) > 200 or is_library(name) or is_operator_name(name):
+        return False
+    # Camel case is one word: DataLoader is dataloader, but DistributedDataParallel holds no data.
+    return not _DATA_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", name.lower()))
+
+
+def compiles(name: str) -> bool:
+    """Compilation or loading of code."""
+    return _COMPILATION.fullmatch(name) is not None
+
+
+def matching(strings: Sequence[str], ids: IntColumn, test: Callable[[str], bool]) -> NDArray[np.bool_]:
+    """Apply a test of a text to a column of string ids, each distinct text once."""
+    if not len(ids):
+        return np.zeros(0, bool)
+    distinct, inverse = np.unique(ids, return_inverse=True)
+    answers = np.array([test(strings[i]) if i >= 0 else False for i in distinct.tolist()], bool)
+    result: NDArray[np.bool_] = answers[inverse]
+    return result
