@@ -23,6 +23,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.marks import PHASE_DOMAIN, PHASE_MARK
+
 __all__ = [
     "PHASE_DOMAIN",
     "PHASE_MARK",
@@ -47,12 +49,6 @@ __all__ = [
 ]
 
 UNKNOWN = -1
-
-PHASE_DOMAIN = "profkit"
-"""The NVTX domain of `profkit.phase`; readers give it to marked annotations of other formats too."""
-
-PHASE_MARK = "profkit::"
-"""The prefix by which `profkit.phase` marks a torch annotation. Readers take it off again."""
 
 IntColumn = NDArray[np.integer[Any]]
 
