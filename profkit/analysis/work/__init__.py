@@ -1,0 +1,1 @@
+"""The work of operations: kernel names, FLOP and byte models, bounds."""

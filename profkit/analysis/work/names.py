@@ -1,0 +1,188 @@
+"""What a kernel's name says: family, data types, unit, tile; and a name short enough to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from profkit.analysis.work.families import MATRIX_FAMILIES, Family, family_of
+from profkit.analysis.work.matrix_names import MatrixName, read_matrix_name
+from profkit.analysis.work.pointwise_names import PointwiseName, read_pointwise_name
+from profkit.analysis.work.signature import Signature, element_type, split_name
+from profkit.hardware import TENSOR, TENSOR_HALF, VECTOR
+
+__all__ = ["Family", "KernelClass", "classify"]
+
+_LONGEST_SHORT_NAME = 72
+
+
+@dataclass(frozen=True)
+class KernelClass:
+    """What is known of a kernel from its name alone."""
+
+    short_name: str
+    """Readable, without template noise; two kernels of different work seldom share one."""
+    family: Family
+    dtype: str | None = None
+    """The type of its inputs as the unit takes them (``tf32`` where matrix units take fp32)."""
+    out_dtype: str | None = None
+    unit: str | None = None
+    """`profkit.hardware.TENSOR`, `TENSOR_HALF` or `VECTOR`; None when the name does not tell."""
+    tile: tuple[int, int, int] | None = None
+    """Rows, columns and depth (0: unknown) of the block's tile, for matrix kernels."""
+    operands: tuple[str | None, ...] = ()
+    """Pointwise kernels: types of the arrays, the output first; None for a type that the run decides."""
+    items: int | None = None
+    """Pointwise kernels: elements a thread, where the name fixes them."""
+    style: str = ""
+    """Pointwise kernels: ``vectorized``, ``unrolled`` or ``strided``."""
+    function: str = ""
+    """The function's own name, lower case."""
+
+    @property
+    def tensor_core(self) -> bool | None:
+        """Whether it runs on matrix units; None when the name does not tell."""
+        return None if self.unit is None else self.unit in (TENSOR, TENSOR_HALF)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether its work is matrix products."""
+        return self.family in MATRIX_FAMILIES
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether it moves data between devices."""
+        return self.family is Family.COMMUNICATION
+
+    @property
+    def is_copy_like(self) -> bool:
+        """Whether it only moves, casts or fills data."""
+        return self.family in (Family.COPY, Family.FILL, Family.LAYOUT)
+
+
+def classify(names: Sequence[str]) -> list[KernelClass]:
+    """The class of each name. Names are remembered, so asking again is free; any text is accepted."""
+    return [_classify(name) for name in names]
+
+
+@lru_cache(maxsize=16384)
+def _classify(name: str) -> KernelClass:
+    signature = split_name(name)
+    family = family_of(signature)
+    function = signature.base.lower()
+    if family in MATRIX_FAMILIES:
+        matrix = read_matrix_name(signature)
+        return KernelClass(
+            short_name=_shortened(_matrix_label(signature, family, matrix)), family=family, dtype=matrix.dtype,
+            out_dtype=matrix.out_dtype, unit=matrix.unit, tile=matrix.tile, function=function,
+        )  # fmt: skip
+    if "elementwise_kernel" in function:
+        pointwise = read_pointwise_name(signature)
+        dtype = next((t for t in pointwise.operands[1:] if t), None) or pointwise.operands[0]
+        return KernelClass(
+            short_name=_shortened(_pointwise_label(pointwise)), family=family, dtype=dtype or element_type(signature.text),
+            out_dtype=pointwise.operands[0], unit=VECTOR, operands=pointwise.operands, items=pointwise.items,
+            style=pointwise.style, function=function,
+        )  # fmt: skip
+    dtype = _plain_type(signature, family)
+    return KernelClass(
+        short_name=_shortened(_plain_label(signature, dtype)), family=family, dtype=dtype, out_dtype=dtype,
+        unit=None if family in (Family.COMMUNICATION, Family.OTHER) else VECTOR, function=function,
+    )  # fmt: skip
+
+
+def _plain_type(signature: Signature, family: Family) -> str | None:
+    opaque = re.search(r"OpaqueType<(\d+)", signature.text)
+    if opaque and family is Family.COPY:
+        return {"1": "uint8", "2": "bf16", "4": "fp32", "8": "int64", "16": "complex128"}.get(opaque[1])
+    if family is Family.COMMUNICATION:
+        coded = re.search(r"_(bf16|f16|f32|f64|f8e4m3|f8e5m2|u8|u32|u64|i8|i32|i64)_", signature.text)
+        if coded:
+            return {"bf16": "bf16", "f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8", "f8e5m2": "fp8",
+                    "u8": "uint8", "i8": "int8", "u32": "int32", "i32": "int32"}.get(coded[1], "int64")  # fmt: skip
+    types = [element_type(argument) for argument in signature.arguments]
+    known = [t for t in types if t and not t.startswith("int") and t != "bool"]
+    return (
+        next(iter(known), None)
+        or element_type(" ".join(signature.parameters))
+        or next(iter(filter(None, types)), None)
+    )
+
+
+def _matrix_label(signature: Signature, family: Family, matrix: MatrixName) -> str:
+    """E.g. ``GEMM bf16 128x256 tn nvjet splitK``."""
+    text = signature.text
+    lower = text.lower()
+    vendor = next(
+        (
+            v
+            for v in ("nvjet", "cutlass", "xmma", "cudnn", "triton", "flash", "fmha", "tensile", "winograd")
+            if v in lower
+        ),
+        "",
+    )
+    if lower.startswith("cijk_"):
+        vendor = "tensile"
+    word = {Family.GEMM: "GEMM", Family.CONVOLUTION: "conv", Family.ATTENTION: "attention"}[family]
+    if not vendor and matrix.tile is None:
+        return _plain_label(signature, matrix.dtype)
+    parts = [word, *_direction(lower, family), matrix.dtype or "", (matrix.unit == VECTOR and "SIMT") or ""]
+    if matrix.tile:
+        parts.append("x".join(str(side) for side in matrix.tile if side))
+    layout = re.search(r"_((?:[NTnt]{2,3}))(?:_|$)", text)
+    parts += [layout[1].lower() if layout else "", vendor]
+    parts += [
+        mark
+        for mark in ("splitK", "bias", "relu", "gelu", "winograd")
+        if mark.lower() in lower and mark.lower() != vendor
+    ]
+    if family is Family.ATTENTION:
+        parts.append(signature.base if "<" in text else "")
+    return " ".join(part for part in parts if part)
+
+
+def _direction(lower: str, family: Family) -> list[str]:
+    if family is Family.CONVOLUTION:
+        return [word for word in ("fprop", "dgrad", "wgrad") if word in lower][:1]
+    if family is Family.ATTENTION:
+        if any(word in lower for word in ("bprop", "bwd", "backward", "cutlassb", "dot_do_o", "convert_dq")):
+            return ["backward"]
+        return ["forward"]
+    return []
+
+
+def _pointwise_label(name: PointwiseName) -> str:
+    """E.g. ``add<fp32> vectorized`` or ``copy<fp32 to bf16> strided``."""
+    types = [t or "?" for t in name.operands]
+    if len(types) == 2 and types[0] != types[1]:
+        shown = f"{types[1]} to {types[0]}"
+    else:
+        shown = ", ".join(dict.fromkeys(reversed(types))) or "?"
+    return f"{name.functor}<{shown}> {name.style}".rstrip()
+
+
+def _plain_label(signature: Signature, dtype: str | None) -> str:
+    base = signature.base or signature.function or signature.text[:40] or "unnamed"
+    if base in ("kernel", "Kernel", "Kernel2", "device_kernel", "globalKernel"):
+        base = f"{signature.function.split('::')[-2] if '::' in signature.function else ''}::{base}".lstrip(
+            ":"
+        )
+    for wrapper in ("multi_tensor_apply_kernel", "reduce_kernel"):
+        if base == wrapper:
+            base = f"{wrapper.removesuffix('_kernel')} {_functor(signature)}".rstrip()
+    return f"{base}<{dtype}>" if dtype and signature.arguments else base
+
+
+def _functor(signature: Signature) -> str:
+    """What a wrapper runs: the first functor-like word that is not the wrapper's own machinery."""
+    words = re.findall(r"\b(\w+?)(?:MathFunctor|Functor|_functor|Ops\b|_kernel_cuda)", signature.text)
+    plain = [w for w in words if w not in ("ReduceOp",) and not w.startswith("func_wrapper")]
+    op = re.search(r"std::(plus|minus|multiplies|divides)\b", signature.text)
+    return " ".join([*plain[:1], *([op[1]] if op else [])])
+
+
+def _shortened(label: str) -> str:
+    label = "".join(c if c.isprintable() else "?" for c in label)
+    return label if len(label) <= _LONGEST_SHORT_NAME else label[: _LONGEST_SHORT_NAME - 1] + "…"
