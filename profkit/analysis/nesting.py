@@ -41,7 +41,8 @@ class Nesting:
         rows = np.flatnonzero(rows) if rows.dtype == bool else np.asarray(rows, np.int64)
         parent = np.full(len(ranges), -1, np.int64)
         stacks: dict[int, _Stack] = {}
-        thread, start, end = ranges.thread[rows], ranges.start_ns[rows], ranges.end_ns[rows]
+        thread = ranges.thread[rows]
+        start, end = ranges.start_ns[rows].astype(np.int64), ranges.end_ns[rows].astype(np.int64)
         order = np.lexsort((-end, start, thread))
         borders = np.flatnonzero(np.diff(thread[order])) + 1
         for part in np.split(order, borders) if len(order) else ():

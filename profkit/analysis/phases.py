@@ -64,9 +64,11 @@ def find_phases(trace: Trace, launches: Launches, steps: NDArray[np.bool_]) -> P
 
 def _phase_rows(trace: Trace, steps: NDArray[np.bool_]) -> NDArray[np.bool_]:
     ranges = trace.ranges
-    candidate = (ranges.kind == RangeKind.ANNOTATION) & ~steps
-    marked = candidate & matching(trace.strings, ranges.domain, lambda text: text == PHASE_DOMAIN)
-    plain = candidate & (ranges.domain < 0)
+    candidate: NDArray[np.bool_] = (ranges.kind == RangeKind.ANNOTATION) & ~steps
+    marked: NDArray[np.bool_] = candidate & matching(
+        trace.strings, ranges.domain, lambda text: text == PHASE_DOMAIN
+    )
+    plain: NDArray[np.bool_] = candidate & (ranges.domain < 0)
     plain[plain] = ~matching(
         trace.strings, ranges.name[plain], lambda text: is_library(text) or is_operator_name(text)
     )
@@ -74,7 +76,8 @@ def _phase_rows(trace: Trace, steps: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return plain
     process_of = np.array([t.process for t in trace.threads] or [-1], np.int64)
     process = process_of[ranges.thread] if len(ranges) else np.empty(0, np.int64)
-    return marked | (plain & ~np.isin(process, np.unique(process[marked])))
+    plain &= ~np.isin(process, np.unique(process[marked]))
+    return marked | plain
 
 
 def _autograd_threads(trace: Trace, launches: Launches, phases: NDArray[np.bool_]) -> frozenset[int]:

@@ -62,8 +62,8 @@ def fetches_data(name: str) -> bool:
         return True
     if len(name) > 200 or is_library(name) or is_operator_name(name):
         return False
-    # Camel case is one word: DataLoader is dataloader, but DistributedDataParallel holds no data.
-    return not _DATA_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", name.lower()))
+    # Whole words of code: input_proj, prefetch and DistributedDataParallel fetch nothing.
+    return not _DATA_WORDS.isdisjoint(re.findall(r"\w+", name.lower()))
 
 
 def compiles(name: str) -> bool:

@@ -1,0 +1,55 @@
+"""What a device does at an instant, and which share of the window that is."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+__all__ = ["BUSY_STATES", "CAUSE_OF_STATE", "SHARE_OF_STATE", "State"]
+
+
+class State(IntEnum):
+    """The state of a device; of several that hold at once, the lowest counts."""
+
+    COMPUTE = 0
+    MEMORY = 1
+    SMALL_KERNELS = 2
+    UNCLASSIFIED = 3
+    COMMUNICATION = 4
+    TRANSFER = 5
+    INPUT = 6
+    SYNC = 7
+    HOST = 8
+    QUEUE = 9
+    ALLOCATION = 10
+    COMPILATION = 11
+    PROFILER = 12
+    DEPENDENCY = 13
+    TAIL = 14
+    UNKNOWN = 15
+
+
+BUSY_STATES: Final = tuple(State(s) for s in range(State.INPUT))
+"""The states in which the device runs something."""
+
+CAUSE_OF_STATE: Final = {s: s.name.lower() for s in State if s not in BUSY_STATES}
+"""The idle causes by the names of the report."""
+
+SHARE_OF_STATE: Final = {
+    State.COMPUTE: "compute",
+    State.MEMORY: "memory",
+    State.SMALL_KERNELS: "launch",
+    State.UNCLASSIFIED: "unclassified",
+    State.COMMUNICATION: "communication",
+    State.TRANSFER: "transfer",
+    State.INPUT: "input",
+    State.SYNC: "sync",
+    State.HOST: "launch",
+    State.QUEUE: "launch",
+    State.ALLOCATION: "other",
+    State.COMPILATION: "other",
+    State.PROFILER: "other",
+    State.DEPENDENCY: "other",
+    State.TAIL: "other",
+    State.UNKNOWN: "other",
+}

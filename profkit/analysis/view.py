@@ -1,0 +1,157 @@
+"""One trace with everything that its tables are made from: launches, steps, phases, bounds, segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.analysis.host_activity import HostActivity
+from profkit.analysis.idle import QUEUE_LATENCY_NS, IdleContext, explain_gaps
+from profkit.analysis.launches import Launches, find_launches
+from profkit.analysis.occupancy import Segments, find_gaps, occupy, with_idle
+from profkit.analysis.phases import Phases, find_phases
+from profkit.analysis.states import State
+from profkit.analysis.steps import Steps, find_steps
+from profkit.analysis.waits import Waits, find_waits
+from profkit.analysis.work.bounds import OperationBound, OperationWork, bound_operations
+from profkit.hardware import Gpu
+from profkit.model import RangeKind, Trace
+
+__all__ = ["Span", "TraceView", "view_trace"]
+
+Column = NDArray[np.int64]
+Span = tuple[int, int]
+
+_STATE_OF_BOUND: Final = {
+    OperationBound.COMPUTE: State.COMPUTE,
+    OperationBound.MEMORY: State.MEMORY,
+    OperationBound.OVERHEAD: State.SMALL_KERNELS,
+    OperationBound.COMMUNICATION: State.COMMUNICATION,
+    OperationBound.TRANSFER: State.TRANSFER,
+    OperationBound.UNKNOWN: State.UNCLASSIFIED,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class TraceView:
+    """A trace and what was found out about it; `windows` and `first_kept` wait for `keeping`."""
+
+    trace: Trace
+    gpus: Sequence[Gpu | None]
+    launches: Launches
+    steps: Steps
+    phases: Phases
+    waits: Waits
+    work: OperationWork
+    state: NDArray[np.int8]
+    """The busy `State` of every operation."""
+    segments: Sequence[Segments]
+    """One a device, over the whole recording."""
+    wait_cost_ns: Column
+    """What each wait was charged, over the devices of its process."""
+    span: Span
+    """From the first to the last event of host or device."""
+    step_of_operation: Column
+    """Like `Steps.of_operation`; operations without a launch record go by their end, the warm-up tail nowhere."""
+    warm_up_tail: NDArray[np.bool_]
+    """Operations without a launch record that ran before the first one with it."""
+    first_kept: int = 0
+    windows: Sequence[Span] = ()
+    """The analysed window of each device."""
+
+    def keeping(self, first_kept: int) -> TraceView:
+        """The same view, with the window that starts at a step; without steps it is the whole recording."""
+        if not self.steps.count:
+            return replace(self, windows=[self.span] * len(self.trace.devices))
+        border = self.steps.border_ns
+        return replace(
+            self, first_kept=first_kept, windows=[(int(b[first_kept]), int(b[-1])) for b in border]
+        )
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Which operations the window's tables count."""
+        if not self.steps.count:
+            return np.ones(len(self.trace.operations), bool)
+        kept: NDArray[np.bool_] = self.step_of_operation >= self.first_kept
+        return kept
+
+    def window_segments(self, device: int) -> Segments:
+        """The segments of a device inside its window."""
+        return self.segments[device].clipped(*self.windows[device])
+
+
+def view_trace(trace: Trace, gpus: Sequence[Gpu | None], step_name: str | None = None) -> TraceView:
+    """Find out everything that the tables of a trace need.
+
+    Args:
+        trace: The timeline.
+        gpus: The card of each device of the trace, where known.
+        step_name: The name of the ranges that are steps, where the usual names do not do.
+    """
+    launches = find_launches(trace)
+    steps = find_steps(trace, launches, step_name)
+    phases = find_phases(trace, launches, steps.rows)
+    waits = find_waits(trace)
+    work = bound_operations(trace, launches.operator, launches.operators.parent, gpus)
+    state = np.array([_STATE_OF_BOUND[b] for b in OperationBound], np.int8)[work.bound]
+    span = _span(trace, steps)
+    queue = min((g.queue_ns for g in gpus if g is not None), default=QUEUE_LATENCY_NS)
+    context = IdleContext(trace, launches, phases, waits, HostActivity(trace, phases, waits), int(queue))
+    segments, cost = [], np.zeros(len(waits), np.int64)
+    for device in range(len(trace.devices)):
+        divided, charged = _divide(context, state, device, span, steps.border_ns[device])
+        segments.append(divided)
+        cost += charged
+    tail = _warm_up_tail(trace, launches)
+    step = _with_unlaunched(trace, launches, steps, tail)
+    return TraceView(
+        trace, gpus, launches, steps, phases, waits, work, state, segments, cost, span, step, tail
+    )
+
+
+def _divide(
+    context: IdleContext, state: NDArray[np.int8], device: int, span: Span, border: Column
+) -> tuple[Segments, Column]:
+    operations = context.trace.operations
+    rows = np.flatnonzero(operations.device == device)
+    plain = occupy(operations, rows, state, *span)
+    gaps = find_gaps(operations, rows, plain, context.launches.return_ns)
+    pieces, cost = explain_gaps(context, gaps, device, border)
+    return with_idle(plain, pieces), cost
+
+
+def _span(trace: Trace, steps: Steps) -> Span:
+    ranges = trace.ranges.take(trace.ranges.kind != RangeKind.OVERHEAD)
+    tables: list[Any] = [t for t in (trace.operations, trace.calls, ranges) if len(t)]
+    if not tables:
+        return (0, 0)
+    return min(int(t.start_ns.min()) for t in tables), max(int(t.end_ns.max()) for t in tables)
+
+
+def _warm_up_tail(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
+    """Operations whose launch lies before the recording: they start before anything that it launched."""
+    tail = np.zeros(len(trace.operations), bool)
+    linked = launches.linked
+    for device in range(len(trace.devices)):
+        mine = trace.operations.device == device
+        if (mine & linked).any():
+            first = trace.operations.start_ns[mine & linked].min()
+            tail |= mine & ~linked & (trace.operations.start_ns < first)
+    return tail
+
+
+def _with_unlaunched(trace: Trace, launches: Launches, steps: Steps, tail: NDArray[np.bool_]) -> Column:
+    step = steps.of_operation.copy()
+    if not steps.count:
+        return step
+    lost = np.flatnonzero(~launches.linked & ~tail)
+    for device in range(len(trace.devices)):
+        mine = lost[trace.operations.device[lost] == device]
+        tile = np.searchsorted(steps.border_ns[device], trace.operations.end_ns[mine], side="left") - 1
+        step[mine] = np.where(tile < steps.count, tile, -1)
+    return step
