@@ -25,7 +25,8 @@ from types import CodeType, SimpleNamespace
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
 from profkit.errors import RecordingError
-from profkit.marks import PHASE_DOMAIN, PHASE_MARK
+from profkit.marks import PHASE_MARK
+from profkit.recording.nvtx_domain import attached_domain
 
 __all__ = ["Phase", "close_range", "collect", "nvtx_attached", "open_range", "phase", "recording"]
 
@@ -53,7 +54,7 @@ class _NoTorch:
 
     @property
     def _is_profiler_enabled(self) -> bool:
-        return _find_torch()
+        return "torch" in sys.modules and _find_torch()
 
 
 _profiler: Any = _NoTorch()
@@ -108,7 +109,7 @@ class Phase:
             self._remember((_use(sys._getframe(1)), None))
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._open:
             use = _use(sys._getframe(1))
             for index in range(len(self._open) - 1, -1, -1):
@@ -136,7 +137,7 @@ def phase(name: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def phase(name: str | None = None, /, **attributes: Any) -> Phase: ...
 def phase(name: Any = None, /, **attributes: Any) -> Any:
-    """Name a stretch of a program: ``@phase("forward")``, ``@phase``, or ``with phase("forward"):``.
+    """Name a stretch of a program, as ``@phase("forward")``, ``@phase``, or ``with phase("forward"):``.
 
     Args:
         name: What to call it; left out, the name of the function.
@@ -146,10 +147,8 @@ def phase(name: Any = None, /, **attributes: Any) -> Any:
     Raises:
         RecordingError: Something that is neither a name nor a function was given.
     """
-    if name is None or type(name) is str:
+    if name is None or isinstance(name, str):
         return Phase(name, attributes)
-    if isinstance(name, str):
-        return Phase(str(name), attributes)
     return _decorate(name, None, attributes)
 
 
@@ -396,21 +395,6 @@ def _find_torch() -> bool:
     return bool(_profiler._is_profiler_enabled)
 
 
-def _find_nvtx() -> None:
-    """Bind the NVTX domain if a tool is attached: it told the process where its library is."""
-    global _domain
-    if not os.environ.get("NVTX_INJECTION64_PATH"):
-        return
-    try:
-        import nvtx
-    except ImportError:
-        _warn("an NVTX tool is attached, but the package nvtx is missing: pip install nvtx")
-        return
-    domain = nvtx.get_domain(PHASE_DOMAIN)
-    if type(domain).__name__ != "DummyDomain":  # what nvtx gives when no tool answered
-        _domain = domain
-
-
 def _forget_device() -> None:
     """In a forked child CUDA cannot be asked for anything, and the recorder is the parent's."""
     global _cuda, _history_enabled
@@ -425,6 +409,6 @@ def _warn(problem: object) -> None:
         warnings.warn(f"profkit.phase: phases are incomplete: {problem}", RuntimeWarning, stacklevel=2)
 
 
-_find_nvtx()
+_domain = attached_domain()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_device)
