@@ -38,8 +38,8 @@ def mlp_tiny_eager(device):
 
 @workload("tiny", "launch", counters=False)
 def mlp_tiny_graph(device):
-    """The same step captured: no host work is left, only kernels of a microsecond, ten replays a step."""
-    model = mlp(device, 64, 12)
+    """Such a step captured: no host work is left, only kernels of a few microseconds, four replays a step."""
+    model = mlp(device, 64, 6)
     x = randn(device, 32, 64)
     eager = training(model, x, torch.optim.SGD(model.parameters(), lr=1e-3, foreach=True))
     side = torch.cuda.Stream()
@@ -53,7 +53,7 @@ def mlp_tiny_graph(device):
 
     def step(phase: Phase) -> Any:
         with phase("replay"):
-            for _ in range(10):
+            for _ in range(4):
                 graph.replay()
 
     return step
@@ -282,7 +282,7 @@ def streams_gemm_and_copy(device):
     return step
 
 
-@workload("probe", "launch", counters=False)
+@workload("probe", "none", counters=False)
 def probe_launches(device):
     """Empty and minimal kernels by grid, in a full queue, on an idle device, across streams, in a graph."""
     source = 'extern "C" __global__ void empty_kernel() {}'
@@ -325,6 +325,39 @@ def probe_launches(device):
         with phase("graph"):
             graph.replay()
         torch.cuda.synchronize()
+
+    return step
+
+
+@workload("probe", "none")
+def probe_pointwise_sizes(device):
+    """Sums of 4 KiB to 256 MiB: where a kernel stops being overhead."""
+    tensors = [randn(device, 1 << power) for power in range(10, 27, 2)]
+
+    def step(phase: Phase) -> Any:
+        for x in tensors:
+            with phase(f"bytes_{x.nbytes}"):
+                for _ in range(2):
+                    y = x + 1.0
+        return y
+
+    return step
+
+
+@workload("probe", "none")
+def probe_gemm_sizes(device):
+    """Cubes of 128 to 4096 in bf16: where a matrix product starts to saturate the card."""
+    pairs = [
+        (randn(device, n, n, dtype=BF16), randn(device, n, n, dtype=BF16))
+        for n in (128, 256, 512, 1024, 2048, 4096)
+    ]
+
+    def step(phase: Phase) -> Any:
+        for a, b in pairs:
+            with phase(f"cube_{len(a)}"):
+                for _ in range(2):
+                    c = a @ b
+        return c
 
     return step
 

@@ -162,12 +162,12 @@ def run(work: Workload, mode: str, out: Path, device: str) -> dict[str, Any]:
 
 
 def wanted(work: Workload, mode: str, only: set[str]) -> bool:
-    if only:
-        return work.name in only
+    if only and work.name not in only:
+        return False
     if mode == "ncu":
         return work.counters
-    if mode == "emit":  # its shapes serve kernels; host-bound steps would only grow
-        return work.counters and work.kind != "compiled"
+    if mode == "emit":  # its shapes serve kernels; other host-bound steps would only grow
+        return (work.counters and work.kind != "compiled") or work.kind in ("loader", "sync")
     return not (mode == "plain" and work.kind == "probe")
 
 
