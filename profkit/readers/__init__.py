@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from profkit.errors import ReadError
 from profkit.readers.sources import Input, Kind, open_input
 
 if TYPE_CHECKING:
-    from profkit.model import MemoryHistory, Trace
+    from profkit.model import Trace
+    from profkit.model_memory import MemoryHistory
 
 __all__ = ["read"]
 
+_SNAPSHOT_JSON = re.compile(
+    rb'\s*(?:\{\s*"(?:segments|device_traces)"|\[\s*\{\s*"(?:device|address|total_size)")'
+)
 
-def read(path: str, *, name: str | None = None, expand_limit: int | None = None) -> Trace | MemoryHistory:
+
+def read(
+    path: str | PurePath, *, name: str | None = None, expand_limit: int | None = None
+) -> Trace | MemoryHistory:
     """Read one recording, whatever it is: nsys export or report, profiler trace, memory snapshot.
 
     Args:
@@ -26,24 +34,28 @@ def read(path: str, *, name: str | None = None, expand_limit: int | None = None)
     Raises:
         ReadError: The file cannot be read as any of the formats; one line says why.
     """
-    shown = name or ("stdin" if path == "-" else PurePath(path).name)
-    with open_input(path, expand_limit) as opened:
+    given = str(path)
+    shown = name or ("stdin" if given == "-" else PurePath(given).name)
+    with open_input(given, expand_limit) as opened:
         try:
             made = _read(opened, shown)
         except (MemoryError, RecursionError):
-            raise ReadError(shown, "it is too large or too deep for this machine") from None
+            raise ReadError(
+                shown, "it is too large or too deep for this machine", "Record fewer steps."
+            ) from None
     return replace(made, findings=(*opened.findings, *made.findings)) if opened.findings else made
 
 
 def _read(opened: Input, name: str) -> Trace | MemoryHistory:
+    if opened.kind is Kind.PICKLE or (opened.kind is Kind.JSON and _SNAPSHOT_JSON.match(opened.data)):
+        from profkit.readers.snapshot import read_snapshot
+
+        return read_snapshot(opened.data, name)
     if opened.kind is Kind.JSON:
         from profkit.readers.kineto import read_kineto
 
         return read_kineto(opened.data, name)
-    if opened.kind is Kind.PICKLE:
-        from profkit.readers.snapshot import read_snapshot
+    from profkit.readers.nsys import read_nsys, read_nsys_report
 
-        return read_snapshot(bytes(opened.data), name)
-    from profkit.readers.nsys import read_nsys
-
-    return read_nsys(opened.file, name)
+    file = opened.file or Path(name)
+    return read_nsys_report(file, name) if opened.kind is Kind.NSYS_REPORT else read_nsys(file, name)

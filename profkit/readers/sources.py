@@ -82,7 +82,9 @@ def _zstd() -> Any:
     try:
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]
     except ImportError:  # before Python 3.14
-        raise ReadError("zstd", "this Python cannot expand zstd", "Unpack the file first: zstd -d FILE.") from None
+        raise ReadError(
+            "zstd", "this Python cannot expand zstd", "Unpack the file first: zstd -d FILE."
+        ) from None
     return zstd.ZstdDecompressor()
 
 
@@ -161,7 +163,7 @@ def kind_of(head: bytes, path: str = "-") -> Kind:
 
 
 def _is_nsys_report(head: bytes) -> bool:
-    return b"NVIDIA" in head[:_HEAD] and b"Nsight" in head[:_HEAD] or head.startswith((b"QDREP", b"QDSTRM"))
+    return (b"NVIDIA" in head[:_HEAD] and b"Nsight" in head[:_HEAD]) or head.startswith((b"QDREP", b"QDSTRM"))
 
 
 def _looks_like(text: bytes) -> str:
@@ -320,7 +322,8 @@ def _expanded(
     compression: Compression, blocks: Iterator[bytes], meter: _Meter, findings: list[Finding]
 ) -> Iterator[bytes]:
     """The blocks of a compressed stream, expanded; what is whole of a damaged one, with a finding."""
-    machine, pending = None, b""
+    machine: Any = None
+    pending = b""
     try:
         for block in blocks:
             meter.read += len(block)

@@ -1,0 +1,115 @@
+"""torch.profiler's Chrome JSON (Kineto), of torch 1.8 to today, NVIDIA, AMD and CPU only."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from profkit.errors import ReadError
+from profkit.model import Finding, Process, Severity, Source, Trace
+from profkit.readers.kineto import header
+from profkit.readers.kineto.assembly import Assembly
+from profkit.readers.kineto.columns import TraceColumns
+from profkit.readers.kineto.repair import REPAIRS
+from profkit.readers.kineto.text import TraceText
+from profkit.units import bytes_text
+
+__all__ = ["read_kineto"]
+
+
+def read_kineto(data: bytes | bytearray | memoryview, name: str) -> Trace:
+    """Read a Kineto trace, an object or a bare list of events, mending what can be mended.
+
+    Args:
+        data: The uncompressed text.
+        name: The base name of the file, for messages; a rank may be read from it.
+
+    Raises:
+        ReadError: It is no JSON, or no trace of torch.profiler, or has no events.
+    """
+    text = TraceText(data)
+    if not text.is_json:
+        raise ReadError(name, "it is plain text, not JSON", header.WANTED)
+    if not text.has_events:
+        raise header.foreign(text.header, name)
+    columns = TraceColumns()
+    with _without_gc():
+        for events in text.pieces():
+            columns.add(events)
+    _refuse(text, columns, name)
+    made = Assembly(columns)
+    base = made.unix_epoch_ns if made.unix_epoch_ns is not None else header.base_ns(text.header)
+    rank = header.rank(text.header, name)
+    texts = columns.strings.texts
+    operations, calls, ranges = made.operations(), made.calls(), made.ranges()
+    return Trace(
+        Source(
+            name, "kineto", "torch.profiler", header.torch_version(texts), rank, header.facts(text.header)
+        ),
+        strings=texts,
+        processes=[Process(process.pid, rank) for process in made.processes],
+        threads=made.threads,
+        devices=header.devices(text.header, made.ordinals),
+        operations=operations,
+        calls=calls,
+        ranges=ranges,
+        syncs=made.syncs(),
+        collectives=made.collectives(),
+        memory=made.memory(),
+        unix_epoch_ns=base,
+        findings=_findings(text, columns, empty=not (len(operations) or len(calls) or len(ranges))),
+        dropped=dict(+(made.dropped + text.dropped)),
+    )
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Events hold no cycles; looking for some would take longer than decoding."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _refuse(text: TraceText, columns: TraceColumns, name: str) -> None:
+    """Raise for lists of other things than events of torch.profiler."""
+    if not columns.events:
+        junk = text.dropped["not_an_object"]
+        what = f"its list holds {junk} values that are no events" if junk else "it has no trace events"
+        raise ReadError(name, what, header.WANTED)
+    known = any((columns.operations, columns.calls, columns.ranges, columns.memory, columns.syncs))
+    foreign = columns.begin_end + columns.unknown_categories.total()
+    if not known and foreign:
+        which = ", ".join(sorted(columns.unknown_categories)[:3])
+        what = (
+            f"categories {which}"
+            if which
+            else "begin and end events without categories, as IBM AIU traces have"
+        )
+        raise ReadError(name, f"it is a trace of another program: {what}", header.WANTED)
+
+
+def _findings(text: TraceText, columns: TraceColumns, *, empty: bool) -> list[Finding]:
+    made = [
+        Finding(
+            kind, Severity.WARNING, f"The file is not valid JSON: {REPAIRS[kind]} ({count} times).", count
+        )
+        for kind, count in sorted(text.repairs.items())
+    ]
+    if text.truncated:
+        rest = f"; the last {bytes_text(text.ignored_bytes)} were ignored" if text.ignored_bytes else ""
+        message = f"The file ends early: {columns.events} complete events were read{rest}."
+        made.append(Finding("truncated", Severity.WARNING, message, max(1, text.ignored_bytes)))
+    if empty:
+        message = "No CPU or GPU events are in this trace: record with activities CPU and CUDA, and step the profiler."
+        made.append(Finding("no-events", Severity.ERROR, message))
+    unknown = columns.unknown_categories
+    if unknown:
+        listed = ", ".join(f"{category} ({count})" for category, count in unknown.most_common(3))
+        message = f"Events of categories that profkit does not read: {listed}."
+        made.append(Finding("unknown-categories", Severity.INFO, message, unknown.total()))
+    return made
