@@ -121,7 +121,8 @@ class Phase:
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function, method, generator, coroutine or asynchronous generator."""
-        return _decorate(function, self.name, self.attributes)
+        wrapper: Callable[P, R] = _decorate(function, self.name, self.attributes)
+        return wrapper
 
     def __repr__(self) -> str:
         return f"profkit.phase({self.name!r})"
@@ -137,7 +138,9 @@ def phase(name: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def phase(name: str | None = None, /, **attributes: Any) -> Phase: ...
 def phase(name: Any = None, /, **attributes: Any) -> Any:
-    """Name a stretch of a program, as ``@phase("forward")``, ``@phase``, or ``with phase("forward"):``.
+    """Name a stretch of a program: a decorator and a context manager.
+
+    Write ``@phase("forward")``, ``@phase`` (named after the function) or ``with phase("forward"):``.
 
     Args:
         name: What to call it; left out, the name of the function.

@@ -1,0 +1,149 @@
+"""What a recording was made with: never an environment variable, a host name or a user name."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["command_line", "describe", "driver_version", "git_state", "rank_and_world", "versions"]
+
+_SECRET = re.compile(r"(key|token|secret|passw|credential|auth)", re.IGNORECASE)
+_TOOL_TIMEOUT_S = 5.0
+
+
+def describe() -> dict[str, Any]:
+    """Everything about the machine and the program that a report's last section may show."""
+    return {
+        "command": command_line(sys.argv),
+        "git": git_state(Path.cwd()),
+        "versions": versions(),
+        "driver": driver_version(),
+        "gpus": gpus(),
+    }
+
+
+def rank_and_world() -> tuple[int | None, int | None]:
+    """This process' rank and the number of processes; None when it is the only one or nothing says."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    for rank, world in (
+        ("RANK", "WORLD_SIZE"),
+        ("SLURM_PROCID", "SLURM_NTASKS"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ):
+        given, of = os.environ.get(rank, ""), os.environ.get(world, "")
+        if given.isdecimal() and of.isdecimal() and int(of) > 1:
+            return int(given), int(of)
+    return None, None
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of what the times depend on."""
+    found: dict[str, str | None] = {"python": platform.python_version(), "system": platform.system()}
+    for package in ("profkit", "nvtx"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        found |= {"torch": str(torch.__version__), "cuda": torch.version.cuda}
+        if torch.backends.cudnn.is_available():
+            found["cudnn"] = str(torch.backends.cudnn.version())
+    return found
+
+
+def gpus() -> list[dict[str, Any]]:
+    """The GPUs that the program can see, if it uses CUDA; asking does not start it."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return []
+    cards = []
+    for index in range(torch.cuda.device_count()):
+        card = torch.cuda.get_device_properties(index)
+        cards.append(
+            {
+                "name": card.name,
+                "memory_bytes": card.total_memory,
+                "multiprocessors": card.multi_processor_count,
+                "compute_capability": f"{card.major}.{card.minor}",
+            }
+        )
+    return cards
+
+
+def driver_version() -> str | None:
+    """The NVIDIA driver's version, e.g. ``580.95.05``; None without a driver."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        text = output_of(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]) or ""
+    found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
+    return found[1] if found else None
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """The revision that runs and whether files differ from it; None outside a repository."""
+    revision = output_of(["git", "-C", str(folder), "rev-parse", "HEAD"])
+    if not revision:
+        return None
+    status = output_of(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+    return {"revision": revision.strip(), "dirty": None if status is None else bool(status.strip())}
+
+
+def command_line(arguments: list[str]) -> list[str]:
+    """The program's arguments, without folders, names of people and machines, and secrets."""
+    shown: list[str] = []
+    hide_next = False
+    for argument in arguments:
+        option, _, value = argument.partition("=")
+        if hide_next and not argument.startswith("-"):
+            shown.append("***")
+        elif value and _SECRET.search(option):
+            shown.append(f"{option}=***")
+        elif value:
+            shown.append(f"{option}={_without_places(value)}")
+        else:
+            shown.append(_without_places(argument))
+        hide_next = argument.startswith("-") and not value and bool(_SECRET.search(option))
+    return shown
+
+
+def output_of(command: list[str]) -> str | None:
+    """What a tool prints; None if it is missing, fails or takes too long."""
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _without_places(text: str) -> str:
+    if "://" in text:
+        return f"{text.split('://', 1)[0]}://***"
+    if "/" in text or "\\" in text:
+        return re.split(r"[/\\]", text.rstrip("/\\"))[-1] or text
+    return "***" if text in _personal_names() else text
+
+
+def _personal_names() -> set[str]:
+    names = {socket.gethostname(), socket.gethostname().split(".")[0]}
+    with contextlib.suppress(OSError, KeyError):  # a container without a user database
+        names.add(getpass.getuser())
+    return names

@@ -1,0 +1,64 @@
+"""The step time without any profiler, which tells the profiler's own cost later."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from profkit.recording.stages import Stage
+
+__all__ = ["PlainSteps"]
+
+
+class PlainSteps:
+    """Times the steps that wait for the first cycle, without waiting for the GPU.
+
+    On a GPU the time is between two CUDA events, so a step that only queues work is timed by that work. The
+    very first step is left out when there is another: it allocates, compiles and tunes.
+    """
+
+    name = "the plain step time"
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[int, Any]] = []
+        self._done = False
+
+    def start(self, stage: Stage) -> None:
+        """The first waiting step begins."""
+        if stage is Stage.WAIT:
+            self._mark()
+        else:
+            self._done = True
+
+    def step(self, step: int, stage: Stage, following: Stage) -> None:
+        """A waiting step is over."""
+        if self._done:
+            return
+        self._mark()
+        self._done = following is not Stage.WAIT
+
+    def stop(self, stage: Stage) -> None:
+        """Nothing is left to do."""
+        self._done = True
+
+    def times_ns(self) -> list[int]:
+        """The steps' times; empty when no step waited or only a cold first one did."""
+        times = [_between_ns(a, b) for a, b in zip(self._marks, self._marks[1:], strict=False)]
+        return times[1:]
+
+    def _mark(self) -> None:
+        import torch
+
+        event = None
+        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+        self._marks.append((time.perf_counter_ns(), event))
+
+
+def _between_ns(start: tuple[int, Any], end: tuple[int, Any]) -> int:
+    if start[1] is None or end[1] is None:
+        return end[0] - start[0]
+    end[1].synchronize()
+    milliseconds: float = start[1].elapsed_time(end[1])
+    return round(milliseconds * 1e6)

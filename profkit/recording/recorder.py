@@ -1,0 +1,295 @@
+"""`record`: a bounded recording of some training steps, which never hurts the program."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import statistics
+import time
+from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+from profkit.errors import RecordingError
+from profkit.recording import environment, phases
+from profkit.recording.capture_range import CaptureRange
+from profkit.recording.files import RunFolder
+from profkit.recording.memory_history import MemoryHistory, is_out_of_memory
+from profkit.recording.notices import warn
+from profkit.recording.nvtx_domain import under_nsys
+from profkit.recording.plain_steps import PlainSteps
+from profkit.recording.stages import Part, Schedule, Stage
+from profkit.recording.torch_profiler import TorchProfiler
+
+__all__ = ["RUN_SCHEMA", "Recorder", "record"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RUN_SCHEMA: Final = "profkit.run/1"
+"""The schema of ``run.json``, described in docs/recording.md."""
+
+_active: Recorder | None = None
+
+
+@dataclass
+class record:
+    """Record some training steps into a folder: a context manager that gives a `Recorder`, and a decorator.
+
+    ``wait`` + ``warmup`` + ``steps`` training steps make a cycle; only the last ``steps`` of it are kept.
+    Call `Recorder.step` once at the end of every training step. A decorated function is recorded as a whole,
+    or, if it takes an argument ``recorder``, gets the recorder and calls ``recorder.step()`` itself.
+
+    Attributes:
+        folder: Where the files go; made if missing. A second recording goes beside it (``today-2``).
+        wait: Steps without any profiler, whose time is kept for comparison. The first one is not counted.
+        warmup: Steps with the profiler on whose events are thrown away.
+        steps: Steps to record; None records everything from start to end and needs no `Recorder.step`.
+        repeat: Cycles to record, each into its own file; 0 goes on for ever.
+        memory: Record the CUDA memory history too, also when memory runs out.
+        stacks: Record the Python stack of every operator (slow; the files grow several times).
+        shapes: Record the operators' shapes. The default is yes under torch.profiler, and no under nsys,
+            where every operator becomes an NVTX range.
+        ranks: The ranks of a distributed program that record; None means all.
+
+    Raises:
+        RecordingError: The numbers make no schedule.
+    """
+
+    folder: str | os.PathLike[str]
+    _: KW_ONLY
+    wait: int = 2
+    warmup: int = 2
+    steps: int | None = 3
+    repeat: int = 1
+    memory: bool = False
+    stacks: bool = False
+    shapes: bool | None = None
+    ranks: Collection[int] | None = None
+    _running: list[Recorder] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        least = {"wait": 0, "warmup": 0, "repeat": 0} | ({} if self.steps is None else {"steps": 1})
+        for name, minimum in least.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < minimum:
+                problem = f"{name} is {value!r}, which is not a whole number from {minimum} on"
+                raise RecordingError("profkit.record", problem, "A cycle is wait + warmup + steps steps")
+
+    def __enter__(self) -> Recorder:
+        recorder = Recorder(self)
+        self._running.append(recorder)
+        recorder.start()
+        return recorder
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._running.pop().stop(error)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function: each call is a recording of its own."""
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            problem = "cannot decorate a coroutine or generator"
+            raise RecordingError(
+                "profkit.record", problem, "Use it within: with profkit.record(...) as recorder:"
+            )
+        given = "recorder" in inspect.signature(function).parameters
+        options = self if given else record(self.folder, steps=None, **self._content())
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            with options as recorder:
+                if given:
+                    kwargs.setdefault("recorder", recorder)
+                return function(*args, **kwargs)
+
+        return call
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that the options ask for."""
+        return Schedule(wait=self.wait, warmup=self.warmup, steps=self.steps, repeat=self.repeat)
+
+    def _content(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("memory", "stacks", "shapes", "ranks")}
+
+
+class Recorder:
+    """A recording under way. What goes wrong in it is told once, and the program goes on.
+
+    Attributes:
+        folder: Where the files are; None when nothing is recorded (another rank, an unwritable folder...).
+        problems: What was told.
+    """
+
+    def __init__(self, options: record) -> None:
+        self._options = options
+        self._schedule = options.schedule
+        self._folder: RunFolder | None = None
+        self._parts: list[Part] = []
+        self._torch: TorchProfiler | None = None
+        self._memory: MemoryHistory | None = None
+        self._plain: PlainSteps | None = None
+        self._facts: dict[str, Any] = {}
+        self._step = 0
+        self._pid = os.getpid()
+        self._phases: set[str] = set()
+        self._active_ns: list[int] = []
+        self._step_began_ns = 0
+        self.problems: list[str] = []
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the files are; None when nothing is recorded."""
+        return self._folder.path if self._folder else None
+
+    @property
+    def files(self) -> list[Path]:
+        """The recordings that were written so far."""
+        return list(self._folder.files) if self._folder else []
+
+    def step(self) -> None:
+        """Tell that a training step is over."""
+        if self._folder is None or os.getpid() != self._pid:
+            return  # not recording here: a rank that was not chosen, or a forked worker of the program
+        stage, following = self._schedule.stage(self._step), self._schedule.stage(self._step + 1)
+        if stage is Stage.ACTIVE:
+            self._active_ns.append(time.perf_counter_ns() - self._step_began_ns)
+        for part in list(self._parts):
+            self._try(part, functools.partial(part.step, self._step, stage, following))
+        self._step += 1
+        self._step_began_ns = time.perf_counter_ns()
+
+    def start(self) -> None:
+        """Start recording, as far as it is possible here."""
+        global _active
+        rank, world = environment.rank_and_world()
+        if self._options.ranks is not None and (rank or 0) not in self._options.ranks:
+            return
+        if _active is not None and _active._pid == self._pid:
+            self._tell("a recording is running already; the inner one is left out")
+            return
+        try:
+            import torch  # noqa: F401 - a recording without torch is one of NVTX phases only
+
+            self._folder = RunFolder(Path(self._options.folder), rank)
+        except (ImportError, OSError) as error:
+            self._tell(f"nothing is recorded into {self._options.folder}: {error}")
+            return
+        _active = self
+        self._facts = self._first_facts(rank, world)
+        self._write_facts("running")
+        phases.collect(self._phases)
+        self._make_parts(self._folder)
+        stage = self._schedule.stage(0)
+        for part in list(self._parts):
+            self._try(part, functools.partial(part.start, stage))
+        self._step_began_ns = time.perf_counter_ns()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Stop, and keep what was recorded; ``error`` is the program's own, if it ends by one."""
+        global _active
+        if self._folder is None or os.getpid() != self._pid:
+            return
+        memory = self._memory
+        if memory is not None and memory in self._parts and is_out_of_memory(error) and not memory.oom_files:
+            self._try(memory, memory.out_of_memory)
+        stage = self._schedule.stage(self._step)
+        try:
+            for part in list(self._parts):
+                self._try(part, functools.partial(part.stop, stage))
+        finally:
+            phases.collect(None)
+            _active = None
+        self._tell_what_is_missing()
+        self._write_facts("done" if error is None else f"ended by {type(error).__name__}")
+
+    def _make_parts(self, folder: RunFolder) -> None:
+        options = self._options
+        if under_nsys():
+            self._parts.append(CaptureRange(shapes=bool(options.shapes)))
+        else:
+            self._plain = PlainSteps()
+            self._parts.append(self._plain)
+        if options.memory:
+            self._memory = MemoryHistory(folder, stacks=options.stacks)
+            self._parts.append(self._memory)
+        if not under_nsys():
+            try:
+                self._torch = TorchProfiler(
+                    self._schedule,
+                    folder,
+                    shapes=options.shapes is not False,
+                    stacks=options.stacks,
+                    memory=options.memory,
+                )
+            except (ImportError, RuntimeError, AssertionError) as error:
+                self._tell(f"torch.profiler is left out: {error}")
+            else:
+                self._parts.append(self._torch)
+
+    def _try(self, part: Part, act: Callable[[], None]) -> None:
+        """Let a part act; one that fails is left out from then on."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - a recording never takes the program down
+            self._parts.remove(part)
+            self._tell(f"{part.name} is left out: {str(error) or type(error).__name__}")
+
+    def _tell(self, problem: str) -> None:
+        self.problems.append(problem)
+        warn(problem)
+
+    def _tell_what_is_missing(self) -> None:
+        schedule, profiler = self._schedule, self._torch
+        if schedule.steps is None or (profiler is None and not under_nsys()):
+            return
+        needs = f"{schedule.wait}+{schedule.warmup}+{schedule.steps}"
+        called = f"step() was called {self._step} times, the schedule needs {needs}"
+        if self._schedule.stage(self._step) in (Stage.WAIT, Stage.WARMUP) and self._step < schedule.cycle:
+            hint = (
+                "Lower wait= or warmup="
+                if self._step
+                else "Call recorder.step() at the end of every training step"
+            )
+            self._tell(f"no trace was written: {called}. {hint}")
+        elif profiler is not None and profiler.cycles and not profiler.cycles[-1]["complete"]:
+            self._tell(
+                f"the last trace holds {profiler.cycles[-1]['steps']} of {schedule.steps} steps: {called}"
+            )
+
+    def _first_facts(self, rank: int | None, world: int | None) -> dict[str, Any]:
+        options = {
+            name: getattr(self._options, name)
+            for name in ("wait", "warmup", "steps", "repeat", "memory", "stacks", "shapes")
+        }
+        return {
+            "schema": RUN_SCHEMA,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "rank": rank,
+            "world_size": world,
+            "tool": "nsys" if under_nsys() else "torch.profiler",
+            "options": options,
+        }
+
+    def _write_facts(self, state: str) -> None:
+        plain = self._plain.times_ns() if self._plain and state != "running" else []
+        facts = self._facts | {
+            "state": state,
+            **(environment.describe() if state != "running" else {}),
+            "plain_step_ns": plain,
+            "plain_step_median_ns": round(statistics.median(plain)) if plain else None,
+            "recorded_step_ns": self._active_ns,
+            "steps_called": self._step,
+            "traces": self._torch.cycles if self._torch else [],
+            "out_of_memory": self._memory.oom_files if self._memory else [],
+            "files": [path.name for path in self.files],
+            "phases": sorted(self._phases),
+            "problems": self.problems,
+        }
+        try:
+            self._folder.describe(facts)  # type: ignore[union-attr]
+        except OSError as error:
+            self._tell(f"run.json was not written: {error}")

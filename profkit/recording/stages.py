@@ -1,0 +1,73 @@
+"""The stages of a recording: what a step is for, and what takes part in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+__all__ = ["Part", "Schedule", "Stage"]
+
+
+class Stage(Enum):
+    """What the step that runs now is for."""
+
+    WAIT = "wait"
+    """It runs without any profiler; its time is the program's own."""
+    WARMUP = "warmup"
+    """The profiler is on, and what it sees is thrown away."""
+    ACTIVE = "active"
+    """It is recorded."""
+    DONE = "done"
+    """All cycles are over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Which steps are recorded: ``wait`` + ``warmup`` + ``steps`` make a cycle, ``repeat`` times (0: for ever)."""
+
+    wait: int
+    warmup: int
+    steps: int | None
+    """None: everything from start to end, whatever the steps are."""
+    repeat: int
+
+    @property
+    def cycle(self) -> int:
+        """Steps in one cycle; 0 without a schedule."""
+        return 0 if self.steps is None else self.wait + self.warmup + self.steps
+
+    def stage(self, step: int) -> Stage:
+        """What step number ``step`` is for, counted from 0."""
+        if self.steps is None:
+            return Stage.ACTIVE
+        cycle, place = divmod(step, self.cycle)
+        if self.repeat and cycle >= self.repeat:
+            return Stage.DONE
+        if place < self.wait:
+            return Stage.WAIT
+        return Stage.WARMUP if place < self.wait + self.warmup else Stage.ACTIVE
+
+    def ends_cycle(self, step: int) -> bool:
+        """Whether step number ``step`` is the last that its cycle records."""
+        return (
+            self.steps is not None
+            and self.stage(step) is Stage.ACTIVE
+            and step % self.cycle == self.cycle - 1
+        )
+
+
+class Part(Protocol):
+    """Something that takes part in a recording. A part that raises is left out of the rest of it."""
+
+    name: str
+    """For messages: ``torch.profiler``, ``the memory history``..."""
+
+    def start(self, stage: Stage) -> None:
+        """The recording starts; step 0 is for ``stage``."""
+
+    def step(self, step: int, stage: Stage, following: Stage) -> None:
+        """Step number ``step``, which was for ``stage``, is over; the next is for ``following``."""
+
+    def stop(self, stage: Stage) -> None:
+        """The recording stops within a step for ``stage``."""

@@ -1,0 +1,132 @@
+"""torch.profiler as a part of a recording: on a schedule, one whole file a cycle."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from profkit.recording.files import RunFolder
+from profkit.recording.stages import Schedule, Stage
+
+__all__ = ["TorchProfiler", "make_profile"]
+
+
+class TorchProfiler:
+    """Drives ``torch.profiler.profile`` and writes ``trace*.json.gz`` once per cycle.
+
+    Args:
+        schedule: Which steps to record.
+        folder: Where the traces go.
+        shapes: Record the operators' input shapes.
+        stacks: Record Python stacks; slow, and files grow several times.
+        memory: Record allocations too, which gives the CPU's memory in the trace.
+    """
+
+    name = "torch.profiler"
+
+    def __init__(
+        self, schedule: Schedule, folder: RunFolder, *, shapes: bool, stacks: bool, memory: bool
+    ) -> None:
+        self._schedule = schedule
+        self._folder = folder
+        self._owed = False
+        self.cycles: list[dict[str, Any]] = []
+        """``file``, ``first_step``, ``steps`` (whole ones) and ``complete`` of each trace that was written."""
+        self._first = 0
+        self._recorded = 0
+        self._profile = make_profile(
+            None if schedule.steps is None else self._action,
+            self._save,
+            {"record_shapes": shapes, "with_stack": stacks, "profile_memory": memory},
+        )
+
+    def start(self, stage: Stage) -> None:
+        """Start; a profiler that is refused (another one is active) raises RuntimeError."""
+        if _another_is_active():
+            raise RuntimeError("another torch profiler is active in this process")
+        self._owed = stage is Stage.ACTIVE
+        with _quiet():
+            self._profile.start()
+
+    def step(self, step: int, stage: Stage, following: Stage) -> None:
+        """Go on to the next step; at the end of a cycle its trace is written."""
+        if stage is Stage.ACTIVE:
+            self._recorded += 1
+        ends = self._schedule.ends_cycle(step)
+        with _quiet():
+            self._profile.step()
+        if ends and self._owed:
+            self._save(self._profile)
+        if following is Stage.ACTIVE and (ends or stage is not Stage.ACTIVE):
+            self._owed, self._first, self._recorded = True, step + 1, 0
+
+    def stop(self, stage: Stage) -> None:
+        """Stop, and write what the running cycle has."""
+        with _quiet():
+            self._profile.stop()
+        if self._owed and stage is Stage.ACTIVE:
+            self._save(self._profile)
+
+    def _action(self, step: int) -> Any:
+        from torch.profiler import ProfilerAction
+
+        if self._schedule.ends_cycle(step):
+            return ProfilerAction.RECORD_AND_SAVE
+        actions = {Stage.WARMUP: ProfilerAction.WARMUP, Stage.ACTIVE: ProfilerAction.RECORD}
+        return actions.get(self._schedule.stage(step), ProfilerAction.NONE)
+
+    def _save(self, profile: Any) -> None:
+        """Write the trace once: Kineto refuses a second export, and torch may have called us already."""
+        if not self._owed:
+            return
+        self._owed = False
+        target = self._folder.name("trace", ".json.gz")
+        raw = target.with_name(f".{target.stem}.partial")
+        try:
+            profile.export_chrome_trace(str(raw))
+            if not _is_whole(raw):
+                raise OSError(f"{target.name} was cut short: is the disk full?")
+            kept = self._folder.pack(raw, target)
+        finally:
+            raw.unlink(missing_ok=True)
+        wanted = self._schedule.steps
+        complete = wanted is None or self._recorded == wanted
+        self.cycles.append(
+            {"file": kept.name, "first_step": self._first, "steps": self._recorded, "complete": complete}
+        )
+
+
+def make_profile(
+    schedule: Callable[[int], Any] | None, on_trace_ready: Callable[[Any], None], options: dict[str, bool]
+) -> Any:
+    """The torch profiler of this machine: the CPU, and the GPU where there is one."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(ProfilerActivity.CUDA)
+    return profile(activities=activities, schedule=schedule, on_trace_ready=on_trace_ready, **options)
+
+
+def _another_is_active() -> bool:
+    from torch.autograd import profiler
+
+    return bool(profiler._is_profiler_enabled)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a trace ends as JSON does; Kineto does not say when it could not write all of it."""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 64))
+        return file.read().rstrip().endswith((b"}", b"]"))
+
+
+def _quiet() -> warnings.catch_warnings[None]:
+    """Without torch's advice on its own API (cleared events, acc_events), which a recorder's user cannot take."""
+    quiet = warnings.catch_warnings(action="ignore", category=UserWarning)
+    return quiet
