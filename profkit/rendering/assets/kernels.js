@@ -1,0 +1,306 @@
+"use strict";
+// The kernel table: grouped, filtered, searched and sorted here, from at most a thousand rows.
+profkit.kernels = (() => {
+  const { data, byId, text, words, element, clip, fixed, digitsFor, ms, percent, perStep, tone, chip } = profkit;
+  const table = byId("kernel-table");
+  if (!table) return { select() {} };
+  const SHOWN = 40;
+  const body = table.tBodies[0];
+  const state = { sort: "total_ns", descending: true, group: "name", search: null, all: false, open: new Set() };
+  const rows = data.kernels.map((row, index) => ({
+    ...row, index, name: text(row.name) ?? "", title: text(row.short_name) || text(row.name) || "", family: text(row.family) ?? "unknown",
+    dtype: text(row.dtype), bound: text(row.bound) ?? "unknown", basis: text(row.basis) ?? "unknown",
+    phases: row.phases.map(([path, ns]) => [text(path), ns]), operators: row.operators.map(([name, count]) => [text(name), count]),
+    lines: row.lines.map(([line, count]) => [text(line), count]),
+  }));
+  const dims = (grid) => (grid ? grid.join(" × ") : "–");
+  const deviceText = (id) => (id === null || id === undefined ? "–" : `GPU ${id}`);
+  const shapeKey = (row) => `${row.name}\u0000${dims(row.grid)}\u0000${dims(row.block)}\u0000${row.device}`;
+
+  // A part of a row: its time in the chosen phase, or in one group of several. Its launches are then in proportion.
+  function part(row, ns) {
+    if (ns === row.total_ns || !row.total_ns) return row;
+    const scale = ns / row.total_ns;
+    const times = (value) => (value === null ? null : value * scale);
+    return { ...row, total_ns: ns, count: row.count * scale, share: times(row.share), flop: times(row.flop), dram_bytes: times(row.dram_bytes), partial: true };
+  }
+
+  function matching() {
+    const { phase, family, bound, device } = Object.fromEntries(["phase", "family", "bound", "device"].map((id) => [id, byId(id).value]));
+    const chosen = profkit.phase();
+    return rows.flatMap((row) => {
+      if (family && row.family !== family) return [];
+      if (bound && row.bound !== bound) return [];
+      if (device && String(row.device) !== device) return [];
+      if (state.search && !state.search.test(row.name) && !state.search.test(row.title) && !row.operators.some(([name]) => state.search.test(name))) return [];
+      if (chosen === null && !phase) return [row];
+      const ns = row.phases.reduce((sum, [path, time]) => sum + (profkit.within(path, chosen) ? time : 0), 0);
+      return ns ? [part(row, ns)] : [];
+    });
+  }
+
+  // The groups that a row belongs to, each with its part of the row's time.
+  function keys(row) {
+    switch (state.group) {
+      case "name": return [[row.name, row.total_ns]];
+      case "shape": return [[shapeKey(row), row.total_ns]];
+      case "operators": {
+        const all = row.operators.reduce((sum, [, count]) => sum + count, 0);
+        return all ? row.operators.map(([name, count]) => [name, (row.total_ns * count) / all]) : [["no operator", row.total_ns]];
+      }
+      case "phases": {
+        const chosen = profkit.phase();
+        const inside = row.phases.filter(([path]) => profkit.within(path, chosen));
+        const known = inside.reduce((sum, [, ns]) => sum + ns, 0);
+        const rest = row.total_ns - known;
+        return rest > 0 ? [...inside, ["no phase", rest]] : inside;
+      }
+      case "bound": return [[words("bounds", row.bound), row.total_ns]];
+      case "device": return [[deviceText(row.device), row.total_ns]];
+      default: return [[row[state.group] ?? "unknown", row.total_ns]];
+    }
+  }
+
+  function united(key, members) {
+    const sum = (name) => members.reduce((total, row) => total + (row[name] ?? 0), 0);
+    const times = new Map();
+    for (const row of members) times.set(row.bound, (times.get(row.bound) ?? 0) + row.total_ns);
+    const bound = [...times].sort((a, b) => b[1] - a[1])[0][0];
+    // An efficiency is a term over a duration, so that of a group is the mean of its side, weighted by time.
+    const side = members.filter((row) => row.bound === bound && row.efficiency !== null);
+    const time = side.reduce((total, row) => total + row.total_ns, 0);
+    const count = sum("count");
+    const total = sum("total_ns");
+    const byKernel = state.group === "name" || state.group === "shape";
+    return {
+      key, members, bound, count, total_ns: total, share: sum("share"), mean_ns: count ? total / count : null,
+      title: byKernel ? members[0].title : key, partial: members.some((row) => row.partial),
+      efficiency: time ? side.reduce((all, row) => all + row.efficiency * row.total_ns, 0) / time : null,
+      unsaturated: time > 0 && side.reduce((all, row) => all + (row.unsaturated ? row.total_ns : 0), 0) * 2 > time,
+    };
+  }
+
+  function groups() {
+    const found = new Map();
+    for (const row of matching()) {
+      for (const [key, ns] of keys(row)) {
+        if (!found.has(key)) found.set(key, []);
+        found.get(key).push(part(row, ns));
+      }
+    }
+    const made = [...found].map(([key, members]) => united(key, members));
+    const value = (group) => (state.sort === "title" || state.sort === "bound" ? group[state.sort].toLowerCase() : group[state.sort]);
+    return made.sort((a, b) => {
+      const [x, y] = [value(a), value(b)];
+      if (x === y) return b.total_ns - a.total_ns;
+      if (x === null) return 1; // what is unknown stays last, whichever way
+      if (y === null) return -1;
+      return (x < y ? -1 : 1) * (state.descending ? -1 : 1);
+    });
+  }
+
+  function meter(share, name) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    for (const [key, value] of Object.entries({ class: "meter", viewBox: "0 0 100 6", preserveAspectRatio: "none", "aria-hidden": "true" })) svg.setAttribute(key, value);
+    for (const [kind, width] of [["track", 100], [tone(name), Math.min(100, Math.max(0, share * 100))]]) {
+      const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+      for (const [key, value] of Object.entries({ class: kind, width, height: 6 })) rect.setAttribute(key, value);
+      svg.append(rect);
+    }
+    return svg;
+  }
+
+  const countText = (count, partial) => {
+    const value = perStep(count);
+    return `${partial ? "≈" : ""}${fixed(value, Math.abs(value - Math.round(value)) < 1e-9 ? 0 : 1)}`;
+  };
+  const tag = (label, kind = "") => element("span", { class: `tag ${kind}` }, label);
+
+  function chipsOf(group) {
+    const first = group.members[0];
+    if (state.group !== "name" && state.group !== "shape") return tag(`${group.members.length} ${group.members.length === 1 ? "row" : "rows"}`);
+    const chips = [tag(clip(first.family, 30))];
+    if (first.dtype) chips.push(tag(clip(first.dtype, 20)));
+    if (first.tensor_core) chips.push(tag("tensor cores"));
+    if (state.group === "shape") chips.push(tag(`grid ${dims(first.grid)}`), tag(`block ${dims(first.block)}`));
+    else if (group.members.length > 1) chips.push(tag(`${group.members.length} launch shapes`));
+    return element("div", { class: "chips" }, ...chips);
+  }
+
+  function line(group, scale) {
+    const open = state.open.has(group.key);
+    const button = element("button", { type: "button", class: "kernel-name", "aria-expanded": String(open), onclick: () => toggle(group.key) },
+      element("bdi", {}, clip(group.title, 110)));
+    const efficiency = element("td", { class: "n" }, percent(group.efficiency));
+    if (group.efficiency !== null) efficiency.append(meter(group.efficiency, group.bound));
+    if (group.unsaturated) efficiency.append(tag("unsaturated", "warn"));
+    const bar = scale.share ? meter((group.share ?? 0) / scale.share, group.bound) : "";
+    return element("tr", { "data-key": rowKey(group.key) },
+      element("th", { scope: "row" }, button, chipsOf(group)),
+      element("td", {}, chip(group.bound, words("bounds", group.bound))),
+      efficiency,
+      element("td", { class: "n strong" }, ms(perStep(group.total_ns), scale.digits)),
+      element("td", { class: "n" }, percent(group.share), bar),
+      element("td", { class: "n" }, countText(group.count, group.partial)),
+      element("td", { class: "n" }, group.mean_ns === null ? "–" : fixed(group.mean_ns / 1e3, 2)));
+  }
+  const ids = new Map();
+  const rowKey = (key) => ids.get(key) ?? (ids.set(key, `k${ids.size}`), ids.get(key));
+
+  function smallTable(caption, headers, cells) {
+    const head = element("tr", {}, ...headers.map(([label, kind]) => element("th", { scope: "col", class: kind }, label)));
+    const lines = cells.map((row) => element("tr", {}, ...row.map((cell, i) => element("td", { class: headers[i][1] }, cell instanceof Node ? cell : element("bdi", {}, cell)))));
+    return element("table", { class: "data" }, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...lines));
+  }
+
+  function merged(members, field) {
+    const sums = new Map();
+    for (const row of members) for (const [name, value] of row[field]) sums.set(name, (sums.get(name) ?? 0) + (value ?? 0));
+    return [...sums].sort((a, b) => b[1] - a[1]).slice(0, 12);
+  }
+
+  function detail(group) {
+    const members = [...group.members].sort((a, b) => b.total_ns - a.total_ns);
+    const byKernel = state.group === "name" || state.group === "shape";
+    const parts = [];
+    if (byKernel) {
+      const copyButton = element("button", { type: "button", onclick: (event) => profkit.copy(members[0].name, event.currentTarget) }, "Copy name");
+      parts.push(element("p", { class: "full" }, element("code", {}, element("bdi", {}, members[0].name)), copyButton));
+    }
+    const shapes = smallTable(byKernel ? "Launch shapes" : "Kernels",
+      [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"]],
+      members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ms(perStep(row.total_ns)), countText(row.count, row.partial),
+        row.median_ns === null ? "–" : fixed(row.median_ns / 1e3, 2), `${fixed(row.min_ns / 1e3, 2)} to ${fixed(row.max_ns / 1e3, 2)}`,
+        `${percent(row.efficiency)}${row.unsaturated ? " !" : ""}`, fixed(row.tflops, 1), fixed(row.gbs, 0)]));
+    parts.push(element("div", { class: "scroll" }, shapes));
+    if (members.length > 20) parts.push(element("p", { class: "more" }, `${members.length - 20} more`));
+    const lists = element("div", { class: "columns" });
+    const operators = merged(members, "operators");
+    if (operators.length) lists.append(smallTable("Operators", [["Operator", ""], ["Launches in all", "n"]], operators.map(([name, count]) => [clip(name, 90), fixed(count, 0)])));
+    const phases = merged(members, "phases");
+    if (phases.length) {
+      lists.append(smallTable("Phases", [["Phase", ""], [`ms ${data.scale.label}`, "n"]], phases.map(([path, ns]) => [
+        element("button", { type: "button", class: "link", onclick: () => profkit.choosePhase(path) }, element("bdi", {}, clip(path, 90))), ms(perStep(ns))])));
+    }
+    const lines = merged(members, "lines");
+    if (lines.length) lists.append(smallTable("Source lines", [["Line", ""], ["Launches in all", "n"]], lines.map(([name, count]) => [clip(name, 90), count ? fixed(count, 0) : "–"])));
+    parts.push(lists);
+    const bases = [...new Set(members.map((row) => row.basis))];
+    parts.push(element("p", { class: "quiet" }, `Bound and efficiency: ${bases.map((basis) => `${basis}, ${words("bases", basis)}`).join("; ")}.`));
+    return element("tr", { class: "detail" }, element("td", { colspan: "7" }, ...parts));
+  }
+
+  function toggle(key) {
+    if (!state.open.delete(key)) state.open.add(key);
+    draw();
+    body.querySelector(`[data-key="${rowKey(key)}"] .kernel-name`)?.focus({ preventScroll: true });
+  }
+
+  let current = [];
+  function draw() {
+    current = groups();
+    const shown = state.all ? current : current.slice(0, SHOWN);
+    const scale = { digits: digitsFor(Math.max(...current.map((group) => perStep(group.total_ns) / 1e6), 0)), share: Math.max(...current.map((group) => group.share ?? 0), 0) };
+    body.replaceChildren(...shown.flatMap((group) => (state.open.has(group.key) ? [line(group, scale), detail(group)] : [line(group, scale)])));
+    const total = current.reduce((sum, group) => sum + group.total_ns, 0);
+    const noun = byId("group").selectedOptions[0].textContent.toLowerCase();
+    byId("summary").textContent = `${fixed(current.length, 0)} ${noun === "family" ? "families" : `${noun}s`}, ${ms(perStep(total))} ms ${data.scale.label}${total ? "" : ": nothing matches"}`;
+    byId("more-rows").hidden = current.length <= SHOWN;
+    byId("show-all").textContent = state.all ? `Show the first ${SHOWN}` : `Show all ${fixed(current.length, 0)}`;
+    for (const button of table.tHead.querySelectorAll("[data-sort]")) {
+      button.closest("th").setAttribute("aria-sort", button.dataset.sort !== state.sort ? "none" : state.descending ? "descending" : "ascending");
+    }
+  }
+
+  // The same rule as the file of --format csv: a text that a spreadsheet would run gets an apostrophe.
+  function csv() {
+    const cell = (value) => {
+      if (value === null || value === undefined) return "";
+      let content = String(value);
+      if (typeof value === "string" && /^[ \n]*[=+\-@\t\r]/.test(content)) content = `'${content}`;
+      return /[",\r\n]/.test(content) ? `"${content.replaceAll('"', '""')}"` : content;
+    };
+    const byKernel = state.group === "name" || state.group === "shape";
+    const head = [byId("group").selectedOptions[0].textContent.toLowerCase(), "name", "bound", "efficiency", "total_ns", "share", "count", "mean_ns"];
+    const lines = current.map((group) => [group.title, byKernel ? group.members[0].name : null, group.bound, group.efficiency, Math.round(group.total_ns), group.share, Math.round(group.count), group.mean_ns]);
+    return [head, ...lines].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+  }
+
+  function options(id, values, label = (value) => value) {
+    for (const value of values) byId(id).append(element("option", { value }, clip(label(value), 60)));
+    byId(id).closest("label").hidden = values.length < 2;
+    byId(id).addEventListener("change", draw);
+  }
+  const distinct = (field) => [...new Set(rows.map((row) => row[field]))].filter((value) => value !== null && value !== undefined);
+
+  options("family", distinct("family").sort());
+  options("bound", distinct("bound"), (name) => words("bounds", name));
+  options("device", distinct("device").map(String).sort(), (id) => deviceText(Number(id)));
+  // A phase is chosen by its index: an option's value would drop or bend odd names.
+  data.phases.forEach((row, index) => byId("phase").append(element("option", { value: String(index) }, "\u2003".repeat(Math.min(row.depth, 6)) + clip(text(row.path).split("/").at(-1), 60))));
+  byId("phase").closest("label").hidden = !data.phases.length;
+  byId("phase").addEventListener("change", (event) => profkit.choosePhase(event.target.value === "" ? null : text(data.phases[event.target.value].path)));
+  profkit.onPhase((path) => {
+    const index = path === null ? -1 : data.phases.findIndex((row) => text(row.path) === path);
+    byId("phase").value = index < 0 ? "" : String(index);
+    draw();
+  });
+  byId("group").addEventListener("change", (event) => {
+    state.group = event.target.value;
+    state.open.clear();
+    draw();
+  });
+  byId("search").addEventListener("input", (event) => {
+    const input = event.target;
+    try {
+      state.search = input.value ? new RegExp(input.value, "i") : null;
+      input.removeAttribute("aria-invalid");
+      input.setCustomValidity("");
+    } catch (error) {
+      input.setAttribute("aria-invalid", "true");
+      input.setCustomValidity(error.message);
+      byId("summary").textContent = "This is not a complete regular expression yet.";
+      return;
+    }
+    draw();
+  });
+  byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  byId("reset").addEventListener("click", () => {
+    byId("filters").reset();
+    Object.assign(state, { group: "name", search: null, sort: "total_ns", descending: true, all: false });
+    byId("search").removeAttribute("aria-invalid");
+    state.open.clear();
+    profkit.choosePhase(null);
+  });
+  table.tHead.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-sort]");
+    if (!button) return;
+    const column = button.dataset.sort;
+    state.descending = state.sort === column ? !state.descending : column !== "title" && column !== "bound";
+    state.sort = column;
+    draw();
+  });
+  byId("show-all").addEventListener("click", () => {
+    state.all = !state.all;
+    draw();
+  });
+  byId("copy-csv").addEventListener("click", (event) => profkit.copy(csv(), event.currentTarget));
+  byId("save-csv").addEventListener("click", () => profkit.download("kernels.csv", csv(), "text/csv"));
+  const left = data.kernels_left;
+  if (left.rows) byId("kernels-left").textContent = `${fixed(left.rows, 0)} smaller rows with ${ms(perStep(left.total_ns))} ms ${data.scale.label} in ${fixed(left.count, 0)} launches are not in this page; --format json has them.`;
+  byId("filters").hidden = false;
+  draw();
+
+  // Another view chose this kernel: show its row, open, whatever was filtered.
+  function select(index) {
+    const row = rows[index];
+    byId("reset").click();
+    state.open.add(row.name);
+    state.all = state.all || current.findIndex((group) => group.key === row.name) >= SHOWN;
+    draw();
+    const shown = body.querySelector(`[data-key="${rowKey(row.name)}"]`);
+    shown?.scrollIntoView({ block: "center" });
+    shown?.querySelector(".kernel-name").focus({ preventScroll: true });
+  }
+  return { select, rows, matching };
+})();

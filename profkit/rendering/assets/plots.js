@@ -1,0 +1,182 @@
+"use strict";
+// The plots. Plotly lies in the page, compressed; it is unpacked when the first plot comes into view.
+profkit.plots = (() => {
+  const { data, byId, text, words, clip, fixed, perStep } = profkit;
+  const packed = byId("plotly");
+  const plots = [];
+  let loading = null;
+
+  async function unpack() {
+    const bytes = Uint8Array.from(atob(packed.textContent), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+    packed.remove();
+    return window.Plotly;
+  }
+  const plotly = () => (loading ??= unpack());
+
+  // Plotly reads a little markup and entities in its texts: names are escaped so that they stay names.
+  const safe = (value, length = 90) => clip(value, length).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  const probe = document.createElement("i");
+  function color(variable) {
+    document.body.append(probe);
+    probe.style.color = `var(--${variable})`;
+    const value = getComputedStyle(probe).color;
+    probe.remove();
+    return value;
+  }
+  const ALIAS = { host: "launch", overhead: "launch", small_kernels: "launch", unknown: "unclassified", tail: "other" };
+  const PALETTE = ["compute", "memory", "launch", "communication", "sync", "input", "transfer", "compilation", "profiler", "allocation", "dependency", "queue", "unclassified"];
+  const toneColor = (name) => color(PALETTE.includes(ALIAS[name] ?? name) || name === "other" || name === "tail" ? ALIAS[name] ?? name : "unclassified");
+
+  function layout(more) {
+    const axis = { gridcolor: color("rule"), linecolor: color("rule"), zerolinecolor: color("rule"), automargin: true, title: { standoff: 12 } };
+    const { xaxis = {}, yaxis = {}, ...rest } = more;
+    return {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: color("soft") },
+      margin: { l: 56, r: 12, t: 8, b: 44 }, hoverlabel: { bgcolor: color("raised"), bordercolor: color("rule"), font: { color: color("ink") }, align: "left" },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, ...rest, xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis },
+    };
+  }
+  const config = { displayModeBar: false, responsive: true, displaylogo: false, showTips: false };
+
+  function add(id, height, make, wire) {
+    const figure = byId(id);
+    if (!figure || !packed) return;
+    figure.hidden = false;
+    const box = figure.querySelector("div");
+    box.style.height = `${height}px`;
+    plots.push({ figure, box, height, make, wire, drawn: false });
+  }
+
+  async function draw(plot) {
+    const library = await plotly();
+    const { traces, shape } = plot.make();
+    const first = !plot.drawn;
+    plot.drawn = true;
+    await library.react(plot.box, traces, layout({ height: plot.height, ...shape }), config);
+    if (first) plot.wire?.(plot.box);
+    plot.figure.dataset.drawn = "true";
+  }
+
+  function roofline() {
+    const rows = profkit.kernels.rows?.filter((row) => row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0) ?? [];
+    if (!rows.length) return;
+    add("plot-roofline", 440, () => {
+      const longest = Math.max(...rows.map((row) => row.total_ns));
+      const intensity = (row) => row.flop / row.dram_bytes;
+      const xs = rows.map(intensity);
+      const range = [Math.min(...xs, 1) / 2, Math.max(...xs, 1000) * 2];
+      const traces = [...new Set(rows.map((row) => row.bound))].map((bound) => {
+        const some = rows.filter((row) => row.bound === bound);
+        return { type: "scatter", mode: "markers", name: safe(words("bounds", bound)), x: some.map(intensity), y: some.map((row) => row.tflops),
+          customdata: some.map((row) => [row.index, safe(row.title), fixed(perStep(row.total_ns) / 1e6, 3), row.efficiency === null ? "–" : fixed(row.efficiency * 100, 0)]),
+          marker: { color: toneColor(bound), opacity: 0.75, line: { color: color("paper"), width: 1 }, sizemode: "area", sizemin: 3, size: some.map((row) => row.total_ns), sizeref: longest / 900 },
+          hovertemplate: `%{customdata[1]}<br>%{y:.3~g} TFLOP/s at %{x:.3~g} FLOP/B<br>%{customdata[2]} ms ${data.scale.label}, efficiency %{customdata[3]} %<extra></extra>` };
+      });
+      const device = data.devices.find((one) => one.bandwidth_gbs) ?? {};
+      const used = new Set(rows.map((row) => row.dtype));
+      const notes = [];
+      for (const [dtype, peak] of Object.entries(device.peaks ?? {})) {
+        if (!peak || !device.bandwidth_gbs || (used.size && !used.has(dtype))) continue;
+        const ridge = (peak * 1e3) / device.bandwidth_gbs;
+        traces.unshift({ type: "scatter", mode: "lines", showlegend: false, hoverinfo: "skip", line: { color: color("soft"), width: 1.2 }, x: [range[0], Math.max(ridge, range[0]), Math.max(range[1], ridge)], y: [(range[0] * device.bandwidth_gbs) / 1e3, peak, peak] });
+        notes.push({ x: Math.log10(range[1]), y: Math.log10(peak), xanchor: "right", yanchor: "bottom", showarrow: false, text: `${safe(dtype, 20)} ${fixed(peak, 0)} TFLOP/s` });
+      }
+      if (notes.length) notes.push({ x: Math.log10(range[0] * 1.3), y: Math.log10((range[0] * 1.3 * device.bandwidth_gbs) / 1e3), xanchor: "left", yanchor: "top", showarrow: false, text: `${fixed(device.bandwidth_gbs, 0)} GB/s` });
+      return { traces, shape: { annotations: notes, hovermode: "closest", xaxis: { type: "log", title: { text: "FLOP per byte of DRAM" }, range: range.map(Math.log10) }, yaxis: { type: "log", title: { text: "TFLOP/s" } } } };
+    }, (box) => box.on("plotly_click", ({ points }) => points[0].customdata && profkit.kernels.select(points[0].customdata[0])));
+  }
+
+  function families() {
+    const rows = profkit.kernels.rows ?? [];
+    const times = new Map();
+    const paths = new Map(data.phases.map((row) => [text(row.path), row.depth]));
+    for (const row of rows) for (const [path, ns] of row.phases) {
+      if (!times.has(row.family)) times.set(row.family, new Map());
+      times.get(row.family).set(path, (times.get(row.family).get(path) ?? 0) + ns);
+    }
+    const order = [...paths.keys()].filter((path) => [...times.values()].some((family) => family.has(path))).slice(0, 30);
+    if (order.length < 2) return;
+    const total = (family) => [...times.get(family).values()].reduce((sum, ns) => sum + ns, 0);
+    const ranked = [...times.keys()].sort((a, b) => total(b) - total(a));
+    add("plot-family", 110 + 30 * order.length, () => {
+      const traces = ranked.slice(0, 12).map((family, index) => ({
+        type: "bar", orientation: "h", name: safe(family, 30), y: order.map((_, i) => i), x: order.map((path) => perStep(times.get(family).get(path) ?? 0) / 1e6),
+        customdata: order.map((path) => safe(path)), marker: { color: color(PALETTE[index]) }, hovertemplate: `%{customdata}<br>${safe(family, 30).replaceAll("%", "%25")}: %{x:.3~f} ms<extra></extra>` }));
+      return { traces, shape: { barmode: "stack", bargap: 0.35, xaxis: { title: { text: `ms ${data.scale.label}` } }, yaxis: { autorange: "reversed", tickvals: order.map((_, i) => i), ticktext: order.map((path) => safe(path, 36)) } } };
+    }, (box) => box.on("plotly_click", ({ points }) => profkit.choosePhase(order[points[0].pointIndex])));
+  }
+
+  function timeline() {
+    const line = data.timeline;
+    if (!line) return;
+    const lanes = line.lanes;
+    add("plot-timeline", 90 + 34 * lanes.length, () => {
+      const byTone = new Map();
+      lanes.forEach((lane, y) => {
+        for (const [start, length, name, tone] of lane.bars) {
+          const key = text(tone) ?? "unknown";
+          if (!byTone.has(key)) byTone.set(key, { base: [], x: [], y: [], customdata: [] });
+          const one = byTone.get(key);
+          one.base.push((start - line.start_ns) / 1e6);
+          one.x.push(length / 1e6);
+          one.y.push(y);
+          one.customdata.push([safe(text(name)), profkit.ms(length, 4)]);
+        }
+      });
+      const label = (tone) => { for (const kind of ["shares", "causes", "bounds"]) if (Object.hasOwn(data.words[kind], tone)) return data.words[kind][tone]; return safe(tone, 30); };
+      const traces = [...byTone].map(([tone, bars]) => ({ type: "bar", orientation: "h", name: label(tone), ...bars, width: 0.7, marker: { color: toneColor(tone), line: { width: 0 } }, hovertemplate: "%{customdata[0]}<br>%{customdata[1]} ms, from %{base:.4~f} ms<extra></extra>" }));
+      return { traces, shape: { barmode: "overlay", dragmode: "zoom", hovermode: "closest", xaxis: { title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false } } };
+    });
+    if (line.left_out) byId("plot-timeline").querySelector("figcaption").textContent = `${fixed(line.left_out, 0)} of the shortest bars are not drawn.`;
+  }
+
+  function memory() {
+    const curves = data.memory?.curves;
+    if (!curves) return;
+    add("plot-memory", 340, () => {
+      const zero = Math.min(...curves.map((curve) => curve.time_ns[0] ?? 0));
+      const gib = (values) => values.map((value) => (value === null ? null : value / 2 ** 30));
+      const traces = [];
+      const shapes = [];
+      const notes = [];
+      curves.forEach((curve, index) => {
+        const x = curve.time_ns.map((ns) => (ns - zero) / 1e6);
+        const of = curves.length > 1 ? `, device ${curve.id ?? index}` : "";
+        if (curve.reserved_bytes.length) traces.push({ type: "scatter", mode: "lines", name: `reserved${of}`, x, y: gib(curve.reserved_bytes), line: { shape: "hv", width: 1.2, dash: "dot", color: color("soft") }, hovertemplate: "%{y:.3~f} GiB<extra></extra>" });
+        if (curve.allocated_bytes.length) traces.push({ type: "scatter", mode: "lines", name: `allocated${of}`, x, y: gib(curve.allocated_bytes), fill: "tozeroy", line: { shape: "hv", width: 1.5, color: color(PALETTE[index]) }, hovertemplate: "%{y:.3~f} GiB at %{x:.3~f} ms<extra></extra>" });
+        if (index === 0) for (const phase of curve.phases ?? []) {
+          const [start, end, name] = Array.isArray(phase) ? phase : [phase.start_ns, phase.end_ns, phase.path ?? phase.name];
+          if (!Number.isFinite(start) || !Number.isFinite(end)) continue;
+          shapes.push({ type: "rect", xref: "x", yref: "paper", x0: (start - zero) / 1e6, x1: (end - zero) / 1e6, y0: 0, y1: 1, fillcolor: color("soft"), opacity: shapes.length % 2 ? 0.05 : 0.1, line: { width: 0 }, layer: "below" });
+          notes.push({ x: (start - zero) / 1e6, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: safe(String(name), 20), font: { size: 11 } });
+        }
+      });
+      return { traces, shape: { shapes, annotations: notes.slice(0, 40), hovermode: "x", xaxis: { title: { text: "ms" } }, yaxis: { title: { text: "GiB" }, rangemode: "tozero" } } };
+    });
+  }
+
+  function utilisation() {
+    if (!data.utilisation.length) return;
+    add("plot-utilisation", 320, () => ({
+      traces: data.utilisation.map((row, index) => ({ type: "scatter", mode: "lines", name: safe(row.metric, 40), x: row.time_ns.map((ns) => ns / 1e6), y: row.value, connectgaps: false, line: { width: 1.3, color: color(PALETTE[index % PALETTE.length]) } })),
+      shape: { hovermode: "x", xaxis: { title: { text: "ms" } }, yaxis: { rangemode: "tozero" } },
+    }));
+  }
+
+  for (const make of [families, roofline, timeline, memory, utilisation]) make();
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      near.unobserve(entry.target);
+      draw(plots.find((plot) => plot.figure === entry.target));
+    }
+  }, { rootMargin: "400px" });
+  for (const plot of plots) near.observe(plot.figure);
+  profkit.onTheme(() => plots.filter((plot) => plot.drawn).forEach(draw));
+  document.documentElement.dataset.ready = "true";
+  return { drawAll: () => Promise.all(plots.map(draw)), count: plots.length };
+})();

@@ -1,0 +1,112 @@
+"use strict";
+// What every part of the page uses: data, numbers as text, elements, and the phase that is chosen.
+const profkit = (() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const listeners = [];
+  let phase = null;
+
+  const byId = (id) => document.getElementById(id);
+  const text = (index) => (index < 0 ? null : data.strings[index]);
+  const words = (kind, name) => (Object.hasOwn(data.words[kind], name) ? data.words[kind][name] : name);
+
+  // Names only ever become text nodes or attribute values, never markup.
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "onclick") made.addEventListener("click", value);
+      else if (value === true) made.setAttribute(name, "");
+      else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+    }
+    made.append(...children.filter((child) => child !== null && child !== undefined));
+    return made;
+  }
+
+  function clip(value, length) {
+    if (value === null || value === undefined || value === "") return "–";
+    const head = Math.floor((length * 2) / 3);
+    return value.length <= length ? value : `${value.slice(0, head)}…${value.slice(-Math.floor(length / 3))}`;
+  }
+
+  const grouped = (digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const formats = [0, 1, 2, 3, 4].map(grouped);
+  const fixed = (value, digits) => (value === null || value === undefined ? "–" : formats[digits].format(value).replaceAll(",", "\u202f"));
+  const digitsFor = (largest) => (largest >= 10000 ? 0 : largest >= 100 ? 1 : largest >= 10 ? 2 : 3);
+  const ms = (ns, digits = 3) => (ns === null ? "–" : ns > 0 && ns / 1e6 < 0.5 * 10 ** -digits ? `<${(10 ** -digits).toFixed(digits)}` : fixed(ns / 1e6, digits));
+  const percent = (share) => (share === null || share === undefined ? "–" : `${fixed(share * 100, share && Math.abs(share) < 0.0995 ? 1 : 0)} %`);
+  const perStep = (ns) => ns / data.scale.divisor;
+  const tones = new Set([...Object.keys(data.words.shares), ...Object.keys(data.words.bounds), ...Object.keys(data.words.causes)]);
+  const tone = (name) => `tone-${tones.has(name) ? name : "unknown"}`;
+  const chip = (name, label) => element("span", { class: `chip ${tone(name)}` }, element("i"), label ?? name);
+
+  function download(name, content, type) {
+    const url = URL.createObjectURL(new Blob([content], { type }));
+    element("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+  }
+
+  async function copy(content, button) {
+    const before = button.textContent;
+    try {
+      await navigator.clipboard.writeText(content);
+    } catch {
+      // A page opened as a file may have no clipboard: select and copy the old way.
+      const area = element("textarea", { "aria-hidden": "true" });
+      area.value = content;
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = before), 1500);
+  }
+
+  // A phase chosen in one place filters all the others.
+  function choosePhase(path) {
+    phase = path;
+    for (const listener of listeners) listener(path);
+  }
+  const within = (path, chosen) => chosen === null || path === chosen || path.startsWith(`${chosen}/`);
+
+  listeners.push((path) => {
+    for (const button of document.querySelectorAll("[data-phase]")) {
+      button.setAttribute("aria-pressed", String(path !== null && text(data.phases[button.dataset.phase].path) === path));
+    }
+    for (const row of document.querySelectorAll("#gap-table tbody tr")) row.hidden = !within(row.dataset.path, path);
+    const note = byId("selection");
+    note.hidden = path === null;
+    note.querySelector("bdi").textContent = clip(path, 80);
+  });
+  byId("selection").querySelector("button").addEventListener("click", () => choosePhase(null));
+  for (const button of document.querySelectorAll("[data-phase]")) {
+    button.addEventListener("click", () => {
+      const path = text(data.phases[button.dataset.phase].path);
+      choosePhase(path === phase ? null : path);
+    });
+  }
+
+  // Theme: as the system has it, light, dark.
+  const themes = ["auto", "light", "dark"];
+  const themed = [];
+  byId("theme").addEventListener("click", (event) => {
+    const root = document.documentElement;
+    root.dataset.theme = themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length];
+    event.currentTarget.textContent = `Theme: ${root.dataset.theme}`;
+    for (const listener of themed) listener();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => themed.forEach((listener) => listener()));
+
+  // The section in view is marked in the navigation.
+  const links = new Map([...document.querySelectorAll(".top nav a")].map((link) => [link.hash.slice(1), link]));
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting || !links.has(entry.target.id)) continue;
+      for (const link of links.values()) link.removeAttribute("aria-current");
+      links.get(entry.target.id).setAttribute("aria-current", "true");
+    }
+  }, { rootMargin: "-20% 0px -70% 0px" });
+  for (const section of document.querySelectorAll("main > section")) seen.observe(section);
+
+  return { data, byId, text, words, element, clip, fixed, digitsFor, ms, percent, perStep, tone, chip, download, copy,
+    choosePhase, within, onPhase: (listener) => listeners.push(listener), onTheme: (listener) => themed.push(listener), phase: () => phase };
+})();

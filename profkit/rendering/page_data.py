@@ -1,0 +1,193 @@
+"""What the page's scripts work on: the kernel table and the series of the plots, small whatever the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from profkit.analysis.result import Result, Row
+from profkit.rendering.digest import number_of, phase_tree, scale_of
+from profkit.rendering.report_json import json_value
+from profkit.rendering.words import BASES, BOUNDS, CAUSES, SHARES, Term
+
+__all__ = ["KERNEL_ROWS", "has_plots", "page_data"]
+
+KERNEL_ROWS: Final = 1000
+"""Rows of the kernel table in the page. What is beyond stands there as one number."""
+
+_TIMELINE_BARS = 6000
+_CURVE_POINTS = 3000
+_PER_ROW = 24
+_NAME_BUDGET = 1_500_000
+_CUT_NAME = 160
+_NUMBERS = ("count", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "share", "efficiency", "flop", "dram_bytes", "tflops", "gbs")  # fmt: skip
+_TEXTS = ("name", "short_name", "family", "dtype", "bound", "basis")
+
+
+class _Strings:
+    """The string table: each text once; when the budget is spent, texts are cut and say so."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._index: dict[str, int] = {}
+        self._left = _NAME_BUDGET
+
+    def add(self, value: Any) -> int:
+        """The index of a text, -1 for none."""
+        if value is None:
+            return -1
+        text = str(value)
+        if text not in self._index:
+            self._index[text] = len(self.texts)
+            if len(text) > max(self._left, _CUT_NAME):
+                text = f"{text[:_CUT_NAME]}… ({len(text) - _CUT_NAME} characters more are not in this page)"
+            self._left -= len(text)
+            self.texts.append(text)
+        return self._index[str(value)]
+
+
+def page_data(result: Result) -> Row:
+    """The data of the page as JSON types; texts of the tables are indices of ``strings``."""
+    strings = _Strings()
+    scale = scale_of(result)
+    ordered = sorted(result.kernels, key=lambda row: -row["total_ns"])
+    left = ordered[KERNEL_ROWS:]
+    data = {
+        "scale": {"divisor": scale.divisor, "label": scale.label},
+        "kernels": [_kernel(row, strings) for row in ordered[:KERNEL_ROWS]],
+        "kernels_left": {"rows": len(left), "total_ns": sum(row["total_ns"] for row in left), "count": sum(row["count"] for row in left)},
+        "phases": [{"path": strings.add(row.get("path")), "depth": depth} for depth, row in phase_tree(result.phases)[:200]],
+        "devices": [{key: device.get(key) for key in ("id", "rank", "name", "peaks", "bandwidth_gbs")} for device in result.devices[:64]],
+        "timeline": _timeline(result.timeline, strings),
+        "memory": _memory(result.memory),
+        "utilisation": [_series(row) for row in result.utilisation[:24]],
+        "words": {
+            "shares": _labels(SHARES),
+            "bounds": _labels(BOUNDS),
+            "causes": _labels(CAUSES),
+            "bases": BASES,
+        },
+    }  # fmt: skip
+    value: Row = json_value(data | {"strings": strings.texts})
+    return value
+
+
+def has_plots(data: Row) -> bool:
+    """Whether the page of this data shows a plot, and so needs plotly."""
+    roofline = any(row["flop"] and row["dram_bytes"] and row["tflops"] for row in data["kernels"])
+    families = len(data["phases"]) > 1 and bool(data["kernels"])
+    return bool(roofline or families or data["timeline"] or data["memory"] or data["utilisation"])
+
+
+def _labels(terms: Mapping[str, Term]) -> dict[str, str]:
+    return {name: term.label for name, term in terms.items()}
+
+
+def _kernel(row: Row, strings: _Strings) -> Row:
+    texts = {key: strings.add(row.get(key)) for key in _TEXTS}
+    numbers = {key: row.get(key) for key in _NUMBERS}
+    return (
+        texts
+        | numbers
+        | {
+            "tensor_core": row.get("tensor_core"),
+            "unsaturated": bool(row.get("unsaturated")),
+            "grid": row.get("grid"),
+            "block": row.get("block"),
+            "device": row.get("device"),
+            "phases": _pairs(row.get("phases"), strings),
+            "operators": _pairs(row.get("operators"), strings),
+            "lines": _pairs(row.get("source_lines"), strings),
+        }
+    )
+
+
+def _pairs(value: Any, strings: _Strings) -> list[list[Any]]:
+    """A map of names to numbers, or a list of names, as the largest [name, number] pairs."""
+    if not value:
+        return []
+    if isinstance(value, str):
+        value = [value]
+    pairs: Iterable[tuple[Any, Any]] = (
+        value.items() if isinstance(value, Mapping) else ((name, None) for name in value)
+    )
+    ordered = sorted(pairs, key=lambda pair: -number_of(pair[1]))[:_PER_ROW]
+    return [[strings.add(name), number] for name, number in ordered]
+
+
+def _timeline(timeline: Row | None, strings: _Strings) -> Row | None:
+    lanes = (timeline or {}).get("lanes") or []
+    if not timeline or not any(lane.get("bars") for lane in lanes):
+        return None
+    lanes = lanes[:48]
+    share = max(1, _TIMELINE_BARS // len(lanes))
+    out, left = [], 0
+    for lane in lanes:
+        # The longest bars of a lane tell its story; the count of those left out is shown.
+        bars = sorted(lane.get("bars") or [], key=lambda bar: -bar[1])
+        left += max(0, len(bars) - share)
+        kept = sorted(bars[:share], key=lambda bar: bar[0])
+        out.append({
+            "kind": lane.get("kind"),
+            "label": strings.add(lane.get("label")),
+            "bars": [[bar[0], bar[1], strings.add(bar[2]), strings.add(bar[3])] for bar in kept],
+        })  # fmt: skip
+    given = timeline.get("left_out")
+    return {
+        "step": strings.add(timeline.get("step")),
+        "device": timeline.get("device"),
+        "start_ns": timeline["start_ns"],
+        "end_ns": timeline["end_ns"],
+        "left_out": left + (given if isinstance(given, int) else 0),
+        "lanes": out,
+    }
+
+
+def _memory(memory: Row | None) -> Row | None:
+    curve = (memory or {}).get("curve")
+    if not curve:
+        return None
+    curves = curve if isinstance(curve, list) else [curve]
+    shown = [_curve(row) for row in curves[:8]]
+    return (
+        {"curves": [row for row in shown if row["time_ns"]]} if any(row["time_ns"] for row in shown) else None
+    )
+
+
+def _curve(curve: Row) -> Row:
+    time = list(_of(curve, "time_ns"))
+    picks = _peaks(list(_of(curve, "allocated_bytes")), len(time))
+    return {
+        "id": curve.get("id", curve.get("device")),
+        "time_ns": [time[i] for i in picks],
+        **{key: [_of(curve, key)[i] for i in picks] if len(_of(curve, key)) == len(time) else [] for key in ("allocated_bytes", "reserved_bytes")},
+        "phases": (curve.get("phases") or [])[:200],
+    }  # fmt: skip
+
+
+def _of(curve: Row, key: str) -> Any:
+    value = curve.get(key)
+    return [] if value is None else value
+
+
+def _peaks(values: list[Any], length: int) -> list[int]:
+    """Indices of at most `_CURVE_POINTS` points that keep each stretch's lowest and highest value."""
+    if length <= _CURVE_POINTS or len(values) != length:
+        return list(range(length))[:_CURVE_POINTS]
+    size = -(-2 * length // _CURVE_POINTS)
+    picks: set[int] = {0, length - 1}
+    for start in range(0, length, size):
+        stretch = range(start, min(start + size, length))
+        picks |= {min(stretch, key=values.__getitem__), max(stretch, key=values.__getitem__)}
+    return sorted(picks)
+
+
+def _series(row: Row) -> Row:
+    time, value = list(row.get("time_ns") or []), list(row.get("value") or [])
+    picks = _peaks([number_of(v) for v in value], min(len(time), len(value)))
+    return {
+        "device": row.get("device"),
+        "metric": str(row.get("metric"))[:120],
+        "time_ns": [time[i] for i in picks],
+        "value": [value[i] for i in picks],
+    }

@@ -1,0 +1,303 @@
+"""The report for a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from profkit.analysis.result import Result
+from profkit.errors import printable
+from profkit.rendering.digest import (
+    Scale,
+    facts,
+    findings_by_weight,
+    health_note,
+    kernels_by_name,
+    number_of,
+    parts_of,
+    phase_tree,
+    scale_of,
+    where_text,
+)
+from profkit.rendering.words import bound_term, cause_term, share_term
+from profkit.units import bytes_text, count_text, duration_text, percent_text
+
+__all__ = ["render_text"]
+
+_NAMES = 60
+_TOP = 12
+_SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
+
+
+def render_text(result: Result, *, width: int = 100, color: bool = False) -> str:
+    """The report as lines of at most ``width`` columns; control characters in names are shown as ``?``.
+
+    Args:
+        result: What to tell.
+        width: Columns of the terminal.
+        color: Whether to use ANSI colours.
+    """
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=max(width, 40),
+        force_terminal=color,
+        color_system="256" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    scale = scale_of(result)
+    for write in (_verdict, _health, _phases, _kernels, _operators, _idle, _syncs, _memory, _ranks, _advice):
+        write(console, result, scale)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _verdict(console: Console, result: Result, scale: Scale) -> None:
+    verdict = result.verdict
+    console.print(Text(_clean(verdict["sentence"], None), style="bold"))
+    console.print(Text(_clean(where_text(*facts(result)), None), style="dim"))
+    for line in filter(None, [verdict.get("instead"), *(verdict.get("caveats") or ())]):
+        console.print(Text(_clean(line, None), style="yellow"))
+    parts = parts_of(verdict.get("shares"))
+    if not parts:
+        return
+    console.print()
+    bar = max(10, min(46, console.width - 50))
+    table = _table(("", "left"), ("", "left"), ("", "right"), (f"time {scale.label}", "right"))
+    table.show_header = False
+    for name, ns, fraction in parts:
+        term = share_term(name)
+        filled = max(1, round(fraction * bar))
+        table.add_row(
+            Text(_clean(term.label)),
+            Text("█" * filled, style=term.terminal) + Text("·" * (bar - filled), style="dim"),
+            percent_text(fraction),
+            Text(f"{duration_text(scale(ns))} {scale.label}"),
+        )
+    console.print(Padding(table, (0, 0, 0, 2)))
+    launch = {name: ns for name, ns in (verdict.get("launch") or {}).items() if ns}
+    if launch:
+        words = ", ".join(
+            f"{_clean(n).replace('_', ' ')} {duration_text(scale(ns))}" for n, ns in launch.items()
+        )
+        console.print(Text(f"  launch overhead is {words}", style="dim"))
+
+
+def _health(console: Console, result: Result, scale: Scale) -> None:
+    found = findings_by_weight(result)
+    if not found:
+        return
+    _heading(console, "Trace health", health_note(result))
+    for row in found:
+        line = Text("  ")
+        line.append(f"{row['severity']:<8}", style=_SEVERITY_STYLES[row["severity"]])
+        line.append(_clean(row.get("message"), None))
+        console.print(line)
+
+
+def _phases(console: Console, result: Result, scale: Scale) -> None:
+    tree = phase_tree(result.phases)
+    if not tree:
+        return
+    _heading(console, "Phases", f"GPU time {scale.label}")
+    table = _table(
+        ("phase", "left"), ("with children", "right"), ("own", "right"), ("host", "right"), ("bound", "left")
+    )
+    for depth, row in tree[:40]:
+        bound = bound_term(row.get("bound")) if row.get("bound") else None
+        table.add_row(
+            Text("  " * min(depth, 8) + _clean(row.get("name"))),
+            duration_text(scale(row.get("gpu_inclusive_ns"))),
+            duration_text(scale(row.get("gpu_exclusive_ns"))),
+            duration_text(scale(row.get("host_wall_ns"))),
+            Text(_clean(bound.label.lower()), style=bound.terminal) if bound else Text("–"),
+        )
+    _print(console, table, len(tree) - 40, "phases")
+
+
+def _kernels(console: Console, result: Result, scale: Scale) -> None:
+    rows = kernels_by_name(result)
+    if not rows:
+        return
+    _heading(console, "Kernels", f"{count_text(len(rows))} by name, time {scale.label}")
+    table = _table(("kernel", "left"), ("time", "right"), ("share", "right"), ("count", "right"), ("mean", "right"), ("bound", "left"), ("efficiency", "right"))  # fmt: skip
+    for row in rows[:_TOP]:
+        efficiency = percent_text(row.get("efficiency")) + (" !" if row.get("unsaturated") else "")
+        bound = bound_term(row.get("bound"))
+        table.add_row(
+            Text(_clean(row.get("short_name") or row["name"])),
+            duration_text(scale(row["total_ns"])),
+            percent_text(row.get("share")),
+            scale.count(row["count"]),
+            duration_text(row["mean_ns"]),
+            Text(_clean(bound.label), style=bound.terminal),
+            efficiency,
+        )
+    _print(console, table, len(rows) - _TOP, "kernels")
+    if any(row.get("unsaturated") for row in rows[:_TOP]):
+        console.print(
+            Text(
+                "  ! unsaturated: under 40 % of its limit, so the kernel is slow and not the card",
+                style="dim",
+            )
+        )
+
+
+def _operators(console: Console, result: Result, scale: Scale) -> None:
+    if result.kernels or not result.operators:
+        return
+    _heading(console, "Operators", "host time, since the file has no kernels")
+    rows = sorted(result.operators, key=lambda row: -number_of(row.get("host_self_ns")))
+    table = _table(("operator", "left"), ("self", "right"), ("total", "right"), ("count", "right"))
+    for row in rows[:_TOP]:
+        table.add_row(
+            Text(_clean(row.get("name"))),
+            duration_text(row.get("host_self_ns")),
+            duration_text(row.get("host_ns")),
+            count_text(row.get("count")),
+        )
+    _print(console, table, len(rows) - _TOP, "operators")
+
+
+def _idle(console: Console, result: Result, scale: Scale) -> None:
+    causes = sorted(
+        ((ns, name) for name, ns in (result.idle.get("by_cause") or {}).items() if ns), reverse=True
+    )
+    if not causes:
+        return
+    _heading(console, "Idle", f"{duration_text(scale(result.idle['total_ns']))} {scale.label}")
+    for ns, name in causes:
+        term = cause_term(name)
+        line = Text(f"  {duration_text(scale(ns)):>8}  ")
+        line.append(f"{_clean(term.label):<18}", style=term.terminal)
+        line.append(f"  {term.meaning}", style="dim")
+        console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def _syncs(console: Console, result: Result, scale: Scale) -> None:
+    rows = sorted(
+        result.syncs, key=lambda row: (-number_of(row.get("cost_ns")), -number_of(row.get("blocked_ns")))
+    )
+    if not rows:
+        return
+    _heading(console, "Synchronisation", f"time {scale.label}; cost is the most that removing it can bring")
+    table = _table(
+        ("call", "left"), ("where", "left"), ("count", "right"), ("blocked", "right"), ("cost", "right")
+    )
+    for row in rows[:8]:
+        table.add_row(
+            Text(_clean(where_text(row.get("api"), row.get("operator")))),
+            Text(_clean(row.get("where") or row.get("phase") or "–")),
+            count_text(row.get("count")),
+            duration_text(scale(row.get("blocked_ns"))),
+            duration_text(scale(row.get("cost_ns"))),
+        )
+    _print(console, table, len(rows) - 8, "calls")
+
+
+def _memory(console: Console, result: Result, scale: Scale) -> None:
+    memory = result.memory
+    if not memory:
+        return
+    peak = f"peak {bytes_text(memory.get('peak_allocated_bytes'))} allocated, {bytes_text(memory.get('peak_reserved_bytes'))} reserved"
+    _heading(console, "Memory", peak)
+    for title, key in (("at the peak", "at_peak"), ("never freed", "never_freed")):
+        rows = memory.get(key) or []
+        if not rows:
+            continue
+        table = _table((title, "left"), ("size", "right"), ("blocks", "right"))
+        for row in rows[:6]:
+            name = where_text(row.get("category"), row.get("where")) or "unknown"
+            table.add_row(Text(_clean(name)), bytes_text(row.get("bytes")), count_text(row.get("count")))
+        _print(console, table, len(rows) - 6, "places")
+    for row in (memory.get("oom") or [])[:3]:
+        text = f"  out of memory: {bytes_text(row.get('requested_bytes'))} wanted, {bytes_text(row.get('free_bytes'))} free"
+        console.print(Text(_clean(where_text(text, row.get("where")), None), style="bold red"))
+
+
+def _ranks(console: Console, result: Result, scale: Scale) -> None:
+    if len(result.ranks) < 2:
+        return
+    _heading(console, "Ranks", "")
+    table = _table(("rank", "right"), ("step", "right"), ("late", "right"), ("", "left"))
+    for row in result.ranks[:16]:
+        table.add_row(
+            str(row.get("rank")),
+            duration_text(row.get("step_ns")),
+            duration_text(row.get("late_ns")),
+            Text("straggler" if row.get("straggler") else "", style="bold red"),
+        )
+    _print(console, table, len(result.ranks) - 16, "ranks")
+
+
+def _advice(console: Console, result: Result, scale: Scale) -> None:
+    if not result.advice:
+        return
+    _heading(console, "What to do", "best first")
+    for number, row in enumerate(result.advice, 1):
+        title = Text(f"  {number}. ")
+        title.append(_clean(row.get("title"), None), style="bold")
+        gain = (
+            [f"up to {duration_text(scale(row['saving_ns']))} {scale.label}"] if row.get("saving_ns") else []
+        )
+        speedup = row.get("speedup") or {}
+        if speedup.get("likely"):
+            gain.append(
+                f"{speedup['likely']:.2f}x likely ({_factor(speedup.get('low'))} to {_factor(speedup.get('high'))})"
+            )
+        console.print(title)
+        for line, style in (
+            (where_text(*gain, row.get("confidence")), "green"),
+            (row.get("why"), ""),
+            (row.get("action"), ""),
+        ):
+            if line:
+                console.print(Padding(Text(_clean(line, None), style=style), (0, 0, 0, 5)))
+
+
+def _factor(value: float | None) -> str:
+    return "?" if value is None else f"{value:.2f}x"
+
+
+def _heading(console: Console, title: str, note: str) -> None:
+    line = Text(f"\n{title}", style="bold")
+    line.append(f"  {note}" if note else "", style="not bold dim")
+    console.print(line)
+
+
+def _table(*columns: tuple[str, Any]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for title, justify in columns:
+        table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _print(console: Console, table: Table, left_out: int = 0, noun: str = "") -> None:
+    first, *others = table.columns
+    taken = sum(
+        2 + max(cell_len(_plain(cell)) for cell in (column.header, *column.cells)) for column in others
+    )
+    first.max_width = max(12, console.width - 2 - taken)
+    console.print(Padding(table, (0, 0, 0, 2)))
+    if left_out > 0:
+        console.print(Text(f"  and {count_text(left_out)} {noun} more", style="dim"))
+
+
+def _plain(cell: Any) -> str:
+    return cell.plain if isinstance(cell, Text) else str(cell)
+
+
+def _clean(value: Any, limit: int | None = _NAMES) -> str:
+    """Text from a file as one line without control characters, cut in its middle."""
+    text = printable("–" if value is None else str(value))
+    if limit is None or len(text) <= limit:
+        return text if len(text) <= 500 else f"{text[:500]}…"
+    return f"{text[: limit - 13]}…{text[-12:]}"

@@ -1,0 +1,44 @@
+import csv
+import io
+
+import pytest
+
+from profkit.rendering.table_csv import COLUMNS, render_csv
+from tests.rendering.sample_reports import SAMPLES, compute_bound
+
+
+def rows_of(result):
+    return list(csv.DictReader(io.StringIO(render_csv(result))))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_kernel_is_a_row_with_every_column(name):
+    result = SAMPLES[name]()
+    rows = rows_of(result)
+    assert len(rows) == len(result.kernels)
+    assert all(tuple(row) == COLUMNS for row in rows)
+
+
+def test_numbers_are_those_of_the_report_and_the_most_expensive_comes_first():
+    result = compute_bound()
+    rows = rows_of(result)
+    assert [int(row["total_ns"]) for row in rows] == sorted(
+        (k["total_ns"] for k in result.kernels), reverse=True
+    )
+    assert rows[0]["grid"] == "2x66x1"
+    assert rows[0]["operators"] == "aten::mm=147"
+    assert rows[0]["tensor_core"] == "true"
+    assert {row["efficiency"] for row in rows if row["bound"] == "overhead"} == {""}
+
+
+@pytest.mark.parametrize("start", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1"])
+def test_a_name_that_a_spreadsheet_would_run_is_text(start):
+    result = compute_bound()
+    result.kernels[0]["name"] = start
+    assert rows_of(result)[0]["name"] == "'" + start
+
+
+def test_no_cell_of_a_hostile_report_starts_a_formula():
+    for row in rows_of(SAMPLES["hostile"]()):
+        for cell in row.values():
+            assert not cell.startswith(("=", "+", "@", "\t"))

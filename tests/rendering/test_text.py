@@ -1,0 +1,66 @@
+import re
+
+import pytest
+
+from profkit.rendering.text import render_text
+from tests.rendering.sample_reports import HOSTILE, SAMPLES, compute_bound, launch_bound, multi_rank, unknown
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_every_sample_fits_the_terminal_and_starts_with_its_verdict(name, width):
+    result = SAMPLES[name]()
+    lines = render_text(result, width=width).splitlines()
+    assert all(len(line) <= width for line in lines if not re.search(r"[^\x00-\u2fff]", line))
+    assert lines[0].split(" ")[0] == result.verdict["sentence"].split(" ")[0]
+
+
+def test_the_story_is_told_in_one_order():
+    text = render_text(launch_bound())
+    titles = [
+        "Launch-bound",
+        "Launch overhead  ",
+        "\nTrace health",
+        "\nPhases",
+        "\nKernels",
+        "\nIdle",
+        "\nSynchronisation",
+        "\nWhat to do",
+    ]
+    places = [text.index(title) for title in titles]
+    assert places == sorted(places)
+
+
+def test_durations_are_those_of_one_step_of_one_device():
+    # 58.2 ms in three steps; 40 ms in three steps of two devices.
+    assert re.search(r"Compute .* 57 %  19\.4 ms per step", render_text(compute_bound()))
+    assert re.search(r"Compute .* 33 %  6\.67 ms per step and device", render_text(multi_rank()))
+
+
+def test_launch_shapes_of_a_kernel_are_one_line():
+    text = render_text(compute_bound(), width=140)
+    assert text.count("coopA_NNT") == 1
+    launches = (147 + 9) // 3
+    assert f" {launches}  " in next(line for line in text.splitlines() if "coopA_NNT" in line)
+
+
+def test_a_report_without_kernels_shows_host_times_and_what_to_record():
+    text = render_text(unknown())
+    assert "aten::linear" in text
+    assert "ProfilerActivity.CUDA" in text
+    assert "the verdict cannot be trusted" in text
+
+
+def test_colour_is_there_only_when_asked_for():
+    assert "\x1b[" in render_text(compute_bound(), color=True)
+    assert "\x1b" not in render_text(compute_bound())
+
+
+@pytest.mark.parametrize("color", [False, True])
+def test_no_name_reaches_the_terminal_as_a_control_sequence(color):
+    text = render_text(SAMPLES["hostile"](), color=color)
+    ours = re.compile(r"\x1b\[[0-9;]*m")
+    assert "\x1b[31m red" not in text
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202a-\u202e\ud800-\udfff]", ours.sub("", text))
+    assert "[red]markup[/red]" in ours.sub("", text)
+    assert max(map(len, HOSTILE)) > 10_000 > max(map(len, text.splitlines()))
