@@ -1,1 +1,69 @@
-"""profkit: mark a training step once, record it, and read where each millisecond goes."""
+"""profkit: mark a PyTorch training step once, record it, and read where each millisecond goes.
+
+::
+
+    import profkit
+
+    @profkit.phase("forward")
+    def forward(model, batch): ...
+
+    with profkit.record("runs/today", warmup=2, steps=3, memory=True) as recorder:
+        for batch in loader:
+            train_step(batch)
+            recorder.step()
+
+    report = profkit.analyze("runs/today")
+    report.save("report.html")
+
+Importing profkit loads neither torch nor pandas nor plotly: each name loads what it needs when it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from profkit.errors import AnalysisError, OutputError, ProfkitError, ReadError, RecordingError
+
+if TYPE_CHECKING:
+    from profkit.api import Report, analyze
+    from profkit.recording.benchmark import benchmark
+    from profkit.recording.instrument import instrument
+    from profkit.recording.phases import phase
+    from profkit.recording.recorder import record
+
+__all__ = [
+    "AnalysisError",
+    "OutputError",
+    "ProfkitError",
+    "ReadError",
+    "RecordingError",
+    "Report",
+    "analyze",
+    "benchmark",
+    "instrument",
+    "phase",
+    "record",
+]
+
+_HOMES = {
+    "Report": "profkit.api",
+    "analyze": "profkit.api",
+    "benchmark": "profkit.recording.benchmark",
+    "instrument": "profkit.recording.instrument",
+    "phase": "profkit.recording.phases",
+    "record": "profkit.recording.recorder",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'profkit' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -17,7 +17,8 @@ from profkit.analysis.phases import Phases, find_phases
 from profkit.analysis.states import State
 from profkit.analysis.steps import Steps, find_steps
 from profkit.analysis.waits import Waits, find_waits
-from profkit.analysis.work.bounds import OperationBound, OperationWork, bound_operations
+from profkit.analysis.work.bounds import bound_operations
+from profkit.analysis.work.work import OperationBound, OperationWork
 from profkit.hardware import Gpu
 from profkit.model import RangeKind, Trace
 

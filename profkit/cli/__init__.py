@@ -1,1 +1,46 @@
-"""."""
+"""The command line: parses, calls, writes; decides nothing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from profkit.errors import ProfkitError
+
+__all__ = ["main"]
+
+_COMMANDS = ("analyze", "record", "benchmark", "doctor", "hardware")
+"""In the order of the help. Each is a module of this package with a ``command``, imported when it is used."""
+
+
+class _Commands(click.Group):
+    """Loads a command when it is called, and turns profkit's errors into one line and exit code 1."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"profkit.cli.{cmd_name}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ProfkitError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="profkit")
+def main() -> None:
+    r"""Read where each millisecond of a PyTorch training step goes.
+
+    \b
+    Mark the step:    @profkit.phase("forward")
+    Record it:        profkit record nsys -- python train.py
+    Read it:          profkit analyze report.sqlite
+    """

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from profkit.analysis.result import Row
 from profkit.analysis.tables.grouping import group_rows, medians, sums, weights_by_pair
 from profkit.analysis.view import TraceView
-from profkit.analysis.work.bounds import Basis, OperationBound
+from profkit.analysis.work.work import Basis, OperationBound
 from profkit.model import OperationKind
 
 __all__ = ["kernel_rows"]
@@ -106,7 +106,7 @@ def _work(parts: Sequence[_Launched], count: int, total: Column) -> _Work:
         view, operations = part.view, part.view.trace.operations
         _, first = np.unique(part.group, return_index=True)
         for at, row in zip(part.group[first].tolist(), part.rows[first].tolist(), strict=True):
-            made = view.work.classes[int(operations.name[row])]
+            made = view.work.class_of_name[int(operations.name[row])]
             identity[at] = {
                 "short_name": made.short_name,
                 "family": made.family,
@@ -182,7 +182,8 @@ def _by_time(group: Column, code: NDArray[Any], duration: Column, count: int) ->
     weight = sums(group * codes + code.astype(np.int64), duration * 2 + 1, count * codes).reshape(
         count, codes
     )
-    return weight.argmax(axis=1)
+    heaviest: Column = weight.argmax(axis=1)
+    return heaviest
 
 
 def _efficiency(term_ns: NDArray[Any] | None, at: int, total_ns: int) -> float | None:

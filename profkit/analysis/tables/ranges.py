@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.intervals import grouped_union_ns
+from profkit.analysis.intervals import Intervals, grouped_union_ns
 from profkit.analysis.nesting import Nesting
 from profkit.analysis.result import Row
 from profkit.analysis.tables.grouping import group_rows, sums
@@ -86,7 +87,7 @@ def _device_time(view: TraceView) -> tuple[Column, Column]:
     return own, below
 
 
-def _same_name_above(name: NDArray[np.integer], parent: Column, rows: Column) -> NDArray[np.bool_]:  # type: ignore[type-arg]
+def _same_name_above(name: NDArray[Any], parent: Column, rows: Column) -> NDArray[np.bool_]:
     found = np.zeros(len(rows), bool)
     at, above = np.arange(len(rows)), parent[rows]
     while len(at):
@@ -165,8 +166,7 @@ def _projected(view: TraceView, group_of_range: Column, count: int) -> Column:
             operation, row = operation[row >= 0], row[row >= 0]
             pairs.append((operation, group_of_range[row]))
             row = nesting.parent[row]
-    for row in np.flatnonzero(chosen & ~stacked).tolist():
-        pairs.append(_process_wide(view, row, launched, int(group_of_range[row])))
+    pairs += _process_wide(view, np.flatnonzero(chosen & ~stacked), launched, group_of_range)
     operation = np.concatenate([p[0] for p in pairs] or [np.empty(0, np.int64)])
     group = np.concatenate([p[1] for p in pairs] or [np.empty(0, np.int64)])
     key = operations.device[operation].astype(np.int64) * count + group
@@ -179,12 +179,24 @@ def _projected(view: TraceView, group_of_range: Column, count: int) -> Column:
     return by_group
 
 
-def _process_wide(view: TraceView, row: int, launched: Column, group: int) -> tuple[Column, Column]:
-    """What any thread of the process launched during a start/end range or a step."""
+def _process_wide(
+    view: TraceView, rows: Column, launched: Column, group_of_range: Column
+) -> list[tuple[Column, Column]]:
+    """What any thread of its process launched during the start/end ranges or steps of each group."""
     ranges, trace = view.trace.ranges, view.trace
-    process = trace.threads[int(ranges.thread[row])].process if ranges.thread[row] >= 0 else -1
-    time = view.launches.time_ns[launched]
-    inside = (time >= ranges.start_ns[row]) & (time < ranges.end_ns[row])
-    inside &= trace.operations.process[launched] == process
-    mine = launched[inside]
-    return mine, np.full(len(mine), group, np.int64)
+    process_of = np.array([t.process for t in trace.threads] or [-1], np.int64)[ranges.thread[rows]]
+    pairs = []
+    for process in np.unique(process_of).tolist():
+        mine = launched[trace.operations.process[launched] == process]
+        mine = mine[np.argsort(view.launches.time_ns[mine], kind="stable")]
+        time = view.launches.time_ns[mine]
+        own = rows[process_of == process]
+        for group in np.unique(group_of_range[own]).tolist():
+            chosen = own[group_of_range[own] == group]
+            open_time = Intervals.of(ranges.start_ns[chosen], ranges.end_ns[chosen])
+            first, last = np.searchsorted(time, open_time.start), np.searchsorted(time, open_time.end)
+            inside = np.concatenate(
+                [mine[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)] or [mine[:0]]
+            )
+            pairs.append((inside, np.full(len(inside), group, np.int64)))
+    return pairs

@@ -8,11 +8,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.places import call_operator, source_line
+from profkit.analysis.places import call_operators, frame_text, source_frames
 from profkit.analysis.result import Row
 from profkit.analysis.states import CAUSE_OF_STATE, State
-from profkit.analysis.tables.grouping import sums
+from profkit.analysis.tables.grouping import group_rows, sums
 from profkit.analysis.view import TraceView
+
+Column = NDArray[np.int64]
 
 __all__ = ["MOST_GAPS", "idle_row", "sync_rows"]
 
@@ -64,32 +66,43 @@ def _gaps_of(view: TraceView, device: int) -> tuple[dict[State, int], list[Row],
     by_state = np.zeros((count, len(State)), np.int64)
     np.add.at(by_state, (gap, state), length)
     longest = np.lexsort((start[first], -total))[:MOST_GAPS]
-    rows = []
-    for at in longest.tolist():
-        begin = int(start[first[at]])
-        rows.append(
-            _gap(
-                view, device, begin, int(total[at]), State(int(by_state[at].argmax())), int(ender[first[at]])
-            )
-        )
+    begin, row = start[first[longest]], ender[first[longest]]
+    call = np.where(row >= 0, view.launches.call[row], -1)
+    operator, frame = _places(view, call)
+    rows = [
+        {
+            "device": device,
+            "start_ns": int(begin[at]),
+            "dur_ns": int(total[longest[at]]),
+            "cause": CAUSE_OF_STATE[State(int(by_state[longest[at]].argmax()))],
+            "before": _operation_ending_at(view, device, int(begin[at])),
+            "after": _operation_name(view, int(row[at])),
+            "phase": _path_of_operation(view, int(row[at])),
+            "operator": operator[at],
+            "where": frame[at],
+        }
+        for at in range(len(longest))
+    ]
     return causes, rows, count
 
 
-def _gap(view: TraceView, device: int, begin: int, length: int, cause: State, ender: int) -> Row:
-    trace, phases = view.trace, view.phases
-    phase = int(phases.of_operation[ender]) if ender >= 0 else -1
-    call = int(view.launches.call[ender]) if ender >= 0 else -1
-    return {
-        "device": device,
-        "start_ns": begin,
-        "dur_ns": length,
-        "cause": CAUSE_OF_STATE[cause],
-        "before": _operation_ending_at(view, device, begin),
-        "after": _operation_name(view, ender),
-        "phase": phases.paths[phases.path[phase]] if phase >= 0 else None,
-        "operator": call_operator(view, call),
-        "where": source_line(trace, call),
-    }
+def _places(view: TraceView, call: Column) -> tuple[list[str | None], list[str | None]]:
+    """The operator and the user's line of each call; None where there is none or the call is -1."""
+    known = np.flatnonzero(call >= 0)
+    operator: list[str | None] = [None] * len(call)
+    frame: list[str | None] = [None] * len(call)
+    ids = zip(
+        known.tolist(), call_operators(view, call[known]), source_frames(view, call[known]), strict=True
+    )
+    for at, operator_id, frame_id in ids:
+        operator[at] = view.trace.strings[operator_id] if operator_id >= 0 else None
+        frame[at] = frame_text(view.trace.strings[frame_id]) if frame_id >= 0 else None
+    return operator, frame
+
+
+def _path_of_operation(view: TraceView, row: int) -> str | None:
+    phase = int(view.phases.of_operation[row]) if row >= 0 else -1
+    return view.phases.paths[view.phases.path[phase]] if phase >= 0 else None
 
 
 def _operation_name(view: TraceView, row: int) -> str | None:
@@ -110,31 +123,39 @@ def sync_rows(views: Sequence[TraceView]) -> list[Row]:
     """The waits of the window by call, operator, line and phase: the most costly first."""
     merged: dict[tuple[Any, ...], Row] = {}
     for view in views:
-        waits = view.waits
-        for at in _waits_of_window(view).tolist():
-            call = int(waits.call[at])
-            key = (
-                view.trace.strings[view.trace.calls.name[call]],
-                call_operator(view, call),
-                source_line(view.trace, call),
-                _phase_at(view, int(waits.thread[at]), int(waits.start_ns[at])),
-            )
-            row = merged.setdefault(
-                key,
-                {
-                    **dict(zip(("api", "operator", "where", "phase"), key, strict=True)),
-                    "count": 0,
-                    "blocked_ns": 0,
-                    "cost_ns": 0,
-                },
-            )
-            row["count"] += 1
-            row["blocked_ns"] += int(waits.end_ns[at] - waits.start_ns[at])
-            row["cost_ns"] += int(view.wait_cost_ns[at])
+        for key, numbers in _syncs_of(view):
+            row = merged.setdefault(key, dict(zip(("api", "operator", "where", "phase"), key, strict=True)))
+            for name, value in numbers.items():
+                row[name] = row.get(name, 0) + value
     return sorted(
-        merged.values(),
-        key=lambda r: (-r["cost_ns"], -r["blocked_ns"], str(r["api"]), str(r["phase"]), str(r["where"])),
+        merged.values(), key=lambda r: (-r["cost_ns"], -r["blocked_ns"], *map(str, list(r.values())[:4]))
     )
+
+
+def _syncs_of(view: TraceView) -> list[tuple[tuple[Any, ...], dict[str, int]]]:
+    waits, trace = view.waits, view.trace
+    chosen = _waits_of_window(view)
+    if not len(chosen):
+        return []
+    call = waits.call[chosen]
+    operator, frame = call_operators(view, call), source_frames(view, call)
+    path = view.phases.path_of(view.phases.nesting.innermost(waits.thread[chosen], waits.start_ns[chosen]))
+    group, example = group_rows(trace.calls.name[call], operator, frame, path)
+    count = np.bincount(group)
+    blocked = sums(group, (waits.end_ns - waits.start_ns)[chosen], len(example))
+    cost = sums(group, view.wait_cost_ns[chosen], len(example))
+    found = []
+    for at, row in enumerate(example.tolist()):
+        key = (
+            trace.strings[trace.calls.name[call[row]]],
+            trace.strings[operator[row]] if operator[row] >= 0 else None,
+            frame_text(trace.strings[frame[row]]) if frame[row] >= 0 else None,
+            view.phases.paths[path[row]] if path[row] >= 0 else None,
+        )
+        found.append(
+            (key, {"count": int(count[at]), "blocked_ns": int(blocked[at]), "cost_ns": int(cost[at])})
+        )
+    return found
 
 
 def _waits_of_window(view: TraceView) -> NDArray[np.int64]:
@@ -144,8 +165,3 @@ def _waits_of_window(view: TraceView) -> NDArray[np.int64]:
         return np.arange(len(start))
     since, until = view.steps.start_ns[view.first_kept], view.steps.end_ns[-1]
     return np.flatnonzero((start >= since) & (start < until))
-
-
-def _phase_at(view: TraceView, thread: int, time: int) -> str | None:
-    row = int(view.phases.nesting.open_on(thread, np.array([time]))[0])
-    return view.phases.paths[view.phases.path[row]] if row >= 0 else None

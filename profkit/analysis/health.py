@@ -1,0 +1,193 @@
+"""How far the files can be trusted: what is missing, what contradicts itself, what to record instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from profkit.analysis.launches import launches_without_kernel
+from profkit.analysis.result import Row
+from profkit.analysis.states import State
+from profkit.analysis.tables.phases import unattributed_ns
+from profkit.analysis.tables.window import states_of
+from profkit.analysis.verdict import UNDECIDED
+from profkit.analysis.view import TraceView
+from profkit.model import Finding, OperationKind, Severity
+
+__all__ = ["health_row", "undecided_reason"]
+
+_NOTABLE: Final = 0.01
+"""A share of lost or unlinked work below this is told as information only."""
+
+_MOST_FINDINGS: Final = 60
+
+
+def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped: dict[str, int]) -> Row:
+    """The health section.
+
+    Args:
+        views: The traces, with their windows.
+        findings: What the readers found.
+        dropped: Events that the readers left out, by reason.
+    """
+    unlaunched = sum(_unlaunched(v) for v in views)
+    lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
+    without_phase = unattributed_ns(views)
+    found = [
+        *findings,
+        *_lost(views, unlaunched, lost),
+        *_dropped(dropped),
+        *_causality(views),
+        *_graphs(views),
+    ]
+    found += _attribution(views, without_phase) + _warm_up(views)
+    found.sort(key=lambda f: -f.severity)
+    moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
+    return {
+        "ok": all(f.severity < Severity.WARNING for f in found),
+        "findings": [
+            {"code": f.code, "severity": f.severity.name.lower(), "message": f.message, "count": f.count}
+            for f in found[:_MOST_FINDINGS]
+        ],
+        "kernels_without_launch": unlaunched,
+        "launches_without_kernel": lost,
+        "gpu_ns_without_phase": without_phase,
+        "events_dropped": dict(sorted(dropped.items())),
+        "profiler_overhead_ns": moved if moved else None,
+        "warm_up_tail": sum(int(v.warm_up_tail.sum()) for v in views),
+    }
+
+
+def undecided_reason(views: Sequence[TraceView]) -> str | None:
+    """Why the files cannot give a verdict and what to record instead, or None when they can."""
+    if not any(len(v.trace.operations) for v in views):
+        lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
+        if lost:
+            return (
+                f"its {lost} launches have no kernel record, so the GPU's side is missing. "
+                "Record again with no other profiler attached, and stop only after torch.cuda.synchronize()"
+            )
+        if any(len(v.trace.ranges) or len(v.trace.calls) for v in views):
+            return (
+                "it has no GPU events. Record with ProfilerActivity.CUDA, or with nsys profile -t cuda,nvtx"
+            )
+        return "there are no CPU or GPU events in it. Record a few steps while the model trains"
+    states = np.zeros(len(State), np.int64)
+    for view in views:
+        for device in range(len(view.trace.devices)):
+            states += states_of(view, device)
+    if states[State.UNCLASSIFIED] > UNDECIDED * max(int(states.sum()), 1):
+        if any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views):
+            return "most of its time lies in CUDA graphs recorded as one piece. Record with nsys --cuda-graph-trace=node"
+        return "most of its GPU time lies in kernels that nothing is known of. Record with record_shapes=True"
+    kernels = sum(int((v.trace.operations.kind == OperationKind.KERNEL).sum()) for v in views)
+    lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
+    if kernels and lost > UNDECIDED * (lost + kernels):
+        return f"{lost} launches have no kernel record, more than the {kernels} that have. Record fewer steps at once"
+    return None
+
+
+def _unlaunched(view: TraceView) -> int:
+    kernels = view.trace.operations.kind == OperationKind.KERNEL
+    return int((kernels & ~view.launches.linked & ~view.warm_up_tail).sum())
+
+
+def _lost(views: Sequence[TraceView], unlaunched: int, lost: int) -> list[Finding]:
+    kernels = sum(int((v.trace.operations.kind == OperationKind.KERNEL).sum()) for v in views)
+    found = []
+    if unlaunched:
+        found.append(
+            Finding(
+                "kernels-without-launch",
+                Severity.WARNING if unlaunched > _NOTABLE * kernels else Severity.INFO,
+                f"{unlaunched} of {kernels} kernels have no launch record: their time counts, their phase is unknown",
+                unlaunched,
+            )
+        )
+    if lost:
+        found.append(
+            Finding(
+                "launches-without-kernel",
+                Severity.WARNING if lost > _NOTABLE * (lost + kernels) else Severity.INFO,
+                f"GPU activity is missing: {lost} launches have no kernel record (the recording was cut, or CUPTI lost them)",
+                lost,
+            )
+        )
+    return found
+
+
+def _dropped(dropped: dict[str, int]) -> list[Finding]:
+    return [
+        Finding(
+            f"dropped-{reason.replace('_', '-')}",
+            Severity.WARNING,
+            f"{count} events were left out: {reason.replace('_', ' ')}",
+            count,
+        )
+        for reason, count in sorted(dropped.items())
+        if count
+    ]
+
+
+def _causality(views: Sequence[TraceView]) -> list[Finding]:
+    early = 0
+    for view in views:
+        linked = view.launches.linked
+        early += int((view.trace.operations.start_ns[linked] < view.launches.time_ns[linked]).sum())
+    total = sum(len(v.trace.operations) for v in views)
+    if not early:
+        return []
+    return [
+        Finding(
+            "kernel-before-launch",
+            Severity.WARNING if early > _NOTABLE * total else Severity.INFO,
+            f"{early} operations start before their launch call: the clocks of host and device disagree a little",
+            early,
+        )
+    ]
+
+
+def _graphs(views: Sequence[TraceView]) -> list[Finding]:
+    graphs = sum(int((v.trace.operations.kind == OperationKind.GRAPH).sum()) for v in views)
+    if not graphs:
+        return []
+    message = f"{graphs} CUDA graph launches were captured at graph level: their time is known, their kernels are not. Re-run nsys with --cuda-graph-trace=node"
+    return [Finding("graphs-opaque", Severity.WARNING, message, graphs)]
+
+
+def _attribution(views: Sequence[TraceView], without_phase_ns: int) -> list[Finding]:
+    if not any(len(v.trace.operations) for v in views):
+        return []
+    if not any(v.phases.paths for v in views):
+        return [
+            Finding(
+                "no-phases", Severity.INFO, 'No phases are marked. Mark them with @profkit.phase("forward")'
+            )
+        ]
+    busy = sum(int(states_of(v, d)[: State.INPUT].sum()) for v in views for d in range(len(v.trace.devices)))
+    if busy and without_phase_ns > 0.1 * busy:
+        share = f"{without_phase_ns / busy:.0%}"
+        return [
+            Finding(
+                "time-without-phase",
+                Severity.INFO,
+                f"{share} of the GPU's busy time was launched outside every phase",
+            )
+        ]
+    return []
+
+
+def _warm_up(views: Sequence[TraceView]) -> list[Finding]:
+    stepped = [v for v in views if v.steps.count]
+    if not stepped:
+        if not any(len(v.trace.operations) for v in views):
+            return []
+        message = "No steps are marked: the window is the whole recording. Mark a range named step, or give --step NAME"
+        return [Finding("no-steps", Severity.INFO, message)]
+    left_out = stepped[0].first_kept
+    if left_out:
+        message = f"The first {left_out} of {stepped[0].steps.count} steps were slower than the rest and are left out as warm-up"
+        return [Finding("warm-up-steps", Severity.INFO, message, left_out)]
+    return []

@@ -1,0 +1,267 @@
+"""Recordings in, one result out: the order in which everything is found out and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from profkit.analysis.health import health_row, undecided_reason
+from profkit.analysis.memory import summarise_memory
+from profkit.analysis.profiler_cost import with_profiler_cost
+from profkit.analysis.result import Result, Row
+from profkit.analysis.states import BUSY_STATES
+from profkit.analysis.steps import leading_steps_left_out
+from profkit.analysis.tables.communication import communication_rows
+from profkit.analysis.tables.kernels import kernel_rows
+from profkit.analysis.tables.phases import phase_rows
+from profkit.analysis.tables.ranges import operator_rows, range_rows
+from profkit.analysis.tables.waiting import idle_row, sync_rows
+from profkit.analysis.tables.window import shares_row, states_of, totals_row, window_row
+from profkit.analysis.thresholds import threshold_rows
+from profkit.analysis.timeline import timeline_row
+from profkit.analysis.verdict import verdict_row
+from profkit.analysis.view import TraceView, view_trace
+from profkit.hardware import Gpu, find_gpu
+from profkit.model import Device, Trace
+from profkit.model_memory import MemoryHistory
+
+__all__ = ["Options", "summarise"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a person may say about their recordings."""
+
+    step_name: str | None = None
+    """The name of the ranges that are steps."""
+    device: int | None = None
+    """The report's id of the only device to look at."""
+    peaks: Gpu | None = None
+    """Rates to use for every device in place of the table's."""
+    plain_step_ns: int | None = None
+    """The step's time without a profiler."""
+
+
+def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | None = None) -> Result:
+    """Analyse recordings as one report.
+
+    Args:
+        recordings: What the readers returned; traces stay separate devices.
+        options: What the person said about them.
+    """
+    options = options or Options()
+    traces = [r for r in recordings if isinstance(r, Trace)]
+    histories = [r for r in recordings if isinstance(r, MemoryHistory)]
+    traces = _only_device(traces, options.device)
+    views = _with_window([view_trace(t, _gpus(t, options.peaks), options.step_name) for t in traces])
+    if options.plain_step_ns is not None:
+        views = [with_profiler_cost(v, options.plain_step_ns) for v in views]
+    offsets = _offsets(views)
+    device_ids = _device_ids(traces, options.device)
+    devices = _device_rows(views, device_ids)
+    busy = sum(
+        int(states_of(v, d)[list(BUSY_STATES)].sum()) for v in views for d in range(len(v.trace.devices))
+    )
+    findings = [f for r in recordings for f in r.findings]
+    phases = phase_rows(views)
+    memory = summarise_memory(histories[0]) if histories else None
+    if memory is not None:
+        _add_peaks(phases, memory)
+    return Result(
+        inputs=[_input_row(r) for r in recordings],
+        devices=devices,
+        health=health_row(views, findings, _dropped(recordings)),
+        window=window_row(views, offsets),
+        verdict=verdict_row(
+            views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories)
+        ),
+        totals=totals_row(views),
+        phases=phases,
+        kernels=kernel_rows(views, busy),
+        operators=operator_rows(views),
+        ranges=range_rows(views),
+        idle=idle_row(views, offsets, device_ids),
+        syncs=sync_rows(views),
+        memory=memory,
+        communication=communication_rows(views),
+        ranks=_rank_rows(views, devices),
+        timeline=timeline_row(views, offsets, device_ids),
+        method=_method(recordings, views, options),
+    )
+
+
+def _undecided(views: Sequence[TraceView], histories: Sequence[MemoryHistory]) -> str | None:
+    if not views and histories:
+        return "a memory snapshot holds no times of kernels. Record a trace of the same step too"
+    return undecided_reason(views)
+
+
+def _only_device(traces: Sequence[Trace], device: int | None) -> list[Trace]:
+    """The traces that have a device, cut down to it."""
+    if device is None:
+        return list(traces)
+    kept, first = [], 0
+    for trace in traces:
+        at = device - first
+        first += len(trace.devices)
+        if 0 <= at < len(trace.devices):
+            rows = trace.operations.device == at
+            operations = trace.operations.take(rows)
+            operations = replace(operations, device=np.zeros(len(operations), np.int32))
+            kept.append(
+                replace(
+                    trace, operations=operations, devices=[trace.devices[at]], **_without_rows(trace, rows)
+                )
+            )
+    return kept
+
+
+def _without_rows(trace: Trace, kept: Any) -> dict[str, Any]:
+    """The tables that name operations, after some of these are gone."""
+    place = np.cumsum(kept) - 1
+    collectives = trace.collectives.take(kept[trace.collectives.operation])
+    return {"collectives": replace(collectives, operation=place[collectives.operation].astype(np.int32))}
+
+
+def _gpus(trace: Trace, peaks: Gpu | None) -> list[Gpu | None]:
+    return [_card(device, peaks) for device in trace.devices]
+
+
+def _card(device: Device, peaks: Gpu | None) -> Gpu | None:
+    card = peaks or (
+        find_gpu(device.name, memory_bytes=device.memory_bytes, sm_count=device.sm_count)
+        if device.name
+        else None
+    )
+    if card is None or peaks is not None or device.bandwidth_bytes_per_s is None:
+        return card
+    return replace(
+        card,
+        bandwidth_bytes_per_s=device.bandwidth_bytes_per_s,
+        source=f"{card.source}; bandwidth as the recording states it",
+    )
+
+
+def _with_window(views: list[TraceView]) -> list[TraceView]:
+    """Leave out leading warm-up steps, the same of every trace."""
+    stepped = [v.steps.border_ns for v in views if v.steps.count and len(v.trace.devices)]
+    count = min((b.shape[1] - 1 for b in stepped), default=0)
+    device_ns = np.zeros(count, np.int64)
+    for border in stepped:
+        device_ns += np.diff(border, axis=1)[:, :count].sum(axis=0)
+    left_out = leading_steps_left_out(device_ns)
+    return [view.keeping(left_out if view.steps.count else 0) for view in views]
+
+
+def _offsets(views: Sequence[TraceView]) -> list[int]:
+    """What to add to each trace's times: the report starts with the earliest event of its files."""
+    if len(views) > 1 and all(v.trace.unix_epoch_ns is not None for v in views):
+        epochs = [int(v.trace.unix_epoch_ns or 0) for v in views]
+        origin = min(v.span[0] + epoch for v, epoch in zip(views, epochs, strict=True))
+        return [epoch - origin for epoch in epochs]
+    return [-v.span[0] for v in views]
+
+
+def _device_ids(traces: Sequence[Trace], only: int | None) -> list[list[int]]:
+    ids, first = [], only or 0
+    for trace in traces:
+        ids.append(list(range(first, first + len(trace.devices))))
+        first += len(trace.devices)
+    return ids
+
+
+def _device_rows(views: Sequence[TraceView], device_ids: Sequence[Sequence[int]]) -> list[Row]:
+    rows = []
+    for view, ids in zip(views, device_ids, strict=True):
+        for at, device in enumerate(view.trace.devices):
+            states, card = states_of(view, at), view.gpus[at]
+            bandwidth = card.bandwidth_bytes_per_s if card else device.bandwidth_bytes_per_s
+            rows.append(
+                {
+                    "id": ids[at],
+                    "ordinal": device.ordinal,
+                    "rank": _rank(view.trace, at),
+                    "name": device.name,
+                    "peaks": {d: rate / 1e12 for d, rate in sorted(card.best_peaks().items())}
+                    if card
+                    else {},
+                    "bandwidth_gbs": bandwidth / 1e9 if bandwidth else None,
+                    "peaks_source": card.source if card else None,
+                    "window_ns": view.windows[at][1] - view.windows[at][0],
+                    "shares": shares_row(states),
+                    "busy_ns": int(states[list(BUSY_STATES)].sum()),
+                }
+            )
+    return rows
+
+
+def _rank(trace: Trace, device: int) -> int | None:
+    processes = np.unique(trace.operations.process[trace.operations.device == device]).tolist()
+    ranks = {trace.processes[p].rank for p in processes if p < len(trace.processes)}
+    return ranks.pop() if len(ranks) == 1 and None not in ranks else trace.source.rank
+
+
+def _rank_rows(views: Sequence[TraceView], devices: Sequence[Row]) -> list[Row]:
+    """One row a rank, when several were recorded; who waits for whom needs matched collectives."""
+    steps = [max(v.steps.count - v.first_kept, 1) for v in views for _ in v.trace.devices]
+    rows = [
+        {
+            "rank": device["rank"],
+            "device": device["id"],
+            "step_ns": device["window_ns"] // count,
+            "shares": device["shares"],
+            "late_ns": None,
+            "straggler": None,
+        }
+        for device, count in zip(devices, steps, strict=True)
+        if device["rank"] is not None
+    ]
+    return rows if len(rows) > 1 else []
+
+
+def _input_row(recording: Trace | MemoryHistory) -> Row:
+    source = recording.source
+    ranks = {p.rank for p in recording.processes} if isinstance(recording, Trace) else set()
+    return {
+        "path": source.name,
+        "format": source.format,
+        "tool": source.tool,
+        "tool_version": source.tool_version,
+        "ranks": sorted({r for r in (*ranks, source.rank) if r is not None}),
+        "facts": dict(source.facts),
+    }
+
+
+def _dropped(recordings: Sequence[Trace | MemoryHistory]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for recording in recordings:
+        for reason, count in recording.dropped.items():
+            total[reason] = total.get(reason, 0) + count
+    return total
+
+
+def _add_peaks(phases: Sequence[Row], memory: Row) -> None:
+    """Give each phase of the timeline the peak that the snapshot knows for the phase of that path."""
+    peaks = {row["path"]: row["peak_allocated_bytes"] for row in memory.get("by_phase", ())}
+    for row in phases:
+        row["peak_allocated_bytes"] = peaks.get(row["path"])
+
+
+def _method(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView], options: Options) -> Row:
+    cards = [card for view in views for card in view.gpus]
+    return {
+        "options": {
+            "step": options.step_name,
+            "device": options.device,
+            "peaks": options.peaks.name if options.peaks else None,
+            "plain_step_ns": options.plain_step_ns,
+        },
+        "thresholds": threshold_rows(cards),
+        "steps_found": [view.steps.count for view in views],
+        "events": sum(
+            len(r.operations) + len(r.calls) + len(r.ranges) for r in recordings if isinstance(r, Trace)
+        ),
+    }

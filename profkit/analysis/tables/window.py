@@ -1,0 +1,135 @@
+"""The analysed window: its shares by device and step, and the totals of the whole file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.analysis.intervals import Intervals
+from profkit.analysis.result import SHARES, Row
+from profkit.analysis.states import BUSY_STATES, SHARE_OF_STATE, State
+from profkit.analysis.tables.grouping import sums
+from profkit.analysis.view import TraceView
+from profkit.analysis.work.work import OperationBound
+from profkit.model import OperationKind
+
+__all__ = ["shares_row", "states_of", "totals_row", "window_row"]
+
+
+def states_of(view: TraceView, device: int) -> NDArray[np.int64]:
+    """The time of a device's window in each state, in ns."""
+    start, end = view.windows[device]
+    times: NDArray[np.int64] = view.segments[device].within([start], [end])[:, 0]
+    return times
+
+
+def shares_row(states: NDArray[Any]) -> dict[str, int]:
+    """Times by state as the nine shares."""
+    shares = dict.fromkeys(SHARES, 0)
+    for state in State:
+        shares[SHARE_OF_STATE[state]] += int(states[state])
+    return shares
+
+
+def window_row(views: Sequence[TraceView], offsets: Sequence[int]) -> Row:
+    """The window: its hull in report time, its device time, and its steps."""
+    spans = [
+        (start + offset, end + offset)
+        for view, offset in zip(views, offsets, strict=True)
+        for start, end in (view.windows or [view.span])
+    ]
+    start, end = min((s for s, _ in spans), default=0), max((e for _, e in spans), default=0)
+    return {
+        "start_ns": start,
+        "end_ns": end,
+        "wall_ns": _wall_ns(views, end - start),
+        "device_ns": sum(b - a for view in views for a, b in view.windows),
+        "steps": _steps(views, offsets),
+    }
+
+
+def _wall_ns(views: Sequence[TraceView], hull_ns: int) -> int:
+    walls = [int(v.steps.end_ns[-1] - v.steps.start_ns[v.first_kept]) for v in views if v.steps.count]
+    return max(walls, default=hull_ns)
+
+
+def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[Row]:
+    count = min((v.steps.count for v in views if v.steps.count), default=0)
+    stepped = [(v, o) for v, o in zip(views, offsets, strict=True) if v.steps.count]
+    rows = []
+    for at in range(count):
+        states = np.zeros(len(State), np.int64)
+        device_ns, walls, starts, ends = 0, [], [], []
+        for view, offset in stepped:
+            walls.append(int(view.steps.end_ns[at] - view.steps.start_ns[at]))
+            for device in range(len(view.trace.devices)):
+                start, end = view.steps.border_ns[device, at : at + 2].tolist()
+                states += view.segments[device].within([start], [end])[:, 0]
+                device_ns += end - start
+                starts.append(start + offset)
+                ends.append(end + offset)
+        rows.append(
+            {
+                "name": stepped[0][0].steps.names[at],
+                "kept": all(at >= view.first_kept for view, _ in stepped),
+                "wall_ns": max(walls),
+                "device_ns": device_ns,
+                "gpu_busy_ns": int(states[list(BUSY_STATES)].sum()),
+                "shares": shares_row(states),
+                "start_ns": min(starts, default=0),
+                "end_ns": max(ends, default=0),
+            }
+        )
+    return rows
+
+
+def totals_row(views: Sequence[TraceView]) -> Row:
+    """Counts and times of the whole files, summed over devices."""
+    row = {
+        "kernel_count": 0,
+        "kernel_sum_ns": 0,
+        "kernel_union_ns": 0,
+        "gpu_busy_ns": 0,
+        "gpu_span_ns": 0,
+        "copy_ns": 0,
+        "communication_sum_ns": 0,
+        "communication_exposed_ns": 0,
+    }
+    by_name: dict[str, list[int]] = {}
+    for view in views:
+        operations = view.trace.operations
+        duration = operations.end_ns - operations.start_ns
+        kernel = operations.kind == OperationKind.KERNEL
+        communication = view.work.bound == OperationBound.COMMUNICATION
+        row["kernel_count"] += int(kernel.sum())
+        row["kernel_sum_ns"] += int(duration[kernel].sum())
+        row["copy_ns"] += int(duration[operations.kind == OperationKind.COPY].sum())
+        row["communication_sum_ns"] += int(duration[communication].sum())
+        for device in range(len(view.trace.devices)):
+            mine = operations.device == device
+            row["kernel_union_ns"] += Intervals.of(
+                operations.start_ns[mine & kernel], operations.end_ns[mine & kernel]
+            ).total_ns
+            busy = Intervals.of(operations.start_ns[mine], operations.end_ns[mine])
+            row["gpu_busy_ns"] += busy.total_ns
+            if mine.any():
+                row["gpu_span_ns"] += int(operations.end_ns[mine].max() - operations.start_ns[mine].min())
+            row["communication_exposed_ns"] += view.segments[device].in_state(State.COMMUNICATION).total_ns
+        _count_names(view, kernel, duration, by_name)
+    kernels = [{"name": n, "count": c, "total_ns": t} for n, (c, t) in by_name.items()]
+    return {**row, "kernels": sorted(kernels, key=lambda k: (-int(str(k["total_ns"])), str(k["name"])))}
+
+
+def _count_names(
+    view: TraceView, kernel: NDArray[np.bool_], duration: NDArray[Any], by_name: dict[str, list[int]]
+) -> None:
+    names, group = np.unique(view.trace.operations.name[kernel], return_inverse=True)
+    count = np.bincount(group, minlength=len(names))
+    total = sums(group, duration[kernel].astype(np.int64), len(names))
+    for at, name in enumerate(names.tolist()):
+        entry = by_name.setdefault(view.trace.strings[name], [0, 0])
+        entry[0] += int(count[at])
+        entry[1] += int(total[at])

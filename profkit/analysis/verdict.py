@@ -1,0 +1,162 @@
+"""The verdict: what holds the step up, as a sentence with its number, its runner-up and its confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from profkit.analysis.result import SHARES, Row
+from profkit.analysis.states import State
+from profkit.analysis.tables.window import shares_row, states_of
+from profkit.analysis.view import TraceView
+from profkit.analysis.work.work import Basis
+from profkit.units import duration_text, percent_text
+
+__all__ = ["RUNNER_UP_WITHIN", "UNDECIDED", "verdict_row"]
+
+RUNNER_UP_WITHIN: Final = 0.10
+"""A second share this close to the first is named (design, section 2)."""
+
+UNDECIDED: Final = 0.5
+"""Above this share of unclassified time, or of lost kernels, a file cannot decide."""
+
+_SENTENCES: Final = {
+    "compute": "{subject} is compute-bound: for {share} of {time}, the GPU runs kernels that arithmetic limits",
+    "memory": "{subject} is memory-bound: for {share} of {time}, the GPU runs kernels that memory bandwidth limits",
+    "launch": "{subject} is held up by launch overhead: for {share} of {time}, {how}",
+    "sync": "{subject} is held up by synchronisation: for {share} of {time}, the GPU is idle because the host had waited for it",
+    "input": "{subject} is held up by its input: for {share} of {time}, the GPU is idle while the host fetches data",
+    "communication": "{subject} is held up by communication: for {share} of {time}, the GPU only communicates",
+    "transfer": "{subject} is held up by copies: for {share} of {time}, the GPU only copies to or from the host",
+    "other": "{subject} is held up by {how}: the GPU is idle for {share} of {time} because of it",
+    "unclassified": "{share} of {time} goes to GPU work of unknown kind",
+}
+
+_HOW: Final = {
+    State.HOST: "the GPU is idle because the host has not launched its next kernel yet",
+    State.QUEUE: "the GPU goes from one tiny kernel to the next",
+    State.SMALL_KERNELS: "the GPU runs kernels too small to do more than start and end",
+}
+_CAUSES: Final = {
+    State.ALLOCATION: "memory allocation (cudaMalloc, cudaFree)",
+    State.COMPILATION: "compilation and loading of kernels",
+    State.PROFILER: "the profiler itself",
+    State.DEPENDENCY: "waiting for other streams, events or copies",
+    State.TAIL: "what follows the last kernel",
+    State.UNKNOWN: "idle time without a launch record to explain it",
+}
+
+
+@dataclass(frozen=True)
+class _Decision:
+    states: np.ndarray
+    shares: Mapping[str, int]
+    total_ns: int
+
+
+def verdict_row(views: Sequence[TraceView], *, plain_step_ns: int | None, undecided: str | None) -> Row:
+    """The verdict over the devices of the report.
+
+    Args:
+        views: The traces, with their windows.
+        plain_step_ns: The step without a profiler, where it is known.
+        undecided: What to record instead, when the files cannot decide; else None.
+    """
+    states = np.zeros(len(State), np.int64)
+    for view in views:
+        for device in range(len(view.trace.devices)):
+            states += states_of(view, device)
+    decision = _Decision(states, shares_row(states), int(states.sum()))
+    chosen = {**decision.shares, "other": decision.shares["other"] - int(states[State.PROFILER])}
+    order = sorted(SHARES, key=lambda s: -chosen[s])
+    bound = "unknown" if undecided or not decision.total_ns else order[0]
+    basis = _basis(views)
+    return {
+        "bound": bound,
+        "share": chosen[bound] / decision.total_ns if bound != "unknown" else 0.0,
+        "confidence": max(basis, key=lambda b: basis[b]) if basis else "unknown",
+        "sentence": _sentence(views, decision, chosen, bound, order[1], undecided),
+        "shares": dict(decision.shares),
+        "launch": {
+            "host": int(states[State.HOST]),
+            "queue": int(states[State.QUEUE]),
+            "small_kernels": int(states[State.SMALL_KERNELS]),
+        },
+        "runner_up": _runner_up(decision, chosen, order) if bound != "unknown" else None,
+        "basis_shares": basis,
+        "instead": undecided,
+        "caveats": _caveats(views, decision, plain_step_ns),
+    }
+
+
+def _runner_up(decision: _Decision, chosen: Mapping[str, int], order: Sequence[str]) -> Row | None:
+    first, second = (chosen[s] / decision.total_ns for s in order[:2])
+    close = second > 0 and first - second <= RUNNER_UP_WITHIN
+    return {"bound": order[1], "share": second} if close else None
+
+
+def _basis(views: Sequence[TraceView]) -> dict[str, float]:
+    """The share of busy kernel time that rests on each basis, best first."""
+    time = np.zeros(len(Basis), np.int64)
+    for view in views:
+        for device in range(len(view.trace.devices)):
+            segments = view.window_segments(device)
+            busy = segments.state <= State.UNCLASSIFIED
+            np.add.at(
+                time, view.work.basis[segments.operation[busy]], (segments.end_ns - segments.start_ns)[busy]
+            )
+    total = int(time.sum())
+    return {b.name.lower(): int(time[b]) / total for b in Basis if time[b]} if total else {}
+
+
+def _sentence(
+    views: Sequence[TraceView],
+    decision: _Decision,
+    chosen: Mapping[str, int],
+    bound: str,
+    second: str,
+    undecided: str | None,
+) -> str:
+    if bound == "unknown":
+        return f"This recording cannot say what holds the step up: {undecided or 'no time was recorded'}."
+    stepped = [v.steps.count - v.first_kept for v in views if v.steps.count]
+    devices = sum(len(v.trace.devices) for v in views) or 1
+    each = decision.total_ns / (min(stepped) if stepped else 1) / devices
+    subject, time = (
+        ("The step", f"its {duration_text(each)}") if stepped else ("The recording", duration_text(each))
+    )
+    text = _SENTENCES[bound].format(
+        subject=subject,
+        time=time,
+        share=percent_text(chosen[bound] / decision.total_ns),
+        how=_how(decision, bound),
+    )
+    close = chosen[second] and (chosen[bound] - chosen[second]) / decision.total_ns <= RUNNER_UP_WITHIN
+    return (
+        f"{text}; {second} is close behind with {percent_text(chosen[second] / decision.total_ns)}."
+        if close
+        else f"{text}."
+    )
+
+
+def _how(decision: _Decision, bound: str) -> str:
+    among: Mapping[State, str] = (
+        _HOW if bound == "launch" else {c: t for c, t in _CAUSES.items() if c is not State.PROFILER}
+    )
+    return among[max(among, key=lambda s: int(decision.states[s]))]
+
+
+def _caveats(views: Sequence[TraceView], decision: _Decision, plain_step_ns: int | None) -> list[str]:
+    caveats = []
+    idle = int(decision.states[State.INPUT :].sum())
+    if plain_step_ns is None and decision.total_ns and idle * 2 > decision.total_ns:
+        kineto = any(v.trace.source.format == "kineto" for v in views)
+        if kineto or decision.shares["launch"] * 2 > decision.total_ns:
+            caveats.append(
+                "The GPU is idle for most of the time, and recording slows the host down: part of this may be the "
+                "profiler's own cost. Give the step time without a profiler (--plain-step) to tell them apart."
+            )
+    return caveats

@@ -1,0 +1,252 @@
+"""Files in, a report out: what ``profkit.analyze`` does."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profkit.analysis.result import Result, Row
+from profkit.analysis.summary import Options, summarise
+from profkit.errors import OutputError, ReadError
+from profkit.readers import read
+from profkit.rendering import RENDERERS, render_html, render_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from profkit.hardware import Gpu
+
+__all__ = ["FORMATS", "Report", "analyze"]
+
+FORMATS: dict[str, str] = {
+    ".html": "html",
+    ".htm": "html",
+    ".json": "json",
+    ".md": "md",
+    ".txt": "text",
+    ".csv": "csv",
+}
+"""The format of a report by the suffix of its file."""
+
+_FOLDER_SUFFIXES = (
+    ".json", ".json.gz", ".sqlite", ".sqlite.gz", ".nsys-rep", ".qdrep", ".pickle", ".pickle.gz", ".pkl", ".pkl.gz",
+)  # fmt: skip
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A finished analysis: tables as DataFrames, and a page.
+
+    Every table of `profkit.report/1` is an attribute: ``report.kernels``, ``report.phases``, ``report.steps``,
+    ``report.operators``, ``report.ranges``, ``report.syncs``, ``report.gaps``, ``report.devices``,
+    ``report.communication``, ``report.ranks``, ``report.advice``. Times are ns, sizes bytes, shares 0..1.
+    """
+
+    result: Result
+    """The same as plain values, under the names of the published schema."""
+
+    @property
+    def verdict(self) -> Row:
+        """The verdict: ``bound``, ``share``, ``sentence``, ``shares`` and more."""
+        return self.result.verdict
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """The kernel breakdown, most expensive first."""
+        return _frame(self.result.kernels)
+
+    @property
+    def phases(self) -> pd.DataFrame:
+        """The phases by path."""
+        return _frame(self.result.phases)
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """The steps; ``kept`` ones make the window."""
+        return _frame(self.result.window["steps"])
+
+    @property
+    def devices(self) -> pd.DataFrame:
+        """The devices with their shares."""
+        return _frame(self.result.devices)
+
+    @property
+    def operators(self) -> pd.DataFrame:
+        """Operators by name and phase."""
+        return _frame(self.result.operators)
+
+    @property
+    def ranges(self) -> pd.DataFrame:
+        """Ranges that are no phases."""
+        return _frame(self.result.ranges)
+
+    @property
+    def syncs(self) -> pd.DataFrame:
+        """Waits of the host and what they cost."""
+        return _frame(self.result.syncs)
+
+    @property
+    def gaps(self) -> pd.DataFrame:
+        """The longest idle stretches with their causes."""
+        return _frame(self.result.idle["gaps"])
+
+    @property
+    def communication(self) -> pd.DataFrame:
+        """Collectives."""
+        return _frame(self.result.communication)
+
+    @property
+    def ranks(self) -> pd.DataFrame:
+        """Ranks."""
+        return _frame(self.result.ranks)
+
+    @property
+    def advice(self) -> pd.DataFrame:
+        """What to do, by what it saves."""
+        return _frame(self.result.advice)
+
+    def as_dict(self) -> Row:
+        """The report as `profkit.report/1`."""
+        document: Row = json.loads(RENDERERS["json"](self.result))
+        return document
+
+    def render(self, format: str) -> str:
+        """The report as ``html``, ``json``, ``md``, ``text`` or ``csv``.
+
+        Raises:
+            OutputError: There is no such format.
+        """
+        if format not in RENDERERS:
+            raise OutputError(format, "no such format", f"Choose one of {', '.join(RENDERERS)}")
+        return RENDERERS[format](self.result)
+
+    def save(self, path: PathLike) -> Path:
+        """Write the report to a file; its suffix chooses the format (html when it says nothing).
+
+        The file appears whole or not at all.
+
+        Raises:
+            OutputError: It cannot be written there.
+        """
+        target = Path(path)
+        text = self.render(FORMATS.get(target.suffix.lower(), "html"))
+        write_whole(target, text)
+        return target
+
+    def _repr_html_(self) -> str:
+        import html
+
+        page = html.escape(render_html(self.result), quote=True)
+        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" sandbox="allow-scripts"></iframe>'
+
+    def __str__(self) -> str:
+        return render_text(self.result)
+
+
+def analyze(
+    paths: PathLike | Iterable[PathLike],
+    *,
+    step: str | None = None,
+    device: int | None = None,
+    peaks: Gpu | None = None,
+    plain_step_ns: int | None = None,
+) -> Report:
+    """Read recordings and analyse them as one report.
+
+    Args:
+        paths: One or several files or folders: nsys exports or reports, torch.profiler traces, memory snapshots,
+            also compressed; ``-`` is standard input.
+        step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
+        device: The report's id of the only device to look at.
+        peaks: Rates of the card, in place of the table's.
+        plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
+
+    Raises:
+        ReadError: A file cannot be read; the message says why and what to do.
+    """
+    files = [file for path in _as_list(paths) for file in _expand(path)]
+    recordings = [read(file) for file in files]
+    if plain_step_ns is None:
+        plain_step_ns = _plain_step_ns(files)
+    options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)
+    return Report(summarise(recordings, options))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it appears whole or not at all, and never in place of something that is no file.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            try:
+                file.write(text)
+                file.flush()
+                # A temporary file is for its owner's eyes only; a report is an ordinary file.
+                temporary.chmod(0o666 & ~_umask())
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise OutputError(
+            path, f"cannot be written: {error.strerror}", "Choose another place with -o"
+        ) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _as_list(paths: PathLike | Iterable[PathLike]) -> list[PathLike]:
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
+def _expand(path: PathLike) -> list[str]:
+    """A folder stands for the recordings in it."""
+    if str(path) == "-" or not Path(path).is_dir():
+        return [os.fspath(path)]
+    folder = Path(path)
+    found = sorted(
+        str(f)
+        for f in folder.iterdir()
+        if f.is_file() and f.name.endswith(_FOLDER_SUFFIXES) and f.name != "run.json"
+    )
+    if not found:
+        raise ReadError(
+            folder.name, "the folder has no recording in it", "Name a file, or record with profkit.record"
+        )
+    return found
+
+
+def _plain_step_ns(files: Sequence[str]) -> int | None:
+    """The unprofiled step time of a run folder, when all files come from that one folder."""
+    folders = {Path(f).parent for f in files if f != "-"}
+    run = folders.pop() / "run.json" if len(folders) == 1 else None
+    if run is None or not run.is_file():
+        return None
+    try:
+        told: Any = json.loads(run.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    value = told.get("plain_step_ns") if isinstance(told, dict) else None
+    median = value.get("median") if isinstance(value, dict) else value
+    return int(median) if isinstance(median, int | float) and 0 < median < 1e15 else None
+
+
+def _frame(rows: Sequence[Row]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(list(rows))

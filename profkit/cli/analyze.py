@@ -1,0 +1,110 @@
+"""``profkit analyze``: recordings to a report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path, PurePath
+
+import click
+
+from profkit.errors import OutputError
+from profkit.units import parse_duration_ns
+
+__all__ = ["command"]
+
+
+class _Duration(click.ParamType[int]):
+    name = "TIME"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return parse_duration_ns(value)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is wrong usage
+            self.fail(str(error), param, ctx)
+
+
+@click.command(name="analyze")
+@click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...")
+@click.option("-o", "--output", metavar="FILE", help="Where the report goes; - is standard output.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["html", "json", "md", "text", "csv"]),
+    help="The report's format.",
+)
+@click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
+@click.option("--device", type=int, metavar="N", help="Look at this device of the report only.")
+@click.option(
+    "--peaks", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Rates of the card."
+)
+@click.option("--plain-step", type=_Duration(), help="The step's time without a profiler, e.g. 38.3ms.")
+@click.option("--open", "open_", is_flag=True, help="Show the page in a browser.")
+def command(
+    files: tuple[str, ...],
+    output: str | None,
+    format_: str | None,
+    step: str | None,
+    device: int | None,
+    peaks: str | None,
+    plain_step: int | None,
+    open_: bool,
+) -> None:
+    r"""Say what holds a training step up, and where each millisecond goes.
+
+    FILE is an nsys export (.sqlite) or report (.nsys-rep), a torch.profiler trace (.json, .json.gz) or a CUDA
+    memory snapshot (.pickle), recognised by its content; - is standard input. Several files make one report.
+
+    \b
+    Examples:
+      profkit analyze report.sqlite
+      profkit analyze trace.json.gz snapshot.pickle -o report.html
+      profkit analyze report.sqlite --format json -o - | jq .verdict.sentence
+    """
+    from profkit.api import FORMATS, analyze, write_whole
+    from profkit.hardware import load_peaks
+    from profkit.rendering import render_text
+
+    report = analyze(
+        files,
+        step=step,
+        device=device,
+        peaks=load_peaks(Path(peaks)) if peaks else None,
+        plain_step_ns=plain_step,
+    )
+    chosen = format_ or (
+        FORMATS.get(PurePath(output).suffix.lower(), "html") if output and output != "-" else None
+    )
+    if output == "-" or (output is None and chosen not in (None, "html")):
+        click.echo(report.render(chosen or "text"), nl=False)
+        return
+    target = Path(output) if output else Path(f"{_stem(files[0])}.profkit.html")
+    _refuse_input(target, files)
+    write_whole(target, report.render(chosen or "html"))
+    if output is None:
+        click.echo(render_text(report.result, color=sys.stdout.isatty()), nl=False)
+    click.echo(f"Wrote {target}", err=True)
+    if open_:
+        click.launch(str(target))
+
+
+def _stem(file: str) -> str:
+    name = PurePath(file).name if file != "-" else "stdin"
+    while PurePath(name).suffix.lower() in (
+        ".gz",
+        ".json",
+        ".sqlite",
+        ".pickle",
+        ".pkl",
+        ".nsys-rep",
+        ".qdrep",
+        ".xz",
+        ".bz2",
+    ):
+        name = PurePath(name).stem
+    return name or "report"
+
+
+def _refuse_input(target: Path, files: tuple[str, ...]) -> None:
+    for file in files:
+        if file != "-" and target.exists() and Path(file).exists() and target.samefile(file):
+            raise OutputError(target, "this is an input", "Choose another file with -o")
