@@ -1,0 +1,69 @@
+"""Integer columns as they come out of a table, and the few operations that all of them need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["NULL", "Columns", "Integers", "distinct", "positions"]
+
+Integers = NDArray[np.int64]
+
+NULL = int(np.iinfo(np.int64).min)
+"""Stands for SQL NULL in columns where every other integer is a value: times and global ids."""
+
+_DENSE_SPAN = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Equally long int64 columns by name; a column that the table lacks is constant."""
+
+    length: int
+    values: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.values[name]
+
+    def take(self, rows: NDArray[Any]) -> Columns:
+        """The rows that a mask or an array of row numbers selects."""
+        if rows.dtype == bool and rows.all():
+            return self
+        values = {name: column[rows] for name, column in self.values.items()}
+        length = int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
+        return Columns(length, values)
+
+
+def distinct(ids: Integers) -> tuple[Integers, NDArray[np.intp]]:
+    """The sorted distinct values, and for each row the place of its value among them.
+
+    Ids of one recording lie close together, where a table of flags is several times faster than sorting.
+    """
+    if not len(ids):
+        return np.empty(0, np.int64), np.empty(0, np.intp)
+    low, high = int(ids.min()), int(ids.max())
+    if high - low >= max(_DENSE_SPAN, 4 * len(ids)):
+        values, places = np.unique(ids, return_inverse=True)
+        return values, places.reshape(-1)
+    offsets = ids - low
+    flags = np.zeros(high - low + 1, bool)
+    flags[offsets] = True
+    found = np.flatnonzero(flags)
+    lookup = np.empty(len(flags), np.intp)
+    lookup[found] = np.arange(len(found))
+    return found + low, lookup[offsets]
+
+
+def positions(order: Mapping[int, int], ids: Integers) -> NDArray[np.int32]:
+    """The number that ``order`` gives to each id; -1 for an id that it does not hold."""
+    values, places = distinct(ids)
+    numbers = np.fromiter((order.get(value, -1) for value in values.tolist()), np.int32, len(values))
+    result: NDArray[np.int32] = numbers[places]
+    return result
