@@ -1,0 +1,45 @@
+# Everything runs in a virtual environment of its own, .venv, made by the first target that needs it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# torch is for the tests that record. Set TORCH to nothing to leave it out; they are then skipped, loudly.
+TORCH ?= torch==2.13.0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench calibration reports clean
+
+help: ## say what each target does
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(VENV)/ready-test ## make the virtual environment with all that the tests need
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/ready-test: $(VENV)/ready
+	$(if $(TORCH),$(BIN)/python -m pip install --quiet "$(TORCH)")
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	bash .ci/browser
+	@touch $@
+
+demo: $(VENV)/ready ## analyse a bundled recording of a GPT training step and leave its report, demo.html
+	$(BIN)/profkit analyze tests/data/nsys/gpt_bf16.sqlite.gz --plain-step 38.3ms -o demo.html
+	$(BIN)/profkit analyze tests/data/nsys/gpt_bf16.sqlite.gz --plain-step 38.3ms --format text -o -
+
+test: $(VENV)/ready-test ## check style, types and layers, and run all tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+
+check: $(VENV)/ready-test ## style, types and layers only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
