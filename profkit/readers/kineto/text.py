@@ -93,6 +93,7 @@ class TraceText:
         self._valid = True
         self._ended = True
         self._tail = b""
+        self._patience = 100
         self._body = self._find(memoryview(data))
 
     def _find(self, data: memoryview) -> memoryview:
@@ -203,20 +204,34 @@ class TraceText:
                 self._ended = True
                 self._tail = text[position + 1 :].encode()
                 break
-            try:
-                _, end = _scanner.raw_decode(text, position)
-                whole.append(text[position:end])
-            except (ValueError, RecursionError):
-                following = _NEXT_EVENT.search(text, position)
-                end = following.start(1) if following else len(text)
-                if last and not following:
-                    self.ignored_bytes = len(text[position:].encode())
-                    break
-                self._save_one(
-                    text[position : following.start() + 1] if following else text[position:], whole
-                )
-            position = end
+            following = _NEXT_EVENT.search(text, position)
+            event = text[position : following.start() + 1] if following else text[position:]
+            length = self._scanned(event) or (self._scanned_on(text, position) if following else 0)
+            if length:
+                whole.append(text[position : position + length])
+                position += length
+                continue
+            if last and not following:
+                self.ignored_bytes = len(event.encode())
+                break
+            self._save_one(event, whole)
+            position += len(event)
         return self._one_by_one(whole)
+
+    @staticmethod
+    def _scanned(text: str, position: int = 0) -> int:
+        """How many characters of ``text`` are one whole value; 0 when it does not start with one."""
+        try:
+            return int(_scanner.raw_decode(text, position)[1]) - position
+        except (ValueError, RecursionError):
+            return 0
+
+    def _scanned_on(self, text: str, position: int) -> int:
+        """The same, for an event inside which another seems to start. It may read far, so not many times."""
+        if self._patience <= 0:
+            return 0
+        self._patience -= 1
+        return self._scanned(text, position)
 
     def _save_one(self, event: str, whole: list[str]) -> None:
         mended = escape_bare_quotes(event)

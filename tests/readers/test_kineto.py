@@ -1,0 +1,169 @@
+"""Every trace that we have, against a second reading that shares no code with the first."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from profkit.errors import ReadError
+from profkit.model import OperationKind, RangeKind, Severity, Trace
+from profkit.readers import read
+from tests.readers import kineto_by_hand as hand
+from tests.shared import DATA, SHARED, needs_shared
+
+OURS = sorted((DATA / "kineto").glob("*.json.gz"))
+CORPUS = sorted((SHARED / "corpus" / "kineto").glob("*")) if SHARED.is_dir() else []
+NO_TRACE = ("ibm__", "mlcommons__", "memory_timeline", "simple_add_et")
+"""Parts of the names of the files that are no traces of torch.profiler."""
+
+TRACES = [pytest.param(path, id=path.name[:60]) for path in OURS] + [
+    pytest.param(path, id=path.name[:60], marks=pytest.mark.shared)
+    for path in CORPUS
+    if not any(part in path.name for part in NO_TRACE)
+]
+
+
+def test_recordings_are_there() -> None:
+    assert len(OURS) >= 10
+
+
+@pytest.mark.parametrize("path", TRACES)
+def test_same_as_by_hand(path: Path) -> None:
+    trace, document = read(path), hand.load(path)
+    assert isinstance(trace, Trace)
+    _same_device_work(trace, document)
+    _same_host_work(trace, document)
+    assert trace.dropped == {}
+    assert all(finding.severity is Severity.INFO for finding in trace.findings)
+
+
+def _same_device_work(trace: Trace, document: dict) -> None:
+    epoch = trace.unix_epoch_ns or 0
+    shift = 0 if "baseTimeNanoseconds" in document else epoch
+    for kind, categories in (
+        (OperationKind.KERNEL, hand.KERNEL),
+        (OperationKind.COPY, hand.COPY),
+        (OperationKind.MEMSET, hand.MEMSET),
+    ):
+        events = hand.of_category(document, categories)
+        rows = trace.operations.take(trace.operations.kind == kind)
+        spans = list(zip((rows.start_ns + shift).tolist(), (rows.end_ns + shift).tolist(), strict=True))
+        assert sorted(spans) == sorted(hand.intervals(events))
+        assert hand.union(spans) == hand.union(hand.intervals(events))
+        sums: Counter = Counter()
+        for name, dur in zip(trace.names(rows.name), (rows.end_ns - rows.start_ns).tolist(), strict=True):
+            sums[name] += dur
+        assert sums == hand.sums_by_name(events)
+        correlations = Counter(int(e.get("args", {}).get("correlation", 0)) for e in events)
+        assert Counter(rows.correlation.tolist()) == correlations
+        assert Counter(rows.bytes.tolist()) == Counter(e.get("args", {}).get("bytes", -1) for e in events)
+
+
+def _same_host_work(trace: Trace, document: dict) -> None:
+    calls = hand.of_category(document, hand.CALL)
+    assert len(trace.calls) == len(calls)
+    assert Counter(trace.calls.correlation.tolist()) == Counter(e["args"].get("correlation", 0) for e in calls)
+    assert int((trace.calls.end_ns - trace.calls.start_ns).sum()) == sum(hand.ns(e["dur"]) for e in calls)
+    ranges = hand.of_category(document, ("cpu_op", "operator", "user_annotation", "python_function", "overhead"))
+    assert Counter(trace.names(trace.ranges.name)) == Counter(e["name"] for e in ranges)
+    assert int((trace.ranges.end_ns - trace.ranges.start_ns).sum()) == sum(hand.ns(e["dur"]) for e in ranges)
+    with_sequence = [e["args"]["Sequence number"] for e in ranges if "Sequence number" in e.get("args", {})]
+    known = trace.ranges.sequence[trace.ranges.sequence != -1]
+    assert Counter(known.tolist()) == Counter(s for s in with_sequence if s != -1)
+    assert len(trace.syncs) == len(hand.of_category(document, ("cuda_sync",)))
+    instants = [e for e in document["traceEvents"] if e.get("ph") == "i" and e.get("name") == "[memory]"]
+    assert Counter(trace.memory.bytes.tolist()) == Counter(e["args"]["Bytes"] for e in instants)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("path", [p for p in CORPUS if any(part in p.name for part in NO_TRACE)], ids=lambda p: p.name[:50])
+def test_other_files_are_refused_in_one_line(path: Path) -> None:
+    with pytest.raises(ReadError) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+    assert path.name in str(caught.value)
+
+
+def test_ranges_are_of_the_right_kind() -> None:
+    trace = read(DATA / "kineto" / "gpt_bf16.json.gz")
+    names = trace.names(trace.ranges.name)
+    annotations = set(names[trace.ranges.kind == RangeKind.ANNOTATION])
+    assert {"forward", "backward", "optimizer"} <= annotations
+    assert any(name.startswith("ProfilerStep#") for name in annotations)
+    assert all("::" not in name or name.startswith(("nccl:", "FSDP::")) for name in annotations)
+    operators = set(names[trace.ranges.kind == RangeKind.OPERATOR])
+    assert "aten::mm" in operators
+
+
+def test_shapes_and_types_of_operators_are_kept_as_they_are_written() -> None:
+    path = DATA / "kineto" / "gpt_bf16.json.gz"
+    trace, document = read(path), hand.load(path)
+    written = Counter(
+        (str(e["args"].get("Input Dims")), str(e["args"].get("Input type")).replace("'", '"'))
+        for e in hand.of_category(document, ("cpu_op",))
+        if "Input Dims" in e["args"]
+    )
+    rows = trace.ranges.take(trace.ranges.shapes >= 0)
+    assert Counter(zip(trace.names(rows.shapes), trace.names(rows.dtypes), strict=True)) == written
+
+
+def test_launches_keep_their_shape() -> None:
+    path = DATA / "kineto" / "big_gemm_bf16.json.gz"
+    trace, document = read(path), hand.load(path)
+    kernels = hand.of_category(document, hand.KERNEL)
+    rows = trace.operations.take(trace.operations.kind == OperationKind.KERNEL)
+    got = Counter(zip(rows.grid_x.tolist(), rows.grid_y.tolist(), rows.block_x.tolist(), rows.registers.tolist(), rows.shared_bytes.tolist(), strict=True))
+    assert got == Counter(
+        (e["args"]["grid"][0], e["args"]["grid"][1], e["args"]["block"][0], e["args"]["registers per thread"], e["args"]["shared memory"])
+        for e in kernels
+    )
+    assert set(rows.stream.tolist()) == {e["args"]["stream"] for e in kernels}
+
+
+def test_collectives_point_at_their_kernels() -> None:
+    trace = read(DATA / "kineto" / "ddp_rank1.json.gz")
+    assert len(trace.collectives) == 30
+    kernels = trace.names(trace.operations.name[trace.collectives.operation])
+    assert all(name.startswith("ncclDevKernel_AllReduce") for name in kernels)
+    assert set(trace.names(trace.collectives.name)) == {"allreduce"}
+    assert set(trace.names(trace.collectives.group)) == {"default_pg (0)"}
+    assert set(trace.collectives.group_size.tolist()) == {2}
+    assert int(trace.collectives.in_elements.max()) == 7680000 or trace.collectives.in_elements.min() > 0
+
+
+def test_a_rank_its_device_and_its_machine() -> None:
+    trace = read(DATA / "kineto" / "ddp_rank1.json.gz")
+    assert trace.source.rank == 1
+    assert [p.rank for p in trace.processes] == [1]
+    device = trace.devices[0]
+    assert (device.ordinal, device.name, device.sm_count, device.compute_capability) == (1, "NVIDIA H200", 132, (9, 0))
+    assert trace.unix_epoch_ns == 1790857026 * 10**9
+    assert trace.source.facts["cuda_runtime_version"] == "13.0"
+    assert "pt_autograd_0" in {name for thread in trace.threads for name in thread.names} or trace.threads
+
+
+def test_nothing_that_says_who_recorded_is_kept() -> None:
+    for path in OURS:
+        trace = read(path)
+        assert not {"host_name", "username", "trace_id", "traceName"} & set(trace.source.facts)
+
+
+def test_tables_are_whole() -> None:
+    trace = read(DATA / "kineto" / "ddp_rank0.json.gz")
+    assert trace.operations.device.max() < len(trace.devices)
+    assert trace.calls.thread.max() < len(trace.threads)
+    assert trace.ranges.thread.max() < len(trace.threads)
+    for column in (trace.operations.name, trace.calls.name, trace.ranges.name, trace.ranges.shapes):
+        assert column.max() < len(trace.strings)
+        assert column.min() >= -1
+    assert np.all(trace.operations.end_ns >= trace.operations.start_ns)
+
+
+@needs_shared
+@pytest.mark.shared
+def test_the_version_of_torch_is_read_from_its_stacks() -> None:
+    trace = read(DATA / "kineto" / "gpt_bf16_stack.json.gz") if (DATA / "kineto" / "gpt_bf16_stack.json.gz").exists() else read(SHARED / "recordings" / "kineto" / "gpt_bf16_stack.json.gz")
+    assert trace.source.tool_version == "2.11"
+    assert (trace.ranges.kind == RangeKind.PYTHON).sum() == 8828
+    assert trace.memory.total_allocated.max() > 0
