@@ -1,22 +1,27 @@
-"""The bound of every operation: work, three times, the largest of them."""
+"""The bound of every operation: its work, three times, the largest of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.work.attribution import Explained, explain_kernels
 from profkit.analysis.work.inferred import Launch, infer_side, infer_work
-from profkit.analysis.work.names import KernelClass, classify
+from profkit.analysis.work.names import classify
+from profkit.analysis.work.rates import peak_of
 from profkit.analysis.work.thresholds import OVERHEAD_FACTOR, UNSATURATED_BELOW
+from profkit.analysis.work.traffic import repeated_reads, written_to_dram
 from profkit.analysis.work.work import Basis, OperationBound, OperationWork
-from profkit.hardware import OVERHEAD_NS, TENSOR, VECTOR, Gpu
-from profkit.model import CopyKind, IntColumn, OperationKind, Trace
+from profkit.hardware import OVERHEAD_NS, Gpu
+from profkit.model import CopyKind, IntColumn, OperationKind, Operations, Trace
 
 __all__ = ["bound_operations"]
 
 _B = OperationBound
+_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _TRANSFERS = (
     CopyKind.HTOD, CopyKind.DTOH, CopyKind.HTOA, CopyKind.ATOH, CopyKind.MANAGED_HTOD, CopyKind.MANAGED_DTOH, CopyKind.MANAGED_DTOD,
 )  # fmt: skip
@@ -38,65 +43,105 @@ def bound_operations(
         gpus: The card of each of ``trace.devices``; None where it is not known.
     """
     work = OperationWork.unknown(len(trace.operations))
-    device = trace.operations.device
-    overhead = np.array([gpu.overhead_ns if gpu else OVERHEAD_NS for gpu in gpus] or [OVERHEAD_NS])
-    work.overhead_ns[:] = overhead[device]
-    _bound_kernels(trace, gpus, work)
-    _bound_moves(trace, gpus, work)
+    card = _Cards(gpus)
+    work.overhead_ns[:] = card.overhead_ns[trace.operations.device]
+    rows = np.flatnonzero(trace.operations.kind == OperationKind.KERNEL)
+    if len(rows):
+        name_ids = np.unique(trace.operations.name[rows])
+        classes = classify([trace.strings[i] if i >= 0 else "" for i in name_ids])
+        work.class_of_name.update(zip(name_ids.tolist(), classes, strict=True))
+        explained = explain_kernels(trace, rows, work.class_of_name, operator_row, operator_parent)
+        work.unmodelled.update(explained.unmodelled)
+        _bound_kernels(trace.operations, rows, explained, card, work)
+    _bound_moves(trace.operations, card, work)
     return work
 
 
-def _bound_kernels(trace: Trace, gpus: Sequence[Gpu | None], work: OperationWork) -> None:
-    operations = trace.operations
-    rows = np.flatnonzero(operations.kind == OperationKind.KERNEL)
-    if not len(rows):
-        return
-    name_ids = np.unique(operations.name[rows])
-    classes = classify([trace.strings[i] if i >= 0 else "" for i in name_ids])
-    work.class_of_name.update(zip(name_ids.tolist(), classes, strict=True))
-    keys = np.stack(
-        [
-            getattr(operations, c)[rows]
-            for c in ("device", "name", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
-        ]
+class _Cards:
+    """The figures of the trace's devices as columns; NaN where a card is not known."""
+
+    def __init__(self, gpus: Sequence[Gpu | None]) -> None:
+        self.gpus = list(gpus) or [None]
+
+        def column(values: list[float | None]) -> NDArray[np.float64]:
+            return np.array([np.nan if value is None else value for value in values])
+
+        self.overhead_ns = column([gpu.overhead_ns if gpu else OVERHEAD_NS for gpu in self.gpus])
+        self.bandwidth = column([gpu.bandwidth_bytes_per_s if gpu else None for gpu in self.gpus])
+        self.l2_bytes = column([gpu.l2_bytes if gpu else None for gpu in self.gpus])
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Work of kernels alike in name, launch and operator call: one row for each group."""
+
+    flop: NDArray[np.float64]
+    read: NDArray[np.float64]
+    written: NDArray[np.float64]
+    peak: NDArray[np.float64]
+    side: NDArray[np.int8]
+    basis: NDArray[np.int8]
+
+
+def _bound_kernels(
+    operations: Operations, rows: NDArray[np.intp], explained: Explained, card: _Cards, work: OperationWork
+) -> None:
+    columns = [getattr(operations, column)[rows].astype(np.int64) for column in ("device", "name", *_SHAPE)]
+    _, first, group = np.unique(
+        np.stack([*columns, explained.work]), axis=1, return_index=True, return_inverse=True
     )
-    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     group = group.reshape(-1)
     duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
     mean = np.bincount(group, duration) / np.bincount(group)
-    side = np.full(len(first), _B.UNKNOWN, np.int8)
-    flop, moved, peak = (np.full(len(first), np.nan) for _ in range(3))
-    bandwidth = np.full(len(first), np.nan)
-    for index, row in enumerate(rows[first]):
-        kernel = work.class_of_name[int(operations.name[row])]
-        gpu = gpus[int(operations.device[row])]
-        launch = _launch(operations, row, mean[index])
-        side[index] = infer_side(kernel, launch)
-        bandwidth[index] = (gpu and gpu.bandwidth_bytes_per_s) or np.nan
-        peak[index] = _peak(kernel, gpu) or np.nan
-        found = infer_work(kernel, launch, gpu)
+    groups = _work_of_groups(operations, rows[first], explained, explained.work[first], mean, card, work)
+    fraction = explained.fraction
+    read, written = groups.read[group] * fraction, groups.written[group] * fraction
+    device = operations.device[rows]
+    moved = read + written_to_dram(read, written, card.l2_bytes[device])
+    moved = np.minimum(moved, card.bandwidth[device] * np.maximum(duration, 1.0) / 1e9)
+    work.flop[rows], work.dram_bytes[rows], work.peak_flops[rows] = (
+        groups.flop[group] * fraction,
+        moved,
+        groups.peak[group],
+    )
+    work.memory_ns[rows] = moved / card.bandwidth[device] * 1e9
+    work.compute_ns[rows] = work.flop[rows] / groups.peak[group] * 1e9
+    work.basis[rows] = groups.basis[group]
+    _decide(work, rows, duration, groups.side[group])
+
+
+def _work_of_groups(
+    operations: Operations,
+    rows: NDArray[np.intp],
+    explained: Explained,
+    work_ids: NDArray[np.int64],
+    mean_ns: NDArray[np.float64],
+    card: _Cards,
+    result: OperationWork,
+) -> _Groups:
+    count = len(rows)
+    flop, read, written, peak = (np.full(count, np.nan) for _ in range(4))
+    side, basis = np.full(count, _B.UNKNOWN, np.int8), np.full(count, Basis.UNKNOWN, np.int8)
+    for index, row in enumerate(rows):
+        kernel = result.class_of_name[int(operations.name[row])]
+        gpu = card.gpus[int(operations.device[row])]
+        launch = _launch(operations, int(row), float(mean_ns[index]))
+        side[index] = infer_side(kernel, launch, gpu)
+        found = explained.works[work_ids[index]] if work_ids[index] >= 0 else infer_work(kernel, launch, gpu)
+        peak[index] = peak_of(kernel, found, gpu)
         if found:
-            flop[index], moved[index] = found.flop, found.total_bytes
-    work.flop[rows], work.dram_bytes[rows], work.peak_flops[rows] = flop[group], moved[group], peak[group]
-    work.memory_ns[rows] = (moved / bandwidth * 1e9)[group]
-    work.compute_ns[rows] = (flop / peak * 1e9)[group]
-    work.basis[rows] = np.where(side == _B.UNKNOWN, Basis.UNKNOWN, Basis.INFERRED)[group]
-    _decide(work, rows, duration, side[group])
+            flop[index], written[index] = found.flop, found.write_bytes
+            read[index] = found.read_bytes + repeated_reads(found, kernel, gpu)
+        if found or side[index] != _B.UNKNOWN:
+            modelled = work_ids[index] >= 0 and found and not found.guessed
+            basis[index] = Basis.MODELLED if modelled else Basis.INFERRED
+    return _Groups(flop, read, written, peak, side, basis)
 
 
-def _launch(operations: object, row: int, mean_ns: float) -> Launch:
-    def product(stem: str) -> int:
-        sides = [int(getattr(operations, f"{stem}_{axis}")[row]) for axis in "xyz"]
-        return max(sides[0], 0) * max(sides[1], 1) * max(sides[2], 1)
-
-    return Launch(product("grid"), product("block"), mean_ns)
-
-
-def _peak(kernel: KernelClass, gpu: Gpu | None) -> float | None:
-    if gpu is None or kernel.is_collective:
-        return None
-    unit = kernel.unit or (TENSOR if kernel.is_matrix and kernel.dtype in ("fp16", "bf16", "fp8") else VECTOR)
-    return gpu.peak(kernel.dtype or "fp32", unit)
+def _launch(operations: Operations, row: int, mean_ns: float) -> Launch:
+    sides = [int(getattr(operations, column)[row]) for column in _SHAPE]
+    blocks = max(sides[0], 0) * max(sides[1], 1) * max(sides[2], 1)
+    return Launch(blocks, max(sides[3], 0) * max(sides[4], 1) * max(sides[5], 1), mean_ns)
 
 
 def _decide(
@@ -115,25 +160,24 @@ def _decide(
     work.unsaturated[rows] = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)
 
 
-def _bound_moves(trace: Trace, gpus: Sequence[Gpu | None], work: OperationWork) -> None:
-    """Copies and memsets: their kind decides, and within a device they move their bytes twice or once."""
-    operations = trace.operations
+def _bound_moves(operations: Operations, card: _Cards, work: OperationWork) -> None:
+    """Copies and memsets: their kind decides; within a device a copy reads and writes its bytes."""
     copy, memset = operations.kind == OperationKind.COPY, operations.kind == OperationKind.MEMSET
-    differ = (
-        (operations.source_device != operations.target_device)
-        & (operations.source_device >= 0)
-        & (operations.target_device >= 0)
+    both_known = (operations.source_device >= 0) & (operations.target_device >= 0)
+    peer = copy & (
+        (operations.copy_kind == CopyKind.PTOP)
+        | (both_known & (operations.source_device != operations.target_device))
     )
-    peer = copy & ((operations.copy_kind == CopyKind.PTOP) | differ)
     transfer = copy & ~peer & np.isin(operations.copy_kind, _TRANSFERS)
     within = (copy & ~peer & ~transfer & (operations.copy_kind != CopyKind.UNKNOWN)) | memset
     work.bound[peer], work.bound[transfer] = _B.COMMUNICATION, _B.TRANSFER
     work.basis[peer | transfer | within] = Basis.MODELLED
-    rates = np.array([(gpu and gpu.bandwidth_bytes_per_s) or np.nan for gpu in gpus] or [np.nan])
     rows = np.flatnonzero(within)
     size = operations.bytes[rows].astype(float)
     size[size < 0] = np.nan
-    work.dram_bytes[rows] = size * np.where(memset[rows], 1.0, 2.0)
-    work.memory_ns[rows] = work.dram_bytes[rows] / rates[operations.device[rows]] * 1e9
+    read, device = np.where(memset[rows], 0.0, size), operations.device[rows]
     duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
+    moved = read + written_to_dram(read, size, card.l2_bytes[device])
+    work.dram_bytes[rows] = np.minimum(moved, card.bandwidth[device] * np.maximum(duration, 1.0) / 1e9)
+    work.memory_ns[rows] = work.dram_bytes[rows] / card.bandwidth[device] * 1e9
     _decide(work, rows, duration, np.full(len(rows), _B.MEMORY, np.int8))

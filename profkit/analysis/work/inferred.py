@@ -25,7 +25,7 @@ class Launch:
     mean_ns: float
 
 
-def infer_side(kernel: KernelClass, launch: Launch) -> OperationBound:
+def infer_side(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> OperationBound:
     """The side that a kernel of this family is on when its size is unknown."""
     if kernel.is_collective:
         return OperationBound.COMMUNICATION

@@ -36,6 +36,8 @@ class KernelClass:
     """Pointwise kernels: types of the arrays, the output first; None for a type that the run decides."""
     items: int | None = None
     """Pointwise kernels: elements a thread, where the name fixes them."""
+    products: int = 1
+    """Products that the unit makes for one that is wanted: 3 where fp32 is emulated by tf32."""
     style: str = ""
     """Pointwise kernels: ``vectorized``, ``unrolled`` or ``strided``."""
     function: str = ""
@@ -77,6 +79,7 @@ def _classify(name: str) -> KernelClass:
         return KernelClass(
             short_name=_shortened(_matrix_label(signature, family, matrix)), family=family, dtype=matrix.dtype,
             out_dtype=matrix.out_dtype, unit=matrix.unit, tile=matrix.tile, function=function,
+            products=_products(function, matrix),
         )  # fmt: skip
     if "elementwise_kernel" in function:
         pointwise = read_pointwise_name(signature)
@@ -91,6 +94,11 @@ def _classify(name: str) -> KernelClass:
         short_name=_shortened(_plain_label(signature, dtype)), family=family, dtype=dtype, out_dtype=dtype,
         unit=None if family in (Family.COMMUNICATION, Family.OTHER) else VECTOR, function=function,
     )  # fmt: skip
+
+
+def _products(function: str, matrix: MatrixName) -> int:
+    """PyTorch's memory-efficient attention multiplies fp32 as three tf32 products (OpMultiplyAddFastF32)."""
+    return 3 if function.startswith("fmha_cutlass") and matrix.dtype == "tf32" else 1
 
 
 def _plain_type(signature: Signature, family: Family) -> str | None:

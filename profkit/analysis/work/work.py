@@ -48,6 +48,10 @@ class Work:
     """Kernels of one operator call with the same role share the work."""
     dtype: str | None = None
     """The type of the arithmetic, where the operator knows it and the kernel's name may not."""
+    guessed: bool = False
+    """A scalar that the formula needs is not recorded; the basis is then `Basis.INFERRED`."""
+    whole: bool = False
+    """Each kernel does this work by itself, as every pass of a sort does."""
     gemm: tuple[float, float, float, float] | None = None
     """Batch, rows, columns, depth of the matrix product, for the model of repeated reads."""
 

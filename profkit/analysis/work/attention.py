@@ -1,0 +1,110 @@
+"""FLOP and bytes of scaled dot-product attention, forward and backward, in every backend of PyTorch.
+
+Forward: 2 · B · H · pairs · (Dqk + Dv), where pairs are the (query, key) pairs that are seen: causal counts as
+causal, top-left aligned as torch's ``is_causal``. Backward with recomputation: 2 · B · H · pairs · (3 Dqk + 2 Dv)
+(FlashAttention 2). Grouped queries: H is the number of query heads; keys and values are read for their own heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from profkit.analysis.work.names import Family, KernelClass
+from profkit.analysis.work.shapes import Call, Tensor
+from profkit.analysis.work.work import Work
+
+__all__ = ["ATTENTION_MODELS", "visible_pairs"]
+
+
+@dataclass(frozen=True)
+class _Schema:
+    """Where an operator has its inputs; ``heads_first``: [B, H, S, D] instead of [B, S, H, D]."""
+
+    query: int
+    causal: int
+    heads_first: bool
+    backward: bool = False
+
+
+def visible_pairs(queries: int, keys: int, causal: bool) -> float:
+    """(query, key) pairs that attention computes; causal: query i sees keys 0..i."""
+    if not causal:
+        return float(queries * keys)
+    square = min(queries, keys)
+    return square * (square + 1) / 2 + max(queries - keys, 0) * float(keys)
+
+
+def _attention(schema: _Schema) -> Callable[[Call, KernelClass], Work | None]:
+    def model(call: Call, kernel: KernelClass) -> Work | None:
+        q, k, v = (call.tensor(schema.query + i) for i in range(3))
+        if kernel.family is not Family.ATTENTION or not q or not k or not v:
+            return None
+        if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
+            return None
+        if "dot_do_o" in kernel.function or "convert_dq" in kernel.function:
+            return _helper(kernel, q)
+        causal, guessed = _causal(call, schema, q, k)
+        return _work(schema, (q, k, v), causal, guessed)
+
+    return model
+
+
+def _work(schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor], causal: bool, guessed: bool) -> Work:
+    q, k, v = qkv
+    length, heads = (2, 1) if schema.heads_first else (1, 2)
+    pairs = visible_pairs(q.shape[length], k.shape[length], causal) * q.shape[0] * q.shape[heads]
+    wide, deep = q.shape[3], v.shape[3]
+    inputs = q.numel_bytes() + k.numel_bytes() + v.numel_bytes()
+    out = q.numel_bytes() * deep / max(wide, 1)
+    statistics = 4.0 * q.shape[0] * q.shape[heads] * q.shape[length]
+    if not schema.backward:
+        return Work(2.0 * pairs * (wide + deep), inputs, out + statistics, dtype=q.dtype, guessed=guessed)
+    return Work(
+        2.0 * pairs * (3 * wide + 2 * deep),
+        inputs + 2 * out + 2 * statistics,
+        inputs,
+        dtype=q.dtype,
+        guessed=guessed,
+    )
+
+
+def _helper(kernel: KernelClass, q: Tensor) -> Work:
+    """The two small kernels around a backward: rows of dO·O summed, and dQ brought from fp32 to 16 bits."""
+    size = q.numel_bytes()
+    if "dot_do_o" in kernel.function:
+        return Work(2.0 * q.numel, 2 * size, 4.0 * q.numel, role="dot", dtype="fp32")
+    return Work(float(q.numel), 4.0 * q.numel, size, role="convert", dtype="fp32")
+
+
+def _causal(call: Call, schema: _Schema, q: Tensor, k: Tensor) -> tuple[bool, bool]:
+    """Whether it is causal, and whether that is a guess: without scalars the smaller work is assumed."""
+    text = call.scalar(schema.causal)
+    if text:
+        return text in ("True", "1", "2"), False
+    length = 2 if schema.heads_first else 1
+    return q.shape[length] == k.shape[length] > 1, True
+
+
+ATTENTION_MODELS: dict[str, Callable[[Call, KernelClass], Work | None]] = {
+    name: _attention(schema)
+    for name, schema in {
+        "_scaled_dot_product_flash_attention": _Schema(0, 4, True),
+        "_scaled_dot_product_efficient_attention": _Schema(0, 6, True),
+        "_scaled_dot_product_cudnn_attention": _Schema(0, 6, True),
+        "_scaled_dot_product_fused_attention_overrideable": _Schema(0, 5, True),
+        "_flash_attention_forward": _Schema(0, 8, False),
+        "_efficient_attention_forward": _Schema(0, 9, False),
+        "_cudnn_attention_forward": _Schema(0, 10, True),
+        "_scaled_dot_product_flash_attention_backward": _Schema(1, 11, True, True),
+        "_scaled_dot_product_efficient_attention_backward": _Schema(1, 11, True, True),
+        "_scaled_dot_product_cudnn_attention_backward": _Schema(1, 14, True, True),
+        "_flash_attention_backward": _Schema(1, 11, False, True),
+        "_efficient_attention_backward": _Schema(1, 14, False, True),
+        "_cudnn_attention_backward": _Schema(1, 14, True, True),
+        "_flash_attn_forward": _Schema(0, 5, False),
+        "_flash_attn_backward": _Schema(1, 11, False, True),
+        "scaled_dot_product_attention": _Schema(0, 5, True),
+    }.items()
+}
+"""By operator name without its library's prefix."""

@@ -1,0 +1,83 @@
+"""Bytes of optimizer steps: foreach operators and fused ones, from their lists of tensors.
+
+Per parameter and pass (fp32): SGD 12 B, with momentum 20 B, Adam and AdamW 28 B (p, g, m, v read; p, m, v
+written), AMSGrad 36 B; a foreach operator reads the lists that it names and writes one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from profkit.analysis.work.names import Family, KernelClass
+from profkit.analysis.work.shapes import Call, Tensor, element_bytes
+from profkit.analysis.work.work import Work
+
+__all__ = ["CHUNK_ELEMENTS", "list_traffic", "optimizer_model"]
+
+CHUNK_ELEMENTS = 65536
+"""Elements that one block of PyTorch's ``multi_tensor_apply`` takes (kChunkSize)."""
+
+_READ_ONLY = frozenset({"_foreach_norm", "_foreach_max"})
+_FUSED = re.compile(r"_fused_(adamw?|sgd|adagrad)_?$")
+
+
+def optimizer_model(name: str) -> Callable[[Call, KernelClass], Work | None] | None:
+    """The model of a foreach or fused optimizer operator; None for any other name."""
+    if _FUSED.match(name):
+        return _fused
+    if name.startswith("_foreach_") or name == "_amp_foreach_non_finite_check_and_unscale_":
+        return _foreach
+    return None
+
+
+def _lists(call: Call) -> list[tuple[Tensor, ...]]:
+    return [item for item in call.inputs if isinstance(item, tuple) and item]
+
+
+def _size(tensors: tuple[Tensor, ...], kernel: KernelClass) -> float:
+    return sum(t.numel * element_bytes(t.dtype or kernel.dtype) for t in tensors)
+
+
+def _fused(call: Call, kernel: KernelClass) -> Work | None:
+    """``_fused_adam_(params, grads, exp_avgs, ...)``: gradients are only read, the scalars' list is small."""
+    lists = _lists(call)
+    if len(lists) < 2 or kernel.family is not Family.OPTIMIZER:
+        return None
+    sizes = [_size(tensors, kernel) for tensors in lists]
+    elements = float(sum(t.numel for t in lists[0]))
+    return Work(12.0 * elements, sum(sizes), sum(sizes) - sizes[1], dtype="fp32")
+
+
+def _foreach(call: Call, kernel: KernelClass) -> Work | None:
+    lists = _lists(call)
+    if not lists or kernel.family is not Family.OPTIMIZER:
+        return None
+    sizes = [_size(tensors, kernel) for tensors in lists]
+    if "cleanup" in kernel.function:
+        return Work(role="cleanup", dtype="fp32")
+    written = 0.0 if call.name in _READ_ONLY else sizes[0]
+    read = 0.0 if call.name in ("_foreach_zero_",) else sum(sizes)
+    if call.name == "_foreach_copy_":
+        read = sum(sizes[1:])
+    return Work(2.0 * sum(t.numel for t in lists[0]), read, written, dtype="fp32")
+
+
+def list_traffic(name: str) -> tuple[float, float] | None:
+    """Tensors read and written per element by a ``multi_tensor_apply`` functor, from its template arguments.
+
+    ``BinaryOpListAlphaFunctor<float, depth, r_args_depth, res_arg_index>`` reads ``r_args_depth`` lists and
+    writes one; a fused step reads all its lists and writes all but the gradients.
+    """
+    fused = re.search(r"Fused(\w+?)MathFunctor<[^,<>]{1,60}, (?:\(int\))?(\d{1,2})", name)
+    if fused:
+        depth = float(fused[2])
+        return depth, max(depth - 1.0, 1.0)
+    listed = re.search(
+        r"Functor<[^,<>]{1,60}, (?:\(int\))?(\d{1,2}), (?:\(int\))?(\d{1,2}), (?:\(int\))?\d{1,2}", name
+    )
+    if listed:
+        return float(listed[2]), 0.0 if "LpNorm" in name else 1.0
+    if "ZeroFunctor" in name:
+        return 0.0, 1.0
+    return (1.0, 0.0) if "LpNorm" in name else None

@@ -1,0 +1,26 @@
+"""The peak that a kernel's arithmetic can reach: unit and data type, from its name and its operator."""
+
+from __future__ import annotations
+
+from profkit.analysis.work.names import Family, KernelClass
+from profkit.analysis.work.work import Work
+from profkit.hardware import TENSOR, VECTOR, Gpu
+
+__all__ = ["peak_of"]
+
+_SIXTEEN_BITS_OR_LESS = frozenset({"fp16", "bf16", "fp8", "fp4", "int8"})
+
+
+def peak_of(kernel: KernelClass, work: Work | None, gpu: Gpu | None) -> float:
+    """FLOP/s that the card offers for this kernel's arithmetic; NaN when unknown."""
+    if gpu is None or kernel.is_collective or (kernel.family is Family.OTHER and work is None):
+        return float("nan")
+    if not kernel.is_matrix:
+        dtype = (work.dtype if work else None) or "fp32"
+        return gpu.peak(dtype if dtype == "fp64" else "fp32", VECTOR) or float("nan")
+    dtype = kernel.dtype or (work.dtype if work else None) or "fp32"
+    unit = kernel.unit or (TENSOR if dtype in _SIXTEEN_BITS_OR_LESS else VECTOR)
+    rate = gpu.peak(dtype, unit)
+    if rate is None and unit != VECTOR:
+        rate = gpu.peak("bf16" if dtype == "fp16" else "fp16", unit)
+    return (rate or gpu.peak("fp32", VECTOR) or float("nan")) / kernel.products

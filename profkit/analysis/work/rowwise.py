@@ -1,0 +1,205 @@
+"""Bytes of reductions, norms, softmax, losses and pooling.
+
+Compulsory traffic: each tensor once; where a kernel is known to read its input in two passes (statistics, then
+the result) and a row or channel does not stay on the chip, twice. FLOP per element after TraceLens' models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from profkit.analysis.work.names import Family, KernelClass
+from profkit.analysis.work.pointwise import read_bytes
+from profkit.analysis.work.shapes import Call, Tensor, element_bytes
+from profkit.analysis.work.work import Work
+
+__all__ = ["ROWWISE_MODELS", "reduction"]
+
+_TWO_PASSES = (
+    "cunn_softmaxforward",
+    "cunn_spatialsoftmax",
+    "batch_norm_backward_kernel",
+    "cunn_softmaxbackward",
+)
+"""Kernels that read their inputs twice; the ``smem`` and ``reg`` variants keep a row on the chip."""
+
+
+def reduction(call: Call, kernel: KernelClass) -> Work | None:
+    """``sum``, ``mean``, ``amax``, ``argmax``, norms...: the input once, one element a group out."""
+    x = next(iter(call.tensors()), None)
+    if not x:
+        return None
+    read = read_bytes(x, kernel.dtype)
+    kept = _kept(call, x)
+    return Work(float(x.numel), read, kept * element_bytes(kernel.out_dtype or x.dtype), dtype="fp32")
+
+
+def _kept(call: Call, x: Tensor) -> float:
+    """Elements of the result: the product of the dimensions that are not reduced; one when none is written."""
+    for position in range(1, len(call.scalars)):
+        dims = call.integers(position)
+        if dims and all(-len(x.shape) <= d < len(x.shape) for d in dims):
+            gone = {d % len(x.shape) for d in dims}
+            return float(math.prod(n for axis, n in enumerate(x.shape) if axis not in gone))
+    return 1.0
+
+
+def _layer_norm(call: Call, kernel: KernelClass) -> Work | None:
+    """``native_layer_norm(x, shape, weight, bias, eps)``, group and RMS norm alike."""
+    x = call.tensor(0)
+    if not x or kernel.family is not Family.NORM:
+        return None
+    size = x.numel * element_bytes(x.dtype or kernel.dtype)
+    if "rowwisemoments" in kernel.function:
+        return Work(4.0 * x.numel, size, 0.0, role="moments", dtype="fp32")
+    if "computefusedparams" in kernel.function:
+        return Work(role="parameters", dtype="fp32")
+    weights = sum(t.nbytes(kernel.dtype) for t in call.tensors()[1:])
+    rows = x.numel / max(x.shape[-1], 1) if x.shape else 1.0
+    return Work(8.0 * x.numel, size + weights, size + 8.0 * rows, dtype="fp32")
+
+
+def _layer_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
+    """``native_layer_norm_backward(grad, x, shape, mean, rstd, weight, bias, mask)``: two independent parts."""
+    grad, x = call.tensor(0), call.tensor(1)
+    if not grad or not x or kernel.family is not Family.NORM:
+        return None
+    inputs = grad.numel * element_bytes(grad.dtype or kernel.dtype) + x.numel * element_bytes(
+        x.dtype or kernel.dtype
+    )
+    if "gamma" in kernel.function or "partgrad" in kernel.function:
+        return Work(4.0 * x.numel, inputs, 8.0 * x.shape[-1], role="weights", dtype="fp32")
+    return Work(10.0 * x.numel, inputs, inputs / 2, dtype="fp32")
+
+
+def _batch_norm(call: Call, kernel: KernelClass) -> Work | None:
+    """Training forward: statistics and result each read the input; a fused kernel of cuDNN does both."""
+    x = call.tensor(0)
+    if not x or kernel.family is not Family.NORM:
+        return None
+    size = x.numel * element_bytes(x.dtype or kernel.dtype)
+    if "collect_statistics" in kernel.function or "meanvariance" in kernel.function:
+        return Work(4.0 * x.numel, size, 0.0, role="statistics", dtype="fp32")
+    if "transform_input" in kernel.function or "_inf_" in kernel.function or kernel.function.endswith("norm"):
+        return Work(4.0 * x.numel, size, size, role="result", dtype="fp32")
+    return Work(8.0 * x.numel, _passes(kernel, 2) * size, size, dtype="fp32")
+
+
+def _batch_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
+    """Input and gradient are read for the sums and again for the result."""
+    x, grad = call.tensor(0), call.tensor(1)
+    if not x or not grad or kernel.family is not Family.NORM:
+        return None
+    size = x.numel * element_bytes(x.dtype or kernel.dtype)
+    inputs = size + grad.numel * element_bytes(grad.dtype or kernel.dtype)
+    if "reduce" in kernel.function:
+        return Work(4.0 * x.numel, inputs, 0.0, role="statistics", dtype="fp32")
+    if "elemt" in kernel.function:
+        return Work(6.0 * x.numel, inputs, size, role="result", dtype="fp32")
+    return Work(12.0 * x.numel, _passes(kernel, 2) * inputs, size, dtype="fp32")
+
+
+def _passes(kernel: KernelClass, most: int) -> int:
+    return 1 if "singleread" in kernel.function else most
+
+
+def _softmax(call: Call, kernel: KernelClass) -> Work | None:
+    """``_softmax(x, dim, half_to_float)`` and ``_log_softmax``."""
+    x = call.tensor(0)
+    if not x or kernel.family is not Family.SOFTMAX:
+        return None
+    size = x.numel * element_bytes(x.dtype or kernel.dtype)
+    out = x.numel * 4.0 if call.flag(2) else size
+    return Work(5.0 * x.numel, _reads(kernel) * size, out, dtype="fp32")
+
+
+def _softmax_backward(call: Call, kernel: KernelClass) -> Work | None:
+    """``_softmax_backward_data(grad, output, dim, dtype)``: two in, one out (5 is Half, 15 BFloat16)."""
+    grad, output = call.tensor(0), call.tensor(1)
+    if not grad or not output or kernel.family is not Family.SOFTMAX:
+        return None
+    sizes = [t.numel * element_bytes(t.dtype or kernel.dtype) for t in (grad, output)]
+    out = grad.numel * 2.0 if call.scalar(3) in ("5", "15") else sizes[0]
+    return Work(4.0 * grad.numel, _reads(kernel) * sum(sizes), out, dtype="fp32")
+
+
+def _reads(kernel: KernelClass) -> int:
+    plain = any(word in kernel.function for word in _TWO_PASSES)
+    return 2 if plain and not ("smem" in kernel.function or "reg" in kernel.function) else 1
+
+
+def _nll_loss(call: Call, kernel: KernelClass) -> Work | None:
+    """One sector of the log-probabilities and one label for each row; everything else stays where it is."""
+    labels = next((t for t in call.tensors() if t.dtype in ("int64", "int32")), None)
+    if not labels or kernel.family not in (Family.LOSS, Family.OTHER):
+        return None
+    return Work(2.0 * labels.numel, labels.numel * (32.0 + element_bytes(labels.dtype)), 8.0, dtype="fp32")
+
+
+def _nll_loss_backward(call: Call, kernel: KernelClass) -> Work | None:
+    labels = next((t for t in call.tensors() if t.dtype in ("int64", "int32")), None)
+    if not labels or kernel.family not in (Family.LOSS, Family.OTHER):
+        return None
+    return Work(
+        2.0 * labels.numel, labels.numel * element_bytes(labels.dtype), labels.numel * 32.0, dtype="fp32"
+    )
+
+
+def _pool(call: Call, kernel: KernelClass) -> Work | None:
+    """``max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil)``: out, and an index of 8 bytes."""
+    x, window = call.tensor(0), call.integers(1)
+    stride = call.integers(2) or window
+    if not x or not stride or kernel.family is not Family.POOLING or min(stride) < 1:
+        return None
+    out = x.numel / math.prod(stride * 2 if len(stride) == 1 else stride)
+    size = element_bytes(x.dtype or kernel.dtype)
+    indices = 8.0 if "indices" in call.name else 0.0
+    return Work(float(x.numel), x.numel * size, out * (size + indices), dtype="fp32")
+
+
+def _pool_backward(call: Call, kernel: KernelClass) -> Work | None:
+    """Gradient and indices in, gradient of the input out."""
+    tensors = call.tensors()
+    if len(tensors) < 2 or kernel.family is not Family.POOLING:
+        return None
+    grad, x = tensors[0], tensors[1]
+    size = element_bytes(grad.dtype or kernel.dtype)
+    indices = 8.0 if "indices" in call.name else 0.0
+    return Work(float(x.numel), grad.numel * (size + indices), x.numel * size, dtype="fp32")
+
+
+_Model = Callable[[Call, KernelClass], Work | None]
+ROWWISE_MODELS: dict[str, _Model] = {
+    **dict.fromkeys(("native_layer_norm", "native_group_norm", "_fused_rms_norm", "rms_norm"), _layer_norm),
+    **dict.fromkeys(
+        ("native_layer_norm_backward", "native_group_norm_backward", "_fused_rms_norm_backward"),
+        _layer_norm_backward,
+    ),
+    **dict.fromkeys(
+        (
+            "cudnn_batch_norm",
+            "native_batch_norm",
+            "miopen_batch_norm",
+            "_batch_norm_with_update",
+            "batch_norm_stats",
+        ),
+        _batch_norm,
+    ),
+    **dict.fromkeys(
+        ("cudnn_batch_norm_backward", "native_batch_norm_backward", "miopen_batch_norm_backward"),
+        _batch_norm_backward,
+    ),
+    **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
+    **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _softmax_backward),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _nll_loss),
+    **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _nll_loss_backward),
+    **dict.fromkeys(
+        ("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d"), _pool
+    ),
+    **dict.fromkeys(
+        ("max_pool2d_with_indices_backward", "avg_pool2d_backward", "_adaptive_avg_pool2d_backward"),
+        _pool_backward,
+    ),
+}
+"""By operator name without ``aten::``."""
