@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from profkit.analysis.health import health_row, undecided_reason
-from profkit.analysis.memory import summarise_memory
 from profkit.analysis.profiler_cost import with_profiler_cost
 from profkit.analysis.result import Result, Row
 from profkit.analysis.states import BUSY_STATES
 from profkit.analysis.steps import leading_steps_left_out
 from profkit.analysis.tables.communication import communication_rows
+from profkit.analysis.tables.host_time import host_time_row
 from profkit.analysis.tables.kernels import kernel_rows
 from profkit.analysis.tables.phases import phase_rows
 from profkit.analysis.tables.ranges import operator_rows, range_rows
+from profkit.analysis.tables.utilisation import utilisation_rows
 from profkit.analysis.tables.waiting import idle_row, sync_rows
 from profkit.analysis.tables.window import shares_row, states_of, totals_row, window_row
 from profkit.analysis.thresholds import threshold_rows
@@ -67,9 +68,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     )
     findings = [f for r in recordings for f in r.findings]
     phases = phase_rows(views)
-    memory = summarise_memory(histories[0]) if histories else None
-    if memory is not None:
-        _add_peaks(phases, memory)
+    memory = _memory(histories, phases)
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
@@ -83,12 +82,13 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         kernels=kernel_rows(views, busy),
         operators=operator_rows(views),
         ranges=range_rows(views),
-        idle=idle_row(views, offsets, device_ids),
+        idle={**idle_row(views, offsets, device_ids), "host": host_time_row(views)},
         syncs=sync_rows(views),
         memory=memory,
         communication=communication_rows(views),
         ranks=_rank_rows(views, devices),
         timeline=timeline_row(views, offsets, device_ids),
+        utilisation=utilisation_rows(views, offsets, device_ids),
         method=_method(recordings, views, options),
     )
 
@@ -243,11 +243,17 @@ def _dropped(recordings: Sequence[Trace | MemoryHistory]) -> dict[str, int]:
     return total
 
 
-def _add_peaks(phases: Sequence[Row], memory: Row) -> None:
-    """Give each phase of the timeline the peak that the snapshot knows for the phase of that path."""
+def _memory(histories: Sequence[MemoryHistory], phases: Sequence[Row]) -> Row | None:
+    """The memory section; each phase of the timeline gets the peak that the snapshot knows for its path."""
+    if not histories:
+        return None
+    from profkit.analysis.memory import summarise_memory
+
+    memory: Row = summarise_memory(histories[0])
     peaks = {row["path"]: row["peak_allocated_bytes"] for row in memory.get("by_phase", ())}
     for row in phases:
         row["peak_allocated_bytes"] = peaks.get(row["path"])
+    return memory
 
 
 def _method(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView], options: Options) -> Row:

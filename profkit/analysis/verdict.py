@@ -26,12 +26,12 @@ UNDECIDED: Final = 0.5
 _SENTENCES: Final = {
     "compute": "{subject} is compute-bound: for {share} of {time}, the GPU runs kernels that arithmetic limits",
     "memory": "{subject} is memory-bound: for {share} of {time}, the GPU runs kernels that memory bandwidth limits",
-    "launch": "{subject} is held up by launch overhead: for {share} of {time}, {how}",
+    "launch": "{subject} is held up by launch overhead: {share} of {time}, most of it because {how}",
     "sync": "{subject} is held up by synchronisation: for {share} of {time}, the GPU is idle because the host had waited for it",
     "input": "{subject} is held up by its input: for {share} of {time}, the GPU is idle while the host fetches data",
     "communication": "{subject} is held up by communication: for {share} of {time}, the GPU only communicates",
     "transfer": "{subject} is held up by copies: for {share} of {time}, the GPU only copies to or from the host",
-    "other": "{subject} is held up by {how}: the GPU is idle for {share} of {time} because of it",
+    "other": "{subject} is held up elsewhere: for {share} of {time} the GPU is idle, most of it because of {how}",
     "unclassified": "{share} of {time} goes to GPU work of unknown kind",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,13 @@ from profkit.analysis.tables.grouping import sums
 from profkit.analysis.view import TraceView
 from profkit.analysis.work.work import OperationBound
 from profkit.model import OperationKind
+from profkit.units import duration_text
 
 __all__ = ["shares_row", "states_of", "totals_row", "window_row"]
+
+
+OUTLIER_RATIO: Final = 1.1
+"""A kept step longer than this times the median is explained."""
 
 
 def states_of(view: TraceView, device: int) -> NDArray[np.int64]:
@@ -81,9 +86,27 @@ def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[Row]:
                 "shares": shares_row(states),
                 "start_ns": min(starts, default=0),
                 "end_ns": max(ends, default=0),
+                "note": None,
             }
         )
+    _explain_outliers(rows)
     return rows
+
+
+def _explain_outliers(rows: list[Row]) -> None:
+    """Say of each kept step that is far longer than the median which share grew."""
+    kept = [row for row in rows if row["kept"]]
+    if len(kept) < 3:
+        return
+    length = float(np.median([row["device_ns"] for row in kept]))
+    usual = {share: float(np.median([row["shares"][share] for row in kept])) for share in SHARES}
+    for row in kept:
+        if row["device_ns"] > OUTLIER_RATIO * length:
+            grown = max(SHARES, key=lambda s: row["shares"][s] - usual[s])
+            more = duration_text(row["shares"][grown] - usual[grown])
+            row["note"] = (
+                f"{row['device_ns'] / length - 1:.0%} longer than the median step: {more} more {grown}"
+            )
 
 
 def totals_row(views: Sequence[TraceView]) -> Row:
