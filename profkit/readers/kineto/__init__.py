@@ -104,6 +104,15 @@ def _findings(text: TraceText, columns: TraceColumns, *, empty: bool) -> list[Fi
         rest = f"; the last {bytes_text(text.ignored_bytes)} were ignored" if text.ignored_bytes else ""
         message = f"The file ends early: {columns.events} complete events were read{rest}."
         made.append(Finding("truncated", Severity.WARNING, message, max(1, text.ignored_bytes)))
+    unreadable = text.dropped["unreadable"]
+    if unreadable:
+        message = f"The file is not valid JSON: {unreadable} events in it could not be read."
+        made.append(Finding("unreadable-events", Severity.WARNING, message, unreadable))
+    if not (text.is_valid or made):
+        message = (
+            "The file is not valid JSON outside of its events: what it says of its machine may be missing."
+        )
+        made.append(Finding("invalid-header", Severity.WARNING, message))
     if empty:
         message = "No CPU or GPU events are in this trace: record with activities CPU and CUDA, and step the profiler."
         made.append(Finding("no-events", Severity.ERROR, message))

@@ -57,7 +57,7 @@ def repair(text: bytes) -> tuple[bytes, Counter[str]]:
 
 def escape_bare_quotes(event: str) -> str:
     """An event whose name holds quotes that its writer did not escape, with them escaped."""
-    return _NAME.sub(lambda m: m[1] + _BARE_QUOTE.sub(r"\\\"", m[2]) + m[3], event, count=1)
+    return _NAME.sub(lambda m: m[1] + _BARE_QUOTE.sub(r"\\\g<0>", m[2]) + m[3], event, count=1)
 
 
 def _as_utf8(text: bytes, found: Counter[str]) -> bytes:

@@ -10,14 +10,14 @@ The slow way, for pieces that do not parse: mend what writers are known to break
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
 
-from profkit.readers.kineto.repair import escape_bare_quotes, repair
+from profkit.readers.kineto.repair import repair
+from profkit.readers.kineto.rescue import Patience, rescue
 
 __all__ = ["EXACT_US", "Event", "Header", "Scalar", "TraceText"]
 
@@ -31,9 +31,7 @@ EXACT_US = 2.0**43
 
 _PIECE = 8 << 20
 _CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w')
-_NEXT_EVENT = re.compile(r'\}\s*,\s*(\{)\s*"\w')
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*(\[)')
-_SPACE_OR_COMMA = re.compile(r"[\s,]*")
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NULL = msgspec.Raw(b"null")
 
@@ -75,7 +73,6 @@ _raws = msgspec.json.Decoder(list[msgspec.Raw])
 _events = msgspec.json.Decoder(list[Event])
 _exact_events = msgspec.json.Decoder(list[_ExactEvent])
 _loose_event = msgspec.json.Decoder(_LooseEvent)
-_scanner = json.JSONDecoder()
 
 
 class TraceText:
@@ -90,10 +87,10 @@ class TraceText:
         self.has_events = True
         """Whether there is a list of events; otherwise `header` says what else the file is."""
         self.is_json = True
-        self._valid = True
+        self.is_valid = True
         self._ended = True
         self._tail = b""
-        self._patience = 100
+        self._patience = Patience()
         self._body = self._find(memoryview(data))
 
     def _find(self, data: memoryview) -> memoryview:
@@ -108,7 +105,7 @@ class TraceText:
             self.has_events = bytes(events[:1]) == b"["
             return events[1:-1]
         except _BROKEN:
-            self._valid = self._ended = False
+            self.is_valid = self._ended = False
         if is_list:
             self.is_json = re.compile(rb"\[\s*(?:[\[{\]]|$)").match(data, start) is not None
             return data[start + 1 :]
@@ -118,8 +115,8 @@ class TraceText:
         self.is_json = match is not None or bool(self.header)
         return data[match.end() :] if match else data[:0]
 
-    def _read_header(self, inside: bytes) -> None:
-        """Add the values of a part of the top level of a file that does not parse as a whole."""
+    def _read_header(self, inside: bytes) -> bool:
+        """Add the values of a part of the top level of a file that does not parse; whether they could be read."""
         mended, found = repair(b"{" + inside.strip(b" \t\r\n,}") + b"}")
         for end in (b"", b"}", b"]}"):  # the part may have been stripped of brackets of its own
             try:
@@ -127,7 +124,8 @@ class TraceText:
             except _BROKEN:
                 continue
             self.repairs += found
-            return
+            return True
+        return False
 
     def pieces(self) -> Iterator[list[Event]]:
         """The events, some megabytes of text at a time."""
@@ -135,8 +133,8 @@ class TraceText:
         while start < len(self._body):
             events, start = self._piece(start)
             yield events
-            if self._ended and not self._valid:
-                self._read_header(self._tail + bytes(self._body[start:]))
+            if self._ended and not self.is_valid:
+                self.truncated = not self._read_header(self._tail + bytes(self._body[start:]))
                 return
         if not self._ended:
             self.truncated = True
@@ -160,9 +158,8 @@ class TraceText:
                     return events, end + 1
             except _BROKEN:
                 pass
-            if not self._valid or end == len(body):
-                self.repairs += found
-                return self._saved(mended[1:-1].decode(), last=end == len(body)), end + 1
+            if not self.is_valid or end == len(body):
+                return self._rescued(text, mended, found, last=end == len(body)), end + 1
             size *= 2
 
     def _decoded(self, text: bytes) -> list[Event]:
@@ -192,56 +189,19 @@ class TraceText:
             args=loose.args,
         )
 
-    def _saved(self, text: str, *, last: bool) -> list[Event]:
-        """The events of a piece that does not parse, one by one."""
-        whole: list[str] = []
-        position = 0
-        while True:
-            position = _SPACE_OR_COMMA.match(text, position).end()  # type: ignore[union-attr]
-            if position >= len(text):
-                break
-            if text[position] == "]":
-                self._ended = True
-                self._tail = text[position + 1 :].encode()
-                break
-            following = _NEXT_EVENT.search(text, position)
-            event = text[position : following.start() + 1] if following else text[position:]
-            length = self._scanned(event) or (self._scanned_on(text, position) if following else 0)
-            if length:
-                whole.append(text[position : position + length])
-                position += length
-                continue
-            if last and not following:
-                self.ignored_bytes = len(event.encode())
-                break
-            self._save_one(event, whole)
-            position += len(event)
-        return self._one_by_one(whole)
-
-    @staticmethod
-    def _scanned(text: str, position: int = 0) -> int:
-        """How many characters of ``text`` are one whole value; 0 when it does not start with one."""
-        try:
-            return int(_scanner.raw_decode(text, position)[1]) - position
-        except (ValueError, RecursionError):
-            return 0
-
-    def _scanned_on(self, text: str, position: int) -> int:
-        """The same, for an event inside which another seems to start. It may read far, so not many times."""
-        if self._patience <= 0:
-            return 0
-        self._patience -= 1
-        return self._scanned(text, position)
-
-    def _save_one(self, event: str, whole: list[str]) -> None:
-        mended = escape_bare_quotes(event)
-        try:
-            _scanner.decode(mended)
-        except (ValueError, RecursionError):
-            self.dropped["unreadable"] += 1
-            return
-        self.repairs["bare-quotes"] += 1
-        whole.append(mended)
+    def _rescued(self, text: bytes, mended: bytes, found: Counter[str], *, last: bool) -> list[Event]:
+        """The events of a piece that does not parse, once mended as a whole, else each for itself."""
+        saved = rescue(mended[1:-1].decode(), self._patience, last=last)
+        saved.repairs += found
+        if saved.damage:
+            alone = rescue(text[1:-1].decode("utf-8", "replace"), self._patience, last=last)
+            saved = min(saved, alone, key=lambda rescued: (-len(rescued.events), rescued.repairs.total()))
+        self.repairs += saved.repairs
+        self.dropped["unreadable"] += saved.unreadable
+        self.ignored_bytes += saved.ignored
+        if saved.tail is not None:
+            self._ended, self._tail = True, saved.tail
+        return self._one_by_one(saved.events)
 
     def _one_by_one(self, whole: list[str]) -> list[Event]:
         try:
