@@ -17,7 +17,7 @@ from profkit.analysis.memory.block_sizes import AllocatorRules, Timeline, replay
 from profkit.model import UNKNOWN, IntColumn, _column, _Table
 from profkit.model_memory import Action, AllocatorEvents, Blocks, BlockState, MemoryHistory, Segments
 
-__all__ = ["DeviceReplay", "Lifetimes", "Reservations", "replay"]
+__all__ = ["DeviceReplay", "Lifetimes", "Reservations", "curve_of", "replay"]
 
 _ALLOCATIONS = (Action.ALLOC, Action.FREE_REQUESTED, Action.FREE_COMPLETED, Action.FREE)
 _FAR = np.iinfo(np.int64).max
@@ -27,32 +27,32 @@ _FAR = np.iinfo(np.int64).max
 class Lifetimes(_Table):
     """Blocks. One is allocated in the states ``allocated <= state < freed`` and active until ``reusable``."""
 
-    address: IntColumn = _column("i8", 0)  # noqa: RUF009
-    requested: IntColumn = _column("i8", 0)  # noqa: RUF009
-    bytes: IntColumn = _column("i8", 0)  # noqa: RUF009
+    address: IntColumn = _column("i8", 0)
+    requested: IntColumn = _column("i8", 0)
+    bytes: IntColumn = _column("i8", 0)
     """The block's size, as ``max_memory_allocated`` counts it."""
-    unsure: IntColumn = _column("i8", 0)  # noqa: RUF009
+    unsure: IntColumn = _column("i8", 0)
     """By how many bytes it may be larger: the state before the first event does not tell."""
-    allocated: IntColumn = _column("i8", 0)  # noqa: RUF009
+    allocated: IntColumn = _column("i8", 0)
     """0 for blocks from before the first event."""
-    freed: IntColumn = _column("i8")  # noqa: RUF009
+    freed: IntColumn = _column("i8")
     """One past the last state for blocks that were never freed; 0 for blocks freed before the first event."""
-    reusable: IntColumn = _column("i8")  # noqa: RUF009
+    reusable: IntColumn = _column("i8")
     """When the block could be used again: after ``freed`` where it waited for other streams."""
-    stack: IntColumn = _column("i4")  # noqa: RUF009
-    stream: IntColumn = _column("i8", 0)  # noqa: RUF009
-    category: IntColumn = _column("i4")  # noqa: RUF009
+    stack: IntColumn = _column("i4")
+    stream: IntColumn = _column("i8", 0)
+    category: IntColumn = _column("i4")
 
 
 @dataclass(frozen=True, eq=False)
 class Reservations(_Table):
     """Ranges that the allocator held from CUDA in the states ``start <= state < end``."""
 
-    address: IntColumn = _column("i8", 0)  # noqa: RUF009
-    bytes: IntColumn = _column("i8", 0)  # noqa: RUF009
-    start: IntColumn = _column("i8", 0)  # noqa: RUF009
-    end: IntColumn = _column("i8", 0)  # noqa: RUF009
-    stream: IntColumn = _column("i8", 0)  # noqa: RUF009
+    address: IntColumn = _column("i8", 0)
+    bytes: IntColumn = _column("i8", 0)
+    start: IntColumn = _column("i8", 0)
+    end: IntColumn = _column("i8", 0)
+    stream: IntColumn = _column("i8", 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,9 @@ def _device(history: MemoryHistory, device: int) -> DeviceReplay:
     rules = AllocatorRules.of(history.settings, bool(mapped or (segments.expandable == 1).any()))
     pairs = _pair(events, _ALLOCATIONS, Action.ALLOC)
     lives, lost, extra = _lifetimes(events, pairs, end)
-    lives, unmatched, truth = _with_survivors(lives, blocks, end, history.segments_known)
+    streams = history.segments.stream[blocks.segment]
+    lives, unmatched, truth = _with_survivors(lives, blocks, streams, end)
+    unmatched = unmatched if history.segments_known else 0
     reservations = _reservations(events, segments, end)
     ranges = Timeline(reservations.address, reservations.bytes, reservations.start, reservations.end)
     rounded = rules.rounded(lives.requested)
@@ -143,8 +145,8 @@ def _device(history: MemoryHistory, device: int) -> DeviceReplay:
         events=events,
         lifetimes=sized,
         reservations=reservations,
-        allocated=_curve(sized.bytes, sized.allocated, sized.freed, end),
-        active=_curve(sized.bytes, sized.allocated, sized.reusable, end),
+        allocated=curve_of(sized.bytes, sized.allocated, sized.freed, end),
+        active=curve_of(sized.bytes, sized.allocated, sized.reusable, end),
         reserved=_reserved(events, segments, end) if history.segments_known else None,
         recorded=bool(np.isin(events.action, _ALLOCATIONS).any())
         and (len(events) > 1 or not (lives.allocated == 0).any()),
@@ -227,7 +229,7 @@ def _lifetimes(events: AllocatorEvents, pairs: _Pairs, end: int) -> tuple[Lifeti
 
 
 def _with_survivors(
-    lives: Lifetimes, blocks: Blocks, end: int, segments_known: bool
+    lives: Lifetimes, blocks: Blocks, streams: IntColumn, end: int
 ) -> tuple[Lifetimes, int, NDArray[np.int64]]:
     """Add the blocks that were there from before the history to its end.
 
@@ -256,8 +258,9 @@ def _with_survivors(
         freed=np.where(pending, 0, end),
         reusable=np.full(len(rest), end),
         stack=rest.stack,
+        stream=streams[older],
     )
-    unmatched = int((allocated & ~confirmed).sum()) if segments_known else 0
+    unmatched = int((allocated & ~confirmed).sum())
     return _joined(lives, survivors), unmatched, np.concatenate([truth, rest.bytes])
 
 
@@ -289,7 +292,8 @@ def _reservations(events: AllocatorEvents, segments: Segments, end: int) -> Rese
     return Reservations(**{k: np.concatenate([v, getattr(kept, k)]) for k, v in vars(traced).items()})
 
 
-def _curve(sizes: IntColumn, start: IntColumn, stop: IntColumn, end: int) -> NDArray[np.int64]:
+def curve_of(sizes: IntColumn, start: IntColumn, stop: IntColumn, end: int) -> NDArray[np.int64]:
+    """Bytes in each of ``end`` states of what is there in ``start <= state < stop``."""
     change = np.zeros(end + 1, np.int64)
     np.add.at(change, start, sizes)
     np.subtract.at(change, np.maximum(stop, start), sizes)
