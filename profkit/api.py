@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.analysis.result import Result, Row
-from profkit.analysis.summary import Options, summarise
+from profkit.analysis.summary import Options, summarise, time_offsets, timelines
 from profkit.errors import OutputError, ReadError
 from profkit.readers import read
 from profkit.rendering import RENDERERS, render_html, render_text
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from profkit.hardware import Gpu
 
-__all__ = ["FORMATS", "Report", "analyze"]
+__all__ = ["FORMATS", "Report", "analyze", "export_timeline", "refuse_input", "write_whole"]
 
 FORMATS: dict[str, str] = {
     ".html": "html",
@@ -178,19 +178,45 @@ def analyze(
     return Report(summarise(recordings, options))
 
 
-def write_whole(path: Path, text: str) -> None:
+def export_timeline(paths: PathLike | Iterable[PathLike], *, step: str | None = None) -> bytes:
+    """Recordings as a timeline for Perfetto, gzip-compressed.
+
+    Args:
+        paths: As for `analyze`.
+        step: The name of the ranges that are steps.
+
+    Raises:
+        ReadError: A file cannot be read.
+    """
+    from profkit.rendering.perfetto import render_perfetto
+
+    recordings = [read(file) for path in _as_list(paths) for file in _expand(path)]
+    views, memory = timelines(recordings, Options(step_name=step))
+    return render_perfetto(views, time_offsets(views), memory)
+
+
+def refuse_input(target: Path, inputs: Iterable[PathLike]) -> None:
+    """Never write over what was read.
+
+    Raises:
+        OutputError: The target is one of the inputs.
+    """
+    for each in inputs:
+        if str(each) != "-" and target.exists() and Path(each).exists() and target.samefile(each):
+            raise OutputError(target, "this is an input", "Choose another file with -o")
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file so that it appears whole or not at all, and never in place of something that is no file.
 
     Raises:
         OutputError: It cannot be written.
     """
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             temporary = Path(file.name)
             try:
-                file.write(text)
+                file.write(content.encode() if isinstance(content, str) else content)
                 file.flush()
                 # A temporary file is for its owner's eyes only; a report is an ordinary file.
                 temporary.chmod(0o666 & ~_umask())

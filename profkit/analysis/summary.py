@@ -29,7 +29,7 @@ from profkit.hardware import Gpu, find_gpu
 from profkit.model import Device, Trace
 from profkit.model_memory import MemoryHistory
 
-__all__ = ["Options", "summarise"]
+__all__ = ["Options", "summarise", "time_offsets", "timelines"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +54,10 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         options: What the person said about them.
     """
     options = options or Options()
-    traces = [r for r in recordings if isinstance(r, Trace)]
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
-    traces = _only_device(traces, options.device)
-    views = _with_window([view_trace(t, _gpus(t, options.peaks), options.step_name) for t in traces])
-    if options.plain_step_ns is not None:
-        views = [with_profiler_cost(v, options.plain_step_ns) for v in views]
-    offsets = _offsets(views)
-    device_ids = _device_ids(traces, options.device)
+    views = _views(recordings, options)
+    offsets = time_offsets(views)
+    device_ids = _device_ids([v.trace for v in views], options.device)
     devices = _device_rows(views, device_ids)
     busy = sum(
         int(states_of(v, d)[list(BUSY_STATES)].sum()) for v in views for d in range(len(v.trace.devices))
@@ -91,6 +87,22 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         utilisation=utilisation_rows(views, offsets, device_ids),
         method=_method(recordings, views, options),
     )
+
+
+def timelines(
+    recordings: Sequence[Trace | MemoryHistory], options: Options
+) -> tuple[list[TraceView], Row | None]:
+    """The analysed traces of some recordings, and the memory section: what an exported timeline is made from."""
+    histories = [r for r in recordings if isinstance(r, MemoryHistory)]
+    return _views(recordings, options), _memory(histories, [])
+
+
+def _views(recordings: Sequence[Trace | MemoryHistory], options: Options) -> list[TraceView]:
+    traces = _only_device([r for r in recordings if isinstance(r, Trace)], options.device)
+    views = _with_window([view_trace(t, _gpus(t, options.peaks), options.step_name) for t in traces])
+    if options.plain_step_ns is None:
+        return views
+    return [with_profiler_cost(view, options.plain_step_ns) for view in views]
 
 
 def _undecided(views: Sequence[TraceView], histories: Sequence[MemoryHistory]) -> str | None:
@@ -156,8 +168,8 @@ def _with_window(views: list[TraceView]) -> list[TraceView]:
     return [view.keeping(left_out if view.steps.count else 0) for view in views]
 
 
-def _offsets(views: Sequence[TraceView]) -> list[int]:
-    """What to add to each trace's times: the report starts with the earliest event of its files."""
+def time_offsets(views: Sequence[TraceView]) -> list[int]:
+    """In ns, what to add to each trace's times: the report starts with the earliest event of its files."""
     if len(views) > 1 and all(v.trace.unix_epoch_ns is not None for v in views):
         epochs = [int(v.trace.unix_epoch_ns or 0) for v in views]
         origin = min(v.span[0] + epoch for v, epoch in zip(views, epochs, strict=True))

@@ -7,7 +7,6 @@ from pathlib import Path, PurePath
 
 import click
 
-from profkit.errors import OutputError
 from profkit.units import parse_duration_ns
 
 __all__ = ["command"]
@@ -60,7 +59,7 @@ def command(
       profkit analyze trace.json.gz snapshot.pickle -o report.html
       profkit analyze report.sqlite --format json -o - | jq .verdict.sentence
     """
-    from profkit.api import FORMATS, analyze, write_whole
+    from profkit.api import FORMATS, analyze, refuse_input, write_whole
     from profkit.hardware import load_peaks
     from profkit.rendering import render_text
 
@@ -78,7 +77,7 @@ def command(
         click.echo(report.render(chosen or "text"), nl=False)
         return
     target = Path(output) if output else Path(f"{_stem(files[0])}.profkit.html")
-    _refuse_input(target, files)
+    refuse_input(target, files)
     write_whole(target, report.render(chosen or "html"))
     if output is None:
         click.echo(render_text(report.result, color=sys.stdout.isatty()), nl=False)
@@ -102,9 +101,3 @@ def _stem(file: str) -> str:
     ):
         name = PurePath(name).stem
     return name or "report"
-
-
-def _refuse_input(target: Path, files: tuple[str, ...]) -> None:
-    for file in files:
-        if file != "-" and target.exists() and Path(file).exists() and target.samefile(file):
-            raise OutputError(target, "this is an input", "Choose another file with -o")

@@ -1,0 +1,34 @@
+"""``profkit export``: recordings to a timeline for Perfetto."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command(name="export")
+@click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="Where the timeline goes, e.g. step.perfetto.json.gz.",
+)
+@click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
+def command(files: tuple[str, ...], output: str, step: str | None) -> None:
+    r"""Write phases, kernels, idle time with its causes and memory as one timeline.
+
+    \b
+    Example:
+      profkit export report.sqlite -o step.perfetto.json.gz    # open it at ui.perfetto.dev
+    """
+    from profkit.api import export_timeline, refuse_input, write_whole
+
+    target = Path(output)
+    refuse_input(target, files)
+    write_whole(target, export_timeline(files, step=step))
+    click.echo(f"Wrote {target}", err=True)
