@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from profkit.analysis.memory.block_sizes import LARGEST_SMALL
 from profkit.analysis.memory.free_space import SMALL_SEGMENT, FreeSpace, free_at, free_at_end
@@ -13,7 +12,7 @@ from profkit.analysis.memory.growth import Boundaries
 from profkit.analysis.memory.holders import Holders
 from profkit.analysis.memory.replay import DeviceReplay, curve_of
 from profkit.analysis.result import Row
-from profkit.model import UNKNOWN
+from profkit.model import UNKNOWN, IntColumn
 from profkit.model_memory import Action, MemoryHistory
 from profkit.units import bytes_text
 
@@ -67,7 +66,7 @@ def allocator_row(history: MemoryHistory, replayed: DeviceReplay, boundaries: Bo
     }
 
 
-def _largest(sizes: NDArray[np.integer]) -> int:  # type: ignore[type-arg]
+def _largest(sizes: IntColumn) -> int:
     return int(sizes.max()) if len(sizes) else 0
 
 

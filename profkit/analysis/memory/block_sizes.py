@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ SMALLEST_BLOCK = 512
 LARGEST_SMALL = 1 << 20
 """Requests up to here, rounded, come from 2 MiB segments; also the largest rest that stays with a block."""
 _INTERVALS = 16
+_NPU_PADDING = 32
 _UNLIMITED = 1 << 62
 
 
@@ -36,6 +37,8 @@ class AllocatorRules:
 
     expandable: bool = False
     max_split_bytes: int = _UNLIMITED
+    padding: int = 0
+    """Bytes that are added to a request before rounding: 32 in torch_npu's copy of the allocator."""
     divisions: tuple[int, ...] = (0,) * _INTERVALS
     """``roundup_power2_divisions`` for requests from 1, 2, 4... MiB on; the first holds for smaller ones too."""
 
@@ -52,9 +55,18 @@ class AllocatorRules:
             divisions=tuple(d if type(d) is int and 0 < d <= 1 << 20 else 0 for d in by_interval),
         )
 
+    def fitted(self, requests: IntColumn, sizes: IntColumn) -> AllocatorRules:
+        """These rules, with torch_npu's padding if known blocks are explained by it and not without it."""
+        small = sizes <= LARGEST_SMALL
+        requests, sizes = requests[small], sizes[small]
+        padded = replace(self, padding=_NPU_PADDING)
+        plain = bool((self.rounded(requests) == sizes).all())
+        return padded if not plain and bool((padded.rounded(requests) == sizes).all()) else self
+
     def rounded(self, requests: IntColumn) -> NDArray[np.int64]:
         """``round_size``: to 512 bytes, or to a fraction of a power of two where that is set."""
-        sizes = np.maximum(-(-requests.astype(np.int64) // SMALLEST_BLOCK), 1) * SMALLEST_BLOCK
+        padded = requests.astype(np.int64) + self.padding
+        sizes = np.maximum(-(-padded // SMALLEST_BLOCK), 1) * SMALLEST_BLOCK
         if any(self.divisions):
             exponent = np.frexp(np.maximum(requests, 1).astype(np.float64))[1].astype(np.int64) - 1
             divisions = np.array(self.divisions)[np.clip(exponent - 20, 0, _INTERVALS - 1)]

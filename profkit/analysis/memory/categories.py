@@ -4,7 +4,7 @@ Rules, the first that applies. *Stretches* are the times in which the program wa
 optimizer step: as annotated, else as the stacks of the allocations say.
 
 1. ``workspace``: allocated inside cuBLAS' or cuDNN's workspace code, where stacks have C++ frames. Else a block
-   of one of cuBLAS' default workspace sizes that its stack allocated once and that was never freed.
+   of one of cuBLAS' default workspace sizes that its stack allocated once on its stream and that was never freed.
 2. Allocated in an optimizer: ``optimizer_state`` when it outlives that step, else ``temporary``.
 3. Allocated in a backward pass: ``gradient`` when it outlives that pass, else ``temporary``. An allocation
    without a Python stack, in a history where others have one, comes from autograd's own thread.
@@ -21,6 +21,7 @@ Snapshots that were made from a torch.profiler trace state the categories; those
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from profkit.analysis.memory.owners import Mark, Owners
 from profkit.analysis.memory.phases import Stretches
 from profkit.analysis.memory.replay import DeviceReplay
-from profkit.model import UNKNOWN
+from profkit.model import UNKNOWN, IntColumn
 from profkit.model_memory import Action, MemoryHistory
 
 __all__ = ["CATEGORIES", "categorise"]
@@ -86,7 +87,7 @@ def categorise(
     unseen = (lives.freed >= end) & (backward >= end)
     forward = traced & (seen | unseen) & _has(marks, Mark.MODULE_CALL)
     built = _has(marks, Mark.INITIALISER) & ~_has(marks, Mark.MODULE_CALL) & (kept | ~traced)
-    rules = [
+    rules: list[tuple[NDArray[np.bool_], Any]] = [
         (_has(marks, Mark.WORKSPACE) | _like_workspace(replayed), WORKSPACE),
         (in_optimizer & ~in_backward, np.where(kept, OPTIMIZER_STATE, TEMPORARY)),
         (in_backward, np.where(kept, GRADIENT, TEMPORARY)),
@@ -94,7 +95,9 @@ def categorise(
         (backward_end | forward, ACTIVATION),
         (traced & ~kept, TEMPORARY),
     ]
-    found = np.select([rule for rule, _ in rules], [use for _, use in rules], UNKNOWN_USE)
+    found: NDArray[np.int64] = np.select(
+        [rule for rule, _ in rules], [np.broadcast_to(use, traced.shape) for _, use in rules], UNKNOWN_USE
+    )
     return _stated(history, replayed, found)
 
 
@@ -103,10 +106,11 @@ def _like_workspace(replayed: DeviceReplay) -> NDArray[np.bool_]:
     lives = replayed.lifetimes
     sized = np.isin(lives.requested, _WORKSPACE_BYTES) & (lives.allocated > 0)
     rows = np.flatnonzero(sized)
-    signature = lives.stack[rows].astype(np.int64) << 32 | lives.requested[rows]
-    _, inverse, counts = np.unique(signature, return_inverse=True, return_counts=True)
-    sized[rows] = counts[inverse] == 1
-    return sized & (lives.freed > len(replayed.events))
+    made_by = np.stack([lives.stack[rows], lives.stream[rows], lives.requested[rows]])
+    _, inverse, counts = np.unique(made_by, axis=1, return_inverse=True, return_counts=True)
+    sized[rows] = counts[inverse.reshape(-1)] == 1
+    sized &= lives.freed > len(replayed.events)
+    return sized
 
 
 def _stated(history: MemoryHistory, replayed: DeviceReplay, found: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -119,10 +123,11 @@ def _stated(history: MemoryHistory, replayed: DeviceReplay, found: NDArray[np.in
 
 
 def _has(marks: NDArray[np.int64], mark: Mark) -> NDArray[np.bool_]:
-    return (marks & int(mark)) != 0
+    marked: NDArray[np.bool_] = (marks & int(mark)) != 0
+    return marked
 
 
-def _at(activity: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
+def _at(activity: NDArray[np.int64], events: IntColumn) -> NDArray[np.int64]:
     last = max(len(activity) - 1, 0)
     return activity[np.minimum(events, last)] if len(activity) else np.zeros(len(events), np.int64)
 
@@ -152,8 +157,9 @@ def _activity(
     phases = stretches.phases
     for name, label in ((_BACKWARD_NAME, _BACKWARD), (_OPTIMIZER_NAME, _OPTIMIZER)):
         named = [phase for phase in phases if name.fullmatch(phase.path.rpartition("/")[2])]
-        if named:  # the annotations know better than the stacks where it began and ended
-            activity[(activity == label)] = _ELSEWHERE
+        if named:  # where there are annotations, they know better than stacks where it began and ended
+            annotated = activity[min(phase.first for phase in named) : max(phase.last for phase in named)]
+            annotated[annotated == label] = _ELSEWHERE
         for phase in named:
             activity[phase.first : phase.last] = label
     for step in stretches.optimizer:
@@ -161,7 +167,7 @@ def _activity(
     return activity
 
 
-def _next_backward(activity: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
+def _next_backward(activity: NDArray[np.int64], events: IntColumn) -> NDArray[np.int64]:
     """The first event in a backward pass after each event; one past the end when there is none."""
     backward = np.append(np.flatnonzero(activity == _BACKWARD), len(activity) + 1)
     return backward[np.searchsorted(backward[:-1], events, "right")]

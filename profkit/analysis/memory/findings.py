@@ -113,9 +113,9 @@ def _leaks(section: Row) -> list[Row]:
     for row in grown[:_NAMED_LEAKS]:
         severity = Severity.WARNING if row["confidence"] == "high" else Severity.INFO
         message = (
-            f"{row['where'] or 'Blocks without a stack'} keeps {bytes_text(row['bytes_per_step'])} more with each step: it "
-            f"grew in {row['growing']} of {row['increments']} steps, by {bytes_text(row['grown_bytes'])} in all "
-            f"({row['category']})."
+            f"Memory of {row['where'] or 'blocks without a stack'} ({row['category']}) grows by "
+            f"{bytes_text(row['bytes_per_step'])} a step: in {row['growing']} of {row['increments']} steps, by "
+            f"{bytes_text(row['grown_bytes'])} in all."
         )
         rows.append(_row("leak", severity, message, row["growing"]))
     return rows
@@ -126,16 +126,17 @@ def _allocator(section: Row) -> list[Row]:
     if not allocator or not reserved:
         return []
     rows = []
-    regrown = allocator["regrown_bytes"]
-    if regrown >= _LARGE_BYTES and regrown >= _LARGE_SHARE * reserved:
+    spare = allocator["fragmentation_at_peak_bytes"] or 0
+    if allocator["regrowths"] and spare >= max(_LARGE_BYTES, _LARGE_SHARE * reserved):
         remedy = (
             ""
             if allocator["expandable_segments"]["on"]
             else " Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
         )
         message = (
-            f"{bytes_text(regrown)} ({percent_text(regrown / reserved)} of what was reserved) were taken from CUDA "
-            f"while as much lay free in blocks that were too small or might not be split: fragmentation.{remedy}"
+            f"{bytes_text(spare)} of the {bytes_text(reserved)} reserved ({percent_text(spare / reserved)}) were free even "
+            f"when most was reserved. CUDA was asked for more {allocator['regrowths']} times while as much lay free in "
+            f"blocks too small for the request, or not to be split: fragmentation.{remedy}"
         )
         rows.append(_row("fragmentation", Severity.WARNING, message, allocator["regrowths"]))
     steady = allocator["steady"]

@@ -31,7 +31,8 @@ class FreeSpace:
     def usable(self, request: int, stream: int) -> IntColumn:
         """The sizes of the blocks that a request on a stream may take from, if they are large enough."""
         fits = (self.stream == stream) & (self.small == (request <= LARGEST_SMALL))
-        return self.bytes[fits]
+        sizes: IntColumn = self.bytes[fits]
+        return sizes
 
 
 def free_at_end(history: MemoryHistory, device: int) -> FreeSpace:

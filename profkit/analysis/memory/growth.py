@@ -32,6 +32,8 @@ _CERTAIN_P: Final = 0.01
 _LEAST_FREEING: Final = 0.8
 """The share of the stretches between recurring allocations in which something must be freed, as in a step."""
 _MOST_IRREGULAR: Final = 0.5
+_LEAST_SPAN: Final = 0.5
+"""A pattern must go on for this share of the history; a model that is being loaded stops earlier."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,11 @@ def growth_rows(
     replayed: DeviceReplay, boundaries: Boundaries, owners: Owners, categories: NDArray[np.int64]
 ) -> list[Row]:
     """The owners that grow, the fastest first."""
-    lives = replayed.lifetimes
+    lives, largest_p = replayed.lifetimes, _LARGEST_P
+    if boundaries.basis == "pattern":
+        # What recurs may be a layer and not a step: then only what never comes back counts, and more of it.
+        kept = lives.freed > len(replayed.events)
+        lives, categories, largest_p = lives.take(kept), categories[kept], _CERTAIN_P
     owner = owners.owner(lives.stack)
     key, inverse = np.unique(owner * len(CATEGORIES) + categories, return_inverse=True)
     counts = len(boundaries.states)
@@ -78,7 +84,7 @@ def growth_rows(
         steps = increments[:, column]
         up, down = int((steps > 0).sum()), int((steps < 0).sum())
         p = _sign_test(up, len(steps))
-        if p > _LARGEST_P or held[-1, column] <= held[0, column] or down > up // 4:
+        if p > largest_p or held[-1, column] <= held[0, column] or down > up // 4:
             continue
         rows.append(
             {
@@ -99,13 +105,15 @@ def growth_rows(
 
 def _sign_test(successes: int, trials: int) -> float:
     """The chance of at least so many of ``trials`` when both outcomes are equally likely."""
-    return sum(comb(trials, k) for k in range(successes, trials + 1)) / 2**trials
+    ways: int = sum(comb(trials, k) for k in range(successes, trials + 1))
+    return float(ways / 2**trials)
 
 
 def _thinned(states: NDArray[np.int64]) -> NDArray[np.int64]:
     if len(states) <= _MOST_BOUNDARIES:
         return states
-    return states[np.linspace(0, len(states) - 1, _MOST_BOUNDARIES).astype(int)]
+    thinned: NDArray[np.int64] = states[np.linspace(0, len(states) - 1, _MOST_BOUNDARIES).astype(int)]
+    return thinned
 
 
 def _pattern(replayed: DeviceReplay) -> NDArray[np.int64]:
@@ -118,9 +126,9 @@ def _pattern(replayed: DeviceReplay) -> NDArray[np.int64]:
     rows = np.flatnonzero((events.action == Action.ALLOC) & (events.stack != UNKNOWN))
     if not len(rows):
         return np.zeros(0, np.int64)
-    signature = np.stack([events.stack[rows].astype(np.int64), events.bytes[rows]])
-    _, inverse, counts = np.unique(signature, axis=1, return_inverse=True, return_counts=True)
-    inverse = inverse.reshape(-1)
+    sizes, size = np.unique(events.bytes[rows], return_inverse=True)
+    signature = events.stack[rows].astype(np.int64) * len(sizes) + size
+    _, inverse, counts = np.unique(signature, return_inverse=True, return_counts=True)
     repeated = counts > _FEWEST_INCREMENTS
     weights = np.bincount(counts[inverse], events.bytes[rows] * repeated[inverse])
     if not weights.any():
@@ -132,6 +140,7 @@ def _pattern(replayed: DeviceReplay) -> NDArray[np.int64]:
         at = rows[inverse == candidate]
         gaps = np.diff(at)
         freeing = np.mean(np.diff(freed[at]) > 0)
-        if gaps.std() <= _MOST_IRREGULAR * gaps.mean() and freeing >= _LEAST_FREEING:
-            return at.astype(np.int64)
+        lasting = (at[-1] - at[0]) >= _LEAST_SPAN * len(events)
+        if lasting and gaps.std() <= _MOST_IRREGULAR * gaps.mean() and freeing >= _LEAST_FREEING:
+            return np.asarray(at, np.int64)
     return np.zeros(0, np.int64)

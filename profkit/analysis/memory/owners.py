@@ -82,7 +82,8 @@ class Owners:
 
     def marked(self, stacks: IntColumn, mark: Mark) -> NDArray[np.bool_]:
         """Which stack ids pass through something."""
-        return (self.marks[stacks] & int(mark)) != 0
+        marked: NDArray[np.bool_] = (self.marks[stacks] & int(mark)) != 0
+        return marked
 
     def where(self, stack: int) -> str | None:
         """The owner of one stack."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from profkit.analysis.memory.categories import CATEGORIES
 from profkit.analysis.memory.holders import Holders
+from profkit.analysis.memory.replay import curve_of
 from profkit.analysis.result import Row
 from profkit.model import UNKNOWN
 
@@ -30,12 +31,8 @@ def curve_row(holders: Holders) -> Row:
     """
     replayed = holders.replayed
     states = _picked(replayed.allocated, replayed.reserved)
-    times = (
-        np.concatenate([replayed.events.time_ns[:1], replayed.events.time_ns])
-        if len(replayed.events)
-        else None
-    )
-    timed = times is not None and bool((times >= 0).all())
+    times = np.concatenate([replayed.events.time_ns[:1], replayed.events.time_ns])
+    timed = len(times) > 0 and bool((times >= 0).all())
     return {
         "id": replayed.device,
         "device": replayed.device,
@@ -112,8 +109,6 @@ def largest_rows(holders: Holders, most: int) -> Row:
 
 
 def _allocated_by(holders: Holders, shown: NDArray[np.bool_]) -> NDArray[np.int64]:
-    from profkit.analysis.memory.replay import curve_of
-
     lives = holders.replayed.lifetimes.take(shown)
     return curve_of(lives.bytes, lives.allocated, lives.freed, len(holders.replayed.events) + 1)
 

@@ -128,11 +128,12 @@ def _device(history: MemoryHistory, device: int) -> DeviceReplay:
     unmatched = unmatched if history.segments_known else 0
     reservations = _reservations(events, segments, end)
     ranges = Timeline(reservations.address, reservations.bytes, reservations.start, reservations.end)
+    known = truth >= 0
+    rules = rules.fitted(lives.requested[known], truth[known])
     rounded = rules.rounded(lives.requested)
     sizes, unsure = replayed_sizes(
         Timeline(lives.address, rounded, lives.allocated, lives.reusable), ranges, rules
     )
-    known = truth >= 0
     sized = Lifetimes(
         **{
             **vars(lives),
@@ -306,4 +307,5 @@ def _reserved(events: AllocatorEvents, segments: Segments, end: int) -> NDArray[
     change = np.zeros(end, np.int64)
     change[1:] = np.where(grown, events.bytes, 0) - np.where(shrunk, events.bytes, 0)
     curve = np.cumsum(change)
-    return curve + (segments.bytes.sum() - curve[-1])
+    reserved: NDArray[np.int64] = curve + (segments.bytes.sum() - curve[-1])
+    return reserved

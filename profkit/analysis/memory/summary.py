@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from profkit.analysis.memory.findings import findings_of
 from profkit.analysis.memory.growth import Boundaries, growth_rows, step_boundaries
 from profkit.analysis.memory.holders import Holders
 from profkit.analysis.memory.owners import Owners
-from profkit.analysis.memory.phases import find_stretches, phase_rows, stretch_rows
+from profkit.analysis.memory.phases import Stretch, find_stretches, phase_rows, stretch_rows
 from profkit.analysis.memory.plots import curve_row, largest_rows, stack_tree
 from profkit.analysis.memory.replay import DeviceReplay, replay
 from profkit.analysis.result import Row
@@ -52,7 +53,7 @@ def summarise_memory(history: MemoryHistory, origin_ns: int | None = None) -> Ro
         "peak_allocated_bytes": max((p for p in peaks if p is not None), default=None),
         "peak_reserved_bytes": max((p for p in reserved if p is not None), default=None),
         "complete": bool(devices) and not history.dropped and all(d.replayed.complete for d in devices),
-        "since_ns": min((t for d in devices if (t := d.holders.time_ns(0)) is not None), default=None),
+        "since_ns": min((t for d in devices for t in [d.holders.time_ns(0)] if t is not None), default=None),
         "by_phase": _merged(
             [phase_rows(stretch_rows(d.replayed, d.holders.stretches.phases)) for d in devices]
         ),
@@ -159,7 +160,7 @@ def _never_freed(device: _Analysed) -> list[Row]:
     before = lives.allocated[alive] == 0
     np.add.at(older, inverse[before], lives.bytes[alive[before]])
     count = np.bincount(inverse, minlength=len(key))
-    rows = [
+    rows: list[Row] = [
         {
             "where": owners.names[int(owner)],
             "bytes": int(size),
@@ -169,14 +170,26 @@ def _never_freed(device: _Analysed) -> list[Row]:
         }
         for owner, size, number, old in zip(key, total, count, older, strict=True)
     ]
-    return sorted(rows, key=lambda row: -int(row["bytes"]))[:_MOST_OWNERS]
+    return sorted(rows, key=_negative_bytes)[:_MOST_OWNERS]
+
+
+def _negative_bytes(row: Row) -> int:
+    return -int(row["bytes"])
 
 
 def _step_rows(device: _Analysed) -> list[Row]:
-    """Steps in order; equal names stay apart."""
+    """Steps in order; equal names stay apart. Where none are marked, each goes to the end of an optimizer step."""
     stretches = device.holders.stretches
-    rows = stretch_rows(device.replayed, stretches.steps or stretches.optimizer)
+    rows = stretch_rows(device.replayed, stretches.steps or _between(stretches.optimizer))
     return [{"step": index, **row} for index, row in enumerate(rows)]
+
+
+def _between(ends: list[Stretch]) -> list[Stretch]:
+    return [
+        Stretch(f"to {end.path}", start.end_ns, end.end_ns, start.last, end.last)
+        for start, end in pairwise(ends)
+        if end.last > start.last
+    ]
 
 
 def _merged(devices: list[list[Row]]) -> list[Row]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from profkit.errors import ReadError
 
-__all__ = ["load"]
+__all__ = ["collector_off", "load"]
 
 _AGAIN = "Dump it again with torch.cuda.memory._dump_snapshot(path)."
 _UNTRUSTED = "A memory snapshot holds plain data only: do not load this file with pickle.load."
@@ -74,8 +74,7 @@ def load(data: bytes | bytearray | memoryview, name: str) -> Any:
         _vet(view, name)
         unpickler = _PlainUnpickler(io.BufferedReader(_View(view), 1 << 20))
         try:
-            with _collector_off():
-                return unpickler.load()
+            return unpickler.load()
         except _ForbiddenError as error:
             raise _forbidden(name, error.args[0]) from None
         except (EOFError, pickle.UnpicklingError) as error:
@@ -120,7 +119,7 @@ class _View(io.RawIOBase):
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
+def collector_off() -> Iterator[None]:
     """Millions of new containers make the garbage collector walk them again and again: three times the cost."""
     was_on = gc.isenabled()
     gc.disable()

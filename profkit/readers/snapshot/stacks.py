@@ -72,7 +72,8 @@ class StackTable:
     def _id(self, frames: Any) -> int:
         if not isinstance(frames, list | tuple) or not frames:
             return UNKNOWN
-        frames = frames[:_DEEPEST_STACK]
+        if len(frames) > _DEEPEST_STACK:
+            frames = frames[:_DEEPEST_STACK]
         objects = tuple(map(id, frames))
         known = self._stack_of_objects.get(objects)
         if known is None:
