@@ -16,7 +16,7 @@ import numpy as np
 from profkit.errors import ReadError
 from profkit.model import Calls, OperationKind, Operations, Ranges, Severity, Trace
 from profkit.readers.nsys.activities import Recorded, read_calls, read_device_work, read_overhead, read_syncs
-from profkit.readers.nsys.actors import Actors, thread_names
+from profkit.readers.nsys.actors import Actors, process_ids, thread_names
 from profkit.readers.nsys.clock import Clock
 from profkit.readers.nsys.columns import NULL, Columns, distinct
 from profkit.readers.nsys.database import Database
@@ -93,14 +93,21 @@ class _Reading:
         self.clock = Clock.of(database, activities if any(map(len, activities)) else [self.marks.rows])
         self.work = {kind: self.clock.credible(rows) for kind, rows in self.recorded.device_work.items()}
         self.devices = Devices.of(database, _users(self.work))
+        self.active = set(self.devices.processes()).union(
+            *(
+                distinct(process_ids(rows["globalTid"]))[0].tolist()
+                for rows in (self.recorded.calls, self.marks.rows)
+            )
+        )
+        # helpers of the recorded program (shells, compilers) are profiled too, and tell nothing
+        helpers = ~np.isin(process_ids(self.recorded.overhead["globalTid"]), list(self.active))
+        self.overhead = self.recorded.overhead.take(~helpers)
         rank = recorded_rank(database) if len(set(self.devices.processes())) == 1 else None
         self.source = replace(source_of(database, name), rank=rank)
         self.actors = Actors.of(
             on_device=self.devices.processes(),
             others=distinct(self.recorded.syncs["globalPid"])[0].tolist(),
-            thread_ids=[
-                rows["globalTid"] for rows in (self.recorded.calls, self.recorded.overhead, self.marks.rows)
-            ],
+            thread_ids=[rows["globalTid"] for rows in (self.recorded.calls, self.overhead, self.marks.rows)],
             names=thread_names(database, self.string_ids, self.marks.thread_names),
             rank=rank,
         )
@@ -119,13 +126,13 @@ class _Reading:
         if len(calls):
             last = max(last, int(calls.end_ns.max()) + self.clock.shift_ns)
         ranges = read_ranges(self.database, self.marks, self.strings, self.actors, self.clock, last)
-        overhead = read_overhead(self.recorded.overhead, self.string_ids, self.actors, self.clock)
+        overhead = read_overhead(self.overhead, self.string_ids, self.actors, self.clock)
         self._note_graphs(
             operations, {self.strings.add(launch) for launch in ("cudaGraphLaunch", "cuGraphLaunch")}, calls
         )
         self._note_emptiness(len(operations), len(calls) + len(ranges))
         note_schema(self.database, self.source.facts.get("schema"))
-        note_diagnostics(self.database, has_ranges=len(ranges) > 0)
+        note_diagnostics(self.database, self.active, has_ranges=len(ranges) > 0)
         return Trace(
             source=self.source,
             processes=self.actors.processes,

@@ -54,6 +54,17 @@ _NO_STREAM = 0xFFFFFFFF
 _LARGEST_INT32 = 2**31 - 1
 _PAGEABLE, _PINNED, _DEVICE, _ARRAY, _DEVICE_STATIC = 0, 1, 2, 3, 5
 """Memory kinds, numbered as in nsys' ENUM_CUDA_MEM_KIND (not as in CUPTI)."""
+_SIDES = (
+    (CopyKind.HTOD, "H", "D"),
+    (CopyKind.DTOH, "D", "H"),
+    (CopyKind.DTOD, "D", "D"),
+    (CopyKind.HTOH, "H", "H"),
+    (CopyKind.HTOA, "H", "A"),
+    (CopyKind.ATOH, "A", "H"),
+    (CopyKind.ATOD, "A", "D"),
+    (CopyKind.DTOA, "D", "A"),
+    (CopyKind.ATOA, "A", "A"),
+)
 _SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _CUDA_OVERHEADS = (2, 6, 7, 8)
 """JIT compiler, module loading, lazy loading, full command buffer: the program's own time (ENUM_CUPTI_OVERHEAD_TYPE)."""
@@ -256,17 +267,7 @@ def _copy_kinds(rows: Columns) -> Integers:
     unknown = kinds == CopyKind.UNKNOWN
     if unknown.any():
         source, target = _side(rows["srcKind"]), _side(rows["dstKind"])
-        for kind, (start, end) in {
-            CopyKind.HTOD: "HD",
-            CopyKind.DTOH: "DH",
-            CopyKind.DTOD: "DD",
-            CopyKind.HTOH: "HH",
-            CopyKind.HTOA: "HA",
-            CopyKind.ATOH: "AH",
-            CopyKind.ATOD: "AD",
-            CopyKind.DTOA: "DA",
-            CopyKind.ATOA: "AA",
-        }.items():
+        for kind, start, end in _SIDES:
             kinds[unknown & (source == start) & (target == end)] = kind
     across = (
         (rows["srcDeviceId"] >= 0) & (rows["dstDeviceId"] >= 0) & (rows["srcDeviceId"] != rows["dstDeviceId"])

@@ -82,9 +82,9 @@ def _sample(tables: Sequence[Columns]) -> Integers:
     for table in tables:
         step = max(1, len(table) // _SAMPLE_ROWS)
         start, end = table["start"][::step], table["end"][::step]
-        parts.append(start[(start != NULL) & (end >= start) & ~((start == 0) & (end == 0))])
+        parts.append(start[(start != NULL) & ((end >= start) | (end == NULL)) & ~((start == 0) & (end == 0))])
     # a quarter of the int64 range keeps the differences from overflowing
-    joined = np.concatenate([np.empty(0, np.int64), *parts])
+    joined: Integers = np.concatenate([np.empty(0, np.int64), *parts])
     return joined[np.abs(joined) < 1 << 61]
 
 

@@ -28,8 +28,10 @@ _SMALL_TABLE_ROWS = 1_000_000
 _STATEMENT_SECONDS = 30.0
 _HINT = "Export it again: nsys export --type sqlite --lazy=false -o report.sqlite report.nsys-rep"
 
-Chunk = tuple[int, int, list[Integers]]
-"""First and last rowid (the first exclusive), and the columns between them."""
+_SEPARATOR = b"\x1f"
+
+Chunk = tuple[list[Integers], list[bytes]]
+"""Columns of some rows, and the texts of the same rows where they were asked for; empty for NULL."""
 
 
 def text(value: object) -> str:
@@ -64,12 +66,10 @@ class Database:
             self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         except sqlite3.Error as error:
             raise ReadError(name, f"cannot be opened as a SQLite database ({error})", _HINT) from error
+        self._connection.text_factory = bytes
+        self._connection.set_progress_handler(self._too_late, 50_000)
         try:
-            self._connection.text_factory = bytes
-            self._connection.set_progress_handler(self._too_late, 50_000)
-            for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON"):
-                self._connection.execute(f"PRAGMA {pragma}")
-            schema = self.fetch("SELECT name, type, sql FROM sqlite_master")
+            schema = self._schema()
         except sqlite3.Error as error:
             self._connection.close()
             raise ReadError(name, f"not a readable SQLite database ({error})", _HINT) from error
@@ -124,6 +124,25 @@ class Database:
         """Remember something that a person should know."""
         self.findings.append(Finding(code, severity, message, count))
 
+    def _schema(self) -> list[tuple[Any, ...]]:
+        for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        sql = "SELECT name, type, sql FROM sqlite_master"
+        try:
+            return self.fetch(sql)
+        except sqlite3.DatabaseError as error:
+            if "malformed" not in str(error):
+                raise
+            # only so does SQLite open a file that is shorter than it should be; nothing can be written anyway
+            self._connection.execute("PRAGMA writable_schema=ON")
+            schema = self.fetch(sql)
+            self.note(
+                "truncated",
+                Severity.ERROR,
+                "the file is cut short or damaged: a part of its events is missing",
+            )
+            return schema
+
     def _too_late(self) -> bool:
         return time.monotonic() > self._deadline
 
@@ -171,26 +190,37 @@ class Table:
 
     def integers(self, columns: Mapping[str, int]) -> Columns:
         """Whole columns as int64; each has its value for NULL, which also fills one that is absent."""
-        parts = [values for _, _, values in self.chunks(columns)]
+        parts = [values for values, _ in self.chunks(columns)]
         length = sum(len(part[0]) for part in parts)
         return Columns(length, join(columns, parts, length))
 
-    def chunks(self, columns: Mapping[str, int]) -> Iterator[Chunk]:
-        """The columns in pieces, in the order of the rows. What a damaged page hides is noted and left out."""
+    def chunks(self, columns: Mapping[str, int], texts: str = "") -> Iterator[Chunk]:
+        """The columns in pieces, in the order of the rows. What a damaged page hides is noted and left out.
+
+        Args:
+            columns: Names, each with its value for NULL.
+            texts: One more column, of texts.
+        """
         present = {name: null for name, null in columns.items() if name in self}
-        names = "".join(f", {self._of(name)} AS c{i}" for i, name in enumerate(present))
+        selected = "".join(f", {self._of(name)} AS c{place}" for place, name in enumerate(present))
         lists = "".join(
-            f", group_concat(coalesce(CAST(c{i} AS INTEGER), {null}))"
-            for i, null in enumerate(present.values())
+            f", group_concat(coalesce(CAST(c{place} AS INTEGER), {null}))"
+            for place, null in enumerate(present.values())
         )
+        if texts in self:
+            selected += f", {self._of(texts)} AS t"
+            lists += f", group_concat(coalesce(CAST(t AS TEXT), ''), char({ord(_SEPARATOR)}))"
         sql = (
-            f"SELECT count(*), max(r){lists} FROM (SELECT rowid AS r{names} FROM {self._quoted}"
+            f"SELECT count(*), max(r){lists} FROM (SELECT rowid AS r{selected} FROM {self._quoted}"
             " WHERE rowid > ? ORDER BY rowid LIMIT ?)"
         )
         last, size, total = NULL, _CHUNK_ROWS, 0
         while True:
             try:
                 count, newest, *joined = self._database.fetch(sql, (last, size))[0]
+                contents = (
+                    self._split(joined.pop(), count, texts, (last, newest)) if texts in self and count else []
+                )
             except sqlite3.Error as error:
                 size //= 16
                 if size < _SMALLEST_CHUNK or "interrupted" in str(error):
@@ -200,20 +230,20 @@ class Table:
             if not count:
                 return
             parsed = iter([np.fromstring(values, np.int64, sep=",") for values in joined])
+            constants = [np.broadcast_to(np.int64(null), count) for null in columns.values()]
             yield (
-                last,
-                newest,
-                [
-                    next(parsed) if name in present else np.broadcast_to(np.int64(null), count)
-                    for name, null in columns.items()
-                ],
+                [next(parsed) if name in present else constants[i] for i, name in enumerate(columns)],
+                contents,
             )
             last, total = newest, total + count
 
-    def texts(self, column: str, after: int, last: int) -> list[bytes | None]:
-        """The texts of the rows of one chunk; None where there is none."""
+    def _split(self, joined: bytes, count: int, column: str, bounds: tuple[int, int]) -> list[bytes]:
+        """Texts that SQLite has joined; one by one where a text holds the separator itself."""
+        contents = joined.split(_SEPARATOR)
+        if len(contents) == count:
+            return contents
         sql = f"SELECT CAST({self._of(column)} AS TEXT) FROM {self._quoted} WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
-        return [row[0] for row in self._database.fetch(sql, (after, last))]
+        return [content or b"" for (content,) in self._database.fetch(sql, bounds)]
 
     def rows(self, *columns: str, where: str = "") -> list[tuple[Any, ...]]:
         """The rows of a small table; absent columns are None. A damaged table ends early, and that is noted."""

@@ -172,7 +172,7 @@ def _card(cards: Sequence[Row], ordinal: int, seen: Row | None) -> Row | None:
         return cards[0]
     if seen is not None:
         named = [card for card in cards if seen["uuid"] and text(card["uuid"]) == seen["uuid"]]
-        return (named or [card for card in cards if integer(card["id"]) == seen["gpuId"]] or [None])[0]
+        return next(iter([*named, *(card for card in cards if integer(card["id"]) == seen["gpuId"])]), None)
     for column in ("cuDevice", "deviceId", "id"):
         matches = [card for card in cards if integer(card[column]) == ordinal]
         if len(matches) == 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import msgspec
@@ -21,7 +21,7 @@ from profkit.model import PHASE_DOMAIN, PHASE_MARK, UNKNOWN, RangeKind, Ranges, 
 from profkit.readers.nsys.actors import Actors, process_ids
 from profkit.readers.nsys.clock import Clock
 from profkit.readers.nsys.columns import NULL, Columns, Integers, distinct
-from profkit.readers.nsys.database import Database, Table, integer, join, text
+from profkit.readers.nsys.database import Database, join, text
 from profkit.readers.nsys.strings import UNNAMED, StringIds, Strings
 
 __all__ = ["Labels", "Marks", "read_ranges"]
@@ -37,6 +37,7 @@ _OPERATOR = re.compile(
     rb"(?:, sizes = (?P<sizes>\[[\d\[\], -]*\]))?(?:, input_op_ids = \[[\d(), -]*\])?",
     re.DOTALL,
 )
+_LONGEST_NUMBER = 18
 _MARK = PHASE_MARK.encode()
 _OPERATOR_PREFIXES = (b"aten::", b"autograd::", b"torch::autograd::")
 _ROWS = {
@@ -71,34 +72,34 @@ class Labels:
         self.labels: list[Label] = []
         self._strings = strings
         self._numbers: dict[Label, int] = {}
-        self._plain: dict[bytes | None, tuple[int, int]] = {}
+        self._plain: dict[bytes, tuple[int, int]] = {}
         self._operators: dict[tuple[bytes, bytes], int] = {}
         self._shapes: dict[bytes, int] = {b"": UNKNOWN}
 
-    def of(self, contents: Sequence[bytes | None]) -> tuple[list[int], list[int]]:
+    def of(self, contents: Sequence[bytes]) -> tuple[list[int], list[int]]:
         """Numbers of labels, and sequence numbers, of texts of the default domain."""
         operators, plain = self._operators, self._plain
         numbers: list[int] = []
         sequences: list[int] = []
         for content in contents:
             # the shape of nearly all texts of emit_nvtx is looked for here, without a function call
-            head, found, tail = content.partition(_OP_ID) if content else (b"", b"", b"")
+            head, found, tail = content.partition(_OP_ID)
             if found:
                 op_id, _, rest = tail.partition(b", ")
                 sizes, _, _ = rest.partition(_INPUTS)
                 name, _, digits = head.partition(_SEQUENCE)
                 number = operators.get((name, sizes))
-                if (
-                    number is not None
-                    and op_id.isdigit()
-                    and (not digits or digits.isdigit())
-                    and len(digits) < 19
-                ):
-                    numbers.append(number)
-                    sequences.append(int(digits or UNKNOWN))
-                    continue
+                if number is not None and op_id.isdigit():
+                    if not digits:
+                        numbers.append(number)
+                        sequences.append(UNKNOWN)
+                        continue
+                    if digits.isdigit() and len(digits) <= _LONGEST_NUMBER:
+                        numbers.append(number)
+                        sequences.append(int(digits))
+                        continue
             known = plain.get(content)
-            number, sequence = known if known is not None else self._understand(content or b"")
+            number, sequence = known if known is not None else self._understand(content)
             numbers.append(number)
             sequences.append(sequence)
         return numbers, sequences
@@ -144,43 +145,53 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """The NVTX table as it is written, its texts already understood."""
+    """The NVTX table, its texts already understood."""
 
-    rows: Columns
     labels: Labels
-    label: NDArray[np.int32]
-    """For each row its place in the labels."""
-    sequence: Integers
     domains: dict[tuple[int, int], str]
     """Names of domains by global process id and domain id."""
     thread_names: dict[int, str]
     """Names of threads by global thread id."""
+    rows: Columns
+    """Only the ranges, with two more columns: ``label``, a place in the labels, and ``sequence``."""
 
     @classmethod
     def of(cls, database: Database, string_ids: StringIds, strings: Strings) -> Marks:
-        """Read the table; rows other than ranges give the names of domains and threads."""
+        """Read the table; rows that are no ranges give the names of domains and threads."""
         table = database.table("NVTX_EVENTS")
-        labels = Labels(strings)
+        nothing = Columns(0, dict.fromkeys((*_ROWS, "label", "sequence"), np.empty(0, np.int64)))
+        marks = cls(Labels(strings), {}, {}, nothing)
+        if table is None or "start" not in table:
+            return marks
         parts, numbers, sequences = [], [np.empty(0, np.int32)], [np.empty(0, np.int64)]
-        for after, last, values in table.chunks(_ROWS) if table is not None and "start" in table else ():
+        for values, contents in table.chunks(_ROWS, "text"):
             chunk = dict(zip(_ROWS, values, strict=True))
-            contents = (
-                table.texts("text", after, last)
-                if table is not None and "text" in table
-                else [None] * len(values[0])
-            )
-            number, sequence = _labels(labels, contents, chunk, string_ids)
+            contents = contents or [b""] * len(values[0])
+            number, sequence = _labels(marks.labels, contents, chunk, string_ids)
+            marks.add_names(contents, chunk, string_ids)
             parts.append(values)
             numbers.append(number)
             sequences.append(sequence)
         length = sum(map(len, numbers))
         rows = Columns(length, join(_ROWS, parts, length))
-        if table is not None and table.is_filled_in("end"):
+        if table.is_filled_in("end"):
             open_ranges = (rows["end"] == 0) & (rows["start"] > 0)
             rows = Columns(length, {**rows.values, "end": np.where(open_ranges, NULL, rows["end"])})
-        return cls(
-            rows, labels, np.concatenate(numbers), np.concatenate(sequences), *_names(table, string_ids)
-        )
+        columns = {**rows.values, "label": np.concatenate(numbers), "sequence": np.concatenate(sequences)}
+        rows = Columns(length, columns).take(np.isin(rows["eventType"], (*_PUSH_POP, *_START_END)))
+        return replace(marks, rows=rows)
+
+    def add_names(
+        self, contents: Sequence[bytes], chunk: Mapping[str, Integers], string_ids: StringIds
+    ) -> None:
+        """Take names of domains and threads from the rows that give them."""
+        for row in np.flatnonzero(np.isin(chunk["eventType"], (_THREAD_NAME, _DOMAIN_CREATED))).tolist():
+            name = text(contents[row] or string_ids.raw(int(chunk["textId"][row])))
+            thread = chunk["globalTid"][row : row + 1]
+            if chunk["eventType"][row] == _THREAD_NAME:
+                self.thread_names[int(thread[0])] = name
+            elif name:
+                self.domains.setdefault((int(process_ids(thread)[0]), int(chunk["domainId"][row])), name)
 
 
 def read_ranges(
@@ -196,10 +207,7 @@ def read_ranges(
         clock: Which times are credible.
         last_ns: The end of the last event of the recording, as it is written.
     """
-    kinds = marks.rows["eventType"]
-    chosen = np.isin(kinds, (*_PUSH_POP, *_START_END))
-    values = {**marks.rows.values, "label": marks.label, "sequence": marks.sequence}
-    rows = _closed(database, Columns(len(kinds), values).take(chosen), last_ns)
+    rows = _closed(database, marks.rows, last_ns)
     rows = clock.credible(rows, ranges=True)
     labels = np.array(marks.labels.labels, np.int32).reshape(-1, 3)
     name, shapes, meaning = (column[rows["label"]] for column in labels.T)
@@ -234,11 +242,11 @@ def _closed(database: Database, rows: Columns, last_ns: int) -> Columns:
 
 
 def _labels(
-    labels: Labels, contents: Sequence[bytes | None], chunk: Mapping[str, Integers], string_ids: StringIds
+    labels: Labels, contents: Sequence[bytes], chunk: Mapping[str, Integers], string_ids: StringIds
 ) -> tuple[NDArray[np.int32], Integers]:
     """Labels and sequence numbers of one chunk. A text stands in the row or, else, in the table of strings."""
     numbers, sequences = map(np.array, labels.of(contents))
-    elsewhere = np.flatnonzero([not content for content in contents])
+    elsewhere = np.flatnonzero([not content for content in contents] if b"" in contents else [])
     values, places = distinct(chunk["textId"][elsewhere])
     registered = [string_ids.raw(value) for value in values.tolist()]
     if registered:
@@ -250,27 +258,6 @@ def _labels(
             numbers[row] = labels.whole(contents[row] or string_ids.raw(int(chunk["textId"][row])))
             sequences[row] = UNKNOWN
     return numbers.astype(np.int32), sequences
-
-
-def _names(table: Table | None, string_ids: StringIds) -> tuple[dict[tuple[int, int], str], dict[int, str]]:
-    """Names of domains and of threads."""
-    domains: dict[tuple[int, int], str] = {}
-    threads: dict[int, str] = {}
-    if table is None or "eventType" not in table:
-        return domains, threads
-    where = f'WHERE "eventType" IN ({_THREAD_NAME}, {_DOMAIN_CREATED})'
-    for kind, thread, domain, content, text_id in table.rows(
-        "eventType", "globalTid", "domainId", "text", "textId", where=where
-    ):
-        name = text(content) or string_ids.text(integer(text_id))
-        number = integer(thread)
-        number = NULL if number is None else number
-        if integer(kind) == _THREAD_NAME:
-            threads[number] = name
-        elif name:
-            process = int(process_ids(np.array([number]))[0])
-            domains.setdefault((process, integer(domain) or 0), name)
-    return domains, threads
 
 
 def _domains(marks: Marks, rows: Columns, strings: Strings) -> NDArray[np.int32]:

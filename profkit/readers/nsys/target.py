@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from profkit.model import Severity, Source
-from profkit.readers.nsys.database import Database, text
+from profkit.readers.nsys.actors import pid_of
+from profkit.readers.nsys.database import Database, integer, text
 
 __all__ = ["export_facts", "note_diagnostics", "note_schema", "recorded_rank", "source_of"]
 
@@ -88,11 +89,20 @@ def note_schema(database: Database, schema: str | None) -> None:
         database.note("schema-newer", Severity.INFO, message)
 
 
-def note_diagnostics(database: Database, *, has_ranges: bool) -> None:
-    """Turn nsys' own messages about lost events into findings, without the paths that they may hold."""
+def note_diagnostics(database: Database, active: Container[int], *, has_ranges: bool) -> None:
+    """Turn nsys' own messages about lost events into findings, without the paths that they may hold.
+
+    Args:
+        database: The export.
+        active: Global ids of the processes that the trace shows; what concerns others is left out.
+        has_ranges: Whether the trace has NVTX ranges.
+    """
     table = database.table("DIAGNOSTIC_EVENT")
     counts: dict[str, int] = {}
-    for (content,) in table.rows("text") if table else []:
+    for content, process in table.rows("text", "globalPid") if table else []:
+        owner = integer(process) or 0
+        if pid_of(owner) and owner not in active:
+            continue
         message = " ".join(text(content).split())
         if _LOST.search(message) and not _NONE_LOST.search(message):
             message = _PATH.sub("(path)", message)[:_TEXT_LIMIT]
