@@ -64,6 +64,24 @@ class Gpu:
             found = self.peaks.get(("fp32", VECTOR))  # computed in fp32 lanes
         return found
 
+    @property
+    def warp_instructions_per_s(self) -> float | None:
+        """Instructions that all multiprocessors can issue: 4 a cycle each; None where lanes are not known.
+
+        The clock is that of the fp32 peak: 2 FLOP a lane and cycle, 64 lanes up to Volta, Turing and GA100, else 128.
+        """
+        rate = self.peaks.get(("fp32", VECTOR))
+        if rate is None or not self.compute_capability.replace(".", "").isdigit():
+            return None
+        lanes = 64 if self.compute_capability in ("6.0", "7.0", "7.5", "8.0") else 128
+        return rate / (2 * lanes) * 4
+
+    @property
+    def exponentials_per_s(self) -> float | None:
+        """Exponentials of all special function units: 16 a cycle and multiprocessor (CUDA Programming Guide)."""
+        issued = self.warp_instructions_per_s
+        return None if issued is None else issued * 4
+
     def best_peaks(self) -> dict[str, float]:
         """FLOP/s by data type, each on the fastest unit that training uses (fp32 accumulation)."""
         best: dict[str, float] = {}

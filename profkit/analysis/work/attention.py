@@ -2,7 +2,8 @@
 
 Forward: 2 · B · H · pairs · (Dqk + Dv), where pairs are the (query, key) pairs that are seen: causal counts as
 causal, top-left aligned as torch's ``is_causal``. Backward with recomputation: 2 · B · H · pairs · (3 Dqk + 2 Dv)
-(FlashAttention 2). Grouped queries: H is the number of query heads; keys and values are read for their own heads.
+(FlashAttention 2). One exponential a pair and direction runs on the special function units, 16 a cycle and
+multiprocessor, which for small heads take as long as the products (FlashAttention 3, section 3.1). Grouped queries: H is the number of query heads; keys and values are read for their own heads.
 """
 
 from __future__ import annotations
@@ -58,15 +59,10 @@ def _work(schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor], causal: bool, gue
     inputs = q.numel_bytes() + k.numel_bytes() + v.numel_bytes()
     out = q.numel_bytes() * deep / max(wide, 1)
     statistics = 4.0 * q.shape[0] * q.shape[heads] * q.shape[length]
-    if not schema.backward:
-        return Work(2.0 * pairs * (wide + deep), inputs, out + statistics, dtype=q.dtype, guessed=guessed)
-    return Work(
-        2.0 * pairs * (3 * wide + 2 * deep),
-        inputs + 2 * out + 2 * statistics,
-        inputs,
-        dtype=q.dtype,
-        guessed=guessed,
-    )
+    products, read, written = 2.0 * pairs * (wide + deep), inputs, out + statistics
+    if schema.backward:
+        products, read, written = 2.0 * pairs * (3 * wide + 2 * deep), inputs + 2 * (out + statistics), inputs
+    return Work(products, read, written, dtype=q.dtype, guessed=guessed, exponentials=pairs)
 
 
 def _helper(kernel: KernelClass, q: Tensor) -> Work:

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.work.attribution import Explained, explain_kernels
-from profkit.analysis.work.inferred import Launch, infer_side, infer_work
-from profkit.analysis.work.names import classify
-from profkit.analysis.work.rates import peak_of
+from profkit.analysis.work.inferred import infer_side, infer_work
+from profkit.analysis.work.issue import issue_ns
+from profkit.analysis.work.launch import Launch
+from profkit.analysis.work.names import KernelClass, classify
+from profkit.analysis.work.rates import exponential_ns, peak_of
 from profkit.analysis.work.thresholds import OVERHEAD_FACTOR, UNSATURATED_BELOW
-from profkit.analysis.work.traffic import repeated_reads, written_to_dram
-from profkit.analysis.work.work import Basis, OperationBound, OperationWork
+from profkit.analysis.work.traffic import repeated_bytes, reread_bytes, written_to_dram
+from profkit.analysis.work.work import Basis, OperationBound, OperationWork, Work
 from profkit.hardware import OVERHEAD_NS, Gpu
 from profkit.model import CopyKind, IntColumn, OperationKind, Operations, Trace
 
@@ -43,7 +45,7 @@ def bound_operations(
         gpus: The card of each of ``trace.devices``; None where it is not known.
     """
     work = OperationWork.unknown(len(trace.operations))
-    card = _Cards(gpus)
+    card = _Cards(gpus, work.class_of_name)
     work.overhead_ns[:] = card.overhead_ns[trace.operations.device]
     rows = np.flatnonzero(trace.operations.kind == OperationKind.KERNEL)
     if len(rows):
@@ -58,10 +60,11 @@ def bound_operations(
 
 
 class _Cards:
-    """The figures of the trace's devices as columns; NaN where a card is not known."""
+    """The trace's devices, their figures as columns (NaN where a card is not known), and its kernels' classes."""
 
-    def __init__(self, gpus: Sequence[Gpu | None]) -> None:
+    def __init__(self, gpus: Sequence[Gpu | None], classes: dict[int, KernelClass]) -> None:
         self.gpus = list(gpus) or [None]
+        self.classes = classes
 
         def column(values: list[float | None]) -> NDArray[np.float64]:
             return np.array([np.nan if value is None else value for value in values])
@@ -81,6 +84,14 @@ class _Groups:
     peak: NDArray[np.float64]
     side: NDArray[np.int8]
     basis: NDArray[np.int8]
+    issue_ns: NDArray[np.float64]
+    special_ns: NDArray[np.float64]
+
+    @classmethod
+    def unknown(cls, count: int) -> _Groups:
+        flop, read, written, peak = (np.full(count, np.nan) for _ in range(4))
+        side, basis = np.full(count, _B.UNKNOWN, np.int8), np.full(count, Basis.UNKNOWN, np.int8)
+        return cls(flop, read, written, peak, side, basis, np.zeros(count), np.zeros(count))
 
 
 def _bound_kernels(
@@ -93,7 +104,7 @@ def _bound_kernels(
     group = group.reshape(-1)
     duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
     mean = np.bincount(group, duration) / np.bincount(group)
-    groups = _work_of_groups(operations, rows[first], explained, explained.work[first], mean, card, work)
+    groups = _work_of_groups(operations, rows[first], mean, (explained.works, explained.work[first]), card)
     fraction = explained.fraction
     read, written = groups.read[group] * fraction, groups.written[group] * fraction
     device = operations.device[rows]
@@ -105,43 +116,46 @@ def _bound_kernels(
         groups.peak[group],
     )
     work.memory_ns[rows] = moved / card.bandwidth[device] * 1e9
-    work.compute_ns[rows] = work.flop[rows] / groups.peak[group] * 1e9
+    work.compute_ns[rows] = work.flop[rows] / groups.peak[group] * 1e9 + groups.special_ns[group] * fraction
     work.basis[rows] = groups.basis[group]
     _decide(work, rows, duration, groups.side[group])
+    busy = groups.issue_ns[group] * fraction >= UNSATURATED_BELOW * duration
+    work.unsaturated[rows] = np.where(busy, np.minimum(work.unsaturated[rows], 0), work.unsaturated[rows])
 
 
 def _work_of_groups(
     operations: Operations,
     rows: NDArray[np.intp],
-    explained: Explained,
-    work_ids: NDArray[np.int64],
     mean_ns: NDArray[np.float64],
+    modelled: tuple[list[Work], NDArray[np.int64]],
     card: _Cards,
-    result: OperationWork,
 ) -> _Groups:
-    count = len(rows)
-    flop, read, written, peak = (np.full(count, np.nan) for _ in range(4))
-    side, basis = np.full(count, _B.UNKNOWN, np.int8), np.full(count, Basis.UNKNOWN, np.int8)
+    works, ids = modelled
+    groups = _Groups.unknown(len(rows))
     for index, row in enumerate(rows):
-        kernel = result.class_of_name[int(operations.name[row])]
+        kernel = card.classes[int(operations.name[row])]
         gpu = card.gpus[int(operations.device[row])]
         launch = _launch(operations, int(row), float(mean_ns[index]))
-        side[index] = infer_side(kernel, launch, gpu)
-        found = explained.works[work_ids[index]] if work_ids[index] >= 0 else infer_work(kernel, launch, gpu)
-        peak[index] = peak_of(kernel, found, gpu)
+        groups.side[index] = infer_side(kernel, launch, gpu)
+        found = works[ids[index]] if ids[index] >= 0 else infer_work(kernel, launch, gpu)
+        groups.peak[index] = peak_of(kernel, found, gpu)
         if found:
-            flop[index], written[index] = found.flop, found.write_bytes
-            read[index] = found.read_bytes + repeated_reads(found, kernel, gpu)
-        if found or side[index] != _B.UNKNOWN:
-            modelled = work_ids[index] >= 0 and found and not found.guessed
-            basis[index] = Basis.MODELLED if modelled else Basis.INFERRED
-    return _Groups(flop, read, written, peak, side, basis)
+            groups.flop[index], groups.written[index] = found.flop, found.write_bytes
+            again = repeated_bytes(found, kernel, launch, gpu) + reread_bytes(found, gpu)
+            groups.read[index] = found.read_bytes + again
+            groups.issue_ns[index] = issue_ns(found, kernel, gpu)
+            groups.special_ns[index] = exponential_ns(found, gpu)
+        if found or groups.side[index] != _B.UNKNOWN:
+            shaped = ids[index] >= 0 and found and not found.guessed
+            groups.basis[index] = Basis.MODELLED if shaped else Basis.INFERRED
+    return groups
 
 
 def _launch(operations: Operations, row: int, mean_ns: float) -> Launch:
     sides = [int(getattr(operations, column)[row]) for column in _SHAPE]
-    blocks = max(sides[0], 0) * max(sides[1], 1) * max(sides[2], 1)
-    return Launch(blocks, max(sides[3], 0) * max(sides[4], 1) * max(sides[5], 1), mean_ns)
+    grid = (max(sides[0], 0), max(sides[1], 1), max(sides[2], 1))
+    threads = max(sides[3], 0) * max(sides[4], 1) * max(sides[5], 1)
+    return Launch(grid, threads, mean_ns, int(operations.registers[row]), int(operations.shared_bytes[row]))
 
 
 def _decide(

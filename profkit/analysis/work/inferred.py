@@ -2,47 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 
+from profkit.analysis.work.launch import Launch
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.work import OperationBound, Work
-from profkit.hardware import DTYPE_BYTES, Gpu
+from profkit.hardware import DTYPE_BYTES, OVERHEAD_NS, Gpu
 
-__all__ = ["Launch", "infer_side", "infer_work"]
+__all__ = ["infer_side", "infer_work"]
 
 _SKINNY_TILE = 32
-"""A matrix kernel whose tile is at most this narrow was chosen for a skinny product."""
+"""A matrix kernel whose tile is at most this narrow, and longer, was chosen for a skinny product."""
 _VECTORIZED_ITEMS = (16, 8, 4)
-
-
-@dataclass(frozen=True)
-class Launch:
-    """The shape of a launch, and how long its kernels take."""
-
-    blocks: int
-    threads: int
-    """Threads a block."""
-    mean_ns: float
+_VECTOR_PRODUCTS = ("gemv", "dot_kernel", "reduce_1block", "splitkreduce", "gemmk1", "scal_kernel")
+_AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine")
+_FEW_CHANNELS = re.compile(r"first_layer|_aligna[12]_|(?<=[0-9])c[1-4]r\d")
 
 
 def infer_side(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> OperationBound:
-    """The side that a kernel of this family is on when its size is unknown."""
+    """The side of a kernel whose work is unknown.
+
+    A kernel whose few blocks cannot use the card for longer than `To`, however good they are, is overhead; else
+    its family decides.
+    """
     if kernel.is_collective:
         return OperationBound.COMMUNICATION
     if kernel.family is Family.OTHER:
         return OperationBound.UNKNOWN
-    if not kernel.is_matrix:
-        return OperationBound.MEMORY
-    return OperationBound.MEMORY if _is_skinny(kernel) else OperationBound.COMPUTE
+    if launch.mean_ns * _used(launch, gpu) <= (gpu.overhead_ns if gpu else OVERHEAD_NS):
+        return OperationBound.OVERHEAD
+    if kernel.is_matrix and not _is_lean(kernel):
+        return OperationBound.COMPUTE
+    return OperationBound.MEMORY
+
+
+def _used(launch: Launch, gpu: Gpu | None) -> float:
+    """The share of the multiprocessors that the blocks can occupy at all."""
+    cores = gpu.sm_count if gpu else None
+    return min(1.0, launch.blocks / cores) if cores and launch.blocks > 0 else 1.0
+
+
+def _is_lean(kernel: KernelClass) -> bool:
+    """Matrix kernels with little arithmetic a byte: vectors, few rows, few channels, passes around attention."""
+    if kernel.family is Family.ATTENTION:
+        return any(word in kernel.function for word in _AROUND_ATTENTION)
+    if kernel.family is Family.CONVOLUTION:
+        return bool(_FEW_CHANNELS.search(kernel.function))
+    if any(word in kernel.function for word in _VECTOR_PRODUCTS):
+        return True
+    narrow, wide = sorted(kernel.tile[:2]) if kernel.tile else (0, 0)
+    return 0 < narrow <= _SKINNY_TILE and wide > narrow
 
 
 def infer_work(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> Work | None:
-    """The bytes that a pointwise kernel moves, from its threads, elements a thread and operand types."""
+    """The bytes that a pointwise kernel moves, from its threads, elements a thread and operand types.
+
+    An array whose type only the run knows is being cast: between 16 and 32 bits, the usual pair.
+    """
     if not kernel.operands or launch.blocks <= 0 or launch.threads <= 0:
         return None
     known = [DTYPE_BYTES.get(t, 4.0) if t else None for t in kernel.operands]
-    typical = next((size for size in known if size), 4.0)
-    sizes = [typical if size is None else size for size in known]
+    other = 2.0 if next((size for size in known if size), 2.0) == 4.0 else 4.0
+    sizes = [other if size is None else size for size in known]
     threads = launch.blocks * launch.threads
     bandwidth = gpu.bandwidth_bytes_per_s if gpu else None
     items = kernel.items or _vectorized_items(threads * sum(sizes), launch.mean_ns, bandwidth)
@@ -52,6 +73,7 @@ def infer_work(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> Work | N
         read_bytes=elements * sum(sizes[1:]),
         write_bytes=elements * sizes[0],
         dtype=kernel.dtype,
+        elements=elements,
     )
 
 
@@ -61,13 +83,3 @@ def _vectorized_items(bytes_per_item: float, mean_ns: float, bandwidth: float | 
         if bandwidth and items * bytes_per_item / bandwidth * 1e9 <= mean_ns * 1.05:
             return items
     return _VECTORIZED_ITEMS[-1]
-
-
-def _is_skinny(kernel: KernelClass) -> bool:
-    """Products of a matrix with a vector or with few rows read each weight for little arithmetic."""
-    if any(
-        word in kernel.function
-        for word in ("gemv", "dot_kernel", "reduce_1block", "splitkreduce", "gemmk1", "scal_kernel")
-    ):
-        return True
-    return kernel.family is Family.GEMM and kernel.tile is not None and min(kernel.tile[:2]) <= _SKINNY_TILE

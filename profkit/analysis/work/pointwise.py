@@ -55,7 +55,7 @@ def pointwise(call: Call, kernel: KernelClass) -> Work | None:
     read = sum(read_bytes(tensor, _operand_type(kernel, i)) for i, tensor in enumerate(sources))
     if kernel.family is Family.FILL:
         read = 0.0
-    return Work(_FLOP_PER_ELEMENT * elements, read, written, dtype=_arithmetic(tensors))
+    return Work(_FLOP_PER_ELEMENT * elements, read, written, dtype=_arithmetic(tensors), elements=elements)
 
 
 def read_bytes(tensor: Tensor, fallback: str | None) -> float:
@@ -96,7 +96,7 @@ def _copy(call: Call, kernel: KernelClass) -> Work | None:
     if not target or not source or kernel.family not in POINTWISE_FAMILIES:
         return None
     written = target.numel * element_bytes(target.dtype or kernel.out_dtype)
-    return Work(target.numel, read_bytes(source, kernel.dtype), written, dtype="fp32")
+    return Work(target.numel, read_bytes(source, kernel.dtype), written, dtype="fp32", elements=target.numel)
 
 
 def _fill(call: Call, kernel: KernelClass) -> Work | None:
@@ -108,8 +108,9 @@ def _fill(call: Call, kernel: KernelClass) -> Work | None:
 
 def _cat(call: Call, kernel: KernelClass) -> Work | None:
     """``cat(tensors)``: everything is read and written once."""
-    size = sum(tensor.numel * element_bytes(tensor.dtype or kernel.dtype) for tensor in call.tensors())
-    return Work(0.0, size, size) if size else None
+    tensors = call.tensors()
+    size = sum(tensor.numel * element_bytes(tensor.dtype or kernel.dtype) for tensor in tensors)
+    return Work(0.0, size, size, elements=sum(tensor.numel for tensor in tensors)) if size else None
 
 
 def _dropout(call: Call, kernel: KernelClass) -> Work | None:

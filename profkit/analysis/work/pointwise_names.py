@@ -82,6 +82,8 @@ def _copy_target(body: str, computed: str | None) -> str | None:
 def _argument_types(body: str) -> list[str]:
     """Types that the functor takes, from its innermost lambda or its template arguments."""
     lambdas = _LAMBDA.findall(body)
+    if "gpu_kernel_impl" in body and lambdas and lambdas[-1].strip() == "int":
+        lambdas.pop()  # the launcher's own, over element numbers
     if lambdas:
         parts = [part for part in lambdas[-1].split(",") if part.strip()]
     else:

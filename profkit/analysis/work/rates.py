@@ -6,7 +6,7 @@ from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.work import Work
 from profkit.hardware import TENSOR, VECTOR, Gpu
 
-__all__ = ["peak_of"]
+__all__ = ["exponential_ns", "peak_of"]
 
 _SIXTEEN_BITS_OR_LESS = frozenset({"fp16", "bf16", "fp8", "fp4", "int8"})
 
@@ -24,3 +24,9 @@ def peak_of(kernel: KernelClass, work: Work | None, gpu: Gpu | None) -> float:
     if rate is None and unit != VECTOR:
         rate = gpu.peak("bf16" if dtype == "fp16" else "fp16", unit)
     return (rate or gpu.peak("fp32", VECTOR) or float("nan")) / kernel.products
+
+
+def exponential_ns(work: Work, gpu: Gpu | None) -> float:
+    """The time that the special function units need for attention's exponentials."""
+    rate = gpu.exponentials_per_s if gpu else None
+    return work.exponentials / rate * 1e9 if rate else 0.0

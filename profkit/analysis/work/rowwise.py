@@ -1,7 +1,7 @@
 """Bytes of reductions, norms, softmax, losses and pooling.
 
-Compulsory traffic: each tensor once; where a kernel is known to read its input in two passes (statistics, then
-the result) and a row or channel does not stay on the chip, twice. FLOP per element after TraceLens' models.
+Compulsory traffic: each tensor once. A batch norm's statistics need a second pass over the whole input, which
+reads again what has left the cache; a softmax's or layer norm's row stays there. FLOP per element after TraceLens' models.
 """
 
 from __future__ import annotations
@@ -15,14 +15,6 @@ from profkit.analysis.work.shapes import Call, Tensor, element_bytes
 from profkit.analysis.work.work import Work
 
 __all__ = ["ROWWISE_MODELS", "reduction"]
-
-_TWO_PASSES = (
-    "cunn_softmaxforward",
-    "cunn_spatialsoftmax",
-    "batch_norm_backward_kernel",
-    "cunn_softmaxbackward",
-)
-"""Kernels that read their inputs twice; the ``smem`` and ``reg`` variants keep a row on the chip."""
 
 
 def reduction(call: Call, kernel: KernelClass) -> Work | None:
@@ -57,7 +49,7 @@ def _layer_norm(call: Call, kernel: KernelClass) -> Work | None:
         return Work(role="parameters", dtype="fp32")
     weights = sum(t.nbytes(kernel.dtype) for t in call.tensors()[1:])
     rows = x.numel / max(x.shape[-1], 1) if x.shape else 1.0
-    return Work(8.0 * x.numel, size + weights, size + 8.0 * rows, dtype="fp32")
+    return Work(8.0 * x.numel, size + weights, size + 8.0 * rows, dtype="fp32", elements=x.numel)
 
 
 def _layer_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
@@ -83,7 +75,8 @@ def _batch_norm(call: Call, kernel: KernelClass) -> Work | None:
         return Work(4.0 * x.numel, size, 0.0, role="statistics", dtype="fp32")
     if "transform_input" in kernel.function or "_inf_" in kernel.function or kernel.function.endswith("norm"):
         return Work(4.0 * x.numel, size, size, role="result", dtype="fp32")
-    return Work(8.0 * x.numel, _passes(kernel, 2) * size, size, dtype="fp32")
+    again = 0.0 if "singleread" in kernel.function else size
+    return Work(8.0 * x.numel, size, size, dtype="fp32", elements=x.numel, reread_bytes=again)
 
 
 def _batch_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
@@ -97,11 +90,8 @@ def _batch_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
         return Work(4.0 * x.numel, inputs, 0.0, role="statistics", dtype="fp32")
     if "elemt" in kernel.function:
         return Work(6.0 * x.numel, inputs, size, role="result", dtype="fp32")
-    return Work(12.0 * x.numel, _passes(kernel, 2) * inputs, size, dtype="fp32")
-
-
-def _passes(kernel: KernelClass, most: int) -> int:
-    return 1 if "singleread" in kernel.function else most
+    again = 0.0 if "singleread" in kernel.function else inputs
+    return Work(12.0 * x.numel, inputs, size, dtype="fp32", elements=x.numel, reread_bytes=again)
 
 
 def _softmax(call: Call, kernel: KernelClass) -> Work | None:
@@ -111,7 +101,7 @@ def _softmax(call: Call, kernel: KernelClass) -> Work | None:
         return None
     size = x.numel * element_bytes(x.dtype or kernel.dtype)
     out = x.numel * 4.0 if call.flag(2) else size
-    return Work(5.0 * x.numel, _reads(kernel) * size, out, dtype="fp32")
+    return Work(5.0 * x.numel, size, out, dtype="fp32")
 
 
 def _softmax_backward(call: Call, kernel: KernelClass) -> Work | None:
@@ -121,12 +111,7 @@ def _softmax_backward(call: Call, kernel: KernelClass) -> Work | None:
         return None
     sizes = [t.numel * element_bytes(t.dtype or kernel.dtype) for t in (grad, output)]
     out = grad.numel * 2.0 if call.scalar(3) in ("5", "15") else sizes[0]
-    return Work(4.0 * grad.numel, _reads(kernel) * sum(sizes), out, dtype="fp32")
-
-
-def _reads(kernel: KernelClass) -> int:
-    plain = any(word in kernel.function for word in _TWO_PASSES)
-    return 2 if plain and not ("smem" in kernel.function or "reg" in kernel.function) else 1
+    return Work(4.0 * grad.numel, sum(sizes), out, dtype="fp32")
 
 
 def _nll_loss(call: Call, kernel: KernelClass) -> Work | None:

@@ -7,15 +7,17 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.work.names import KernelClass
-from profkit.analysis.work.thresholds import RASTER_LOSS, RESIDENT_INPUT, RESIDENT_WRITE
+from profkit.analysis.work.launch import Launch
+from profkit.analysis.work.names import Family, KernelClass
+from profkit.analysis.work.thresholds import DRIFT, HELD_ON_CHIP, RASTER_LOSS, RESIDENT_INPUT, RESIDENT_WRITE
 from profkit.analysis.work.work import Work
 from profkit.hardware import DTYPE_BYTES, Gpu
 
-__all__ = ["repeated_reads", "written_to_dram"]
+__all__ = ["repeated_bytes", "reread_bytes", "written_to_dram"]
 
 _DEFAULT_L2_BYTES = 40 * 2**20
 _DEFAULT_TILE = (128, 128)
+_DEFAULT_SMS = 100
 
 
 def written_to_dram(
@@ -30,25 +32,69 @@ def written_to_dram(
     return np.maximum(written - RESIDENT_WRITE * l2 * np.sqrt(share), 0.0)
 
 
-def repeated_reads(work: Work, kernel: KernelClass, gpu: Gpu | None) -> float:
-    """Bytes that a matrix product reads more than once because its operands do not stay in the cache.
+def repeated_bytes(work: Work, kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> float:
+    """Bytes that a matrix product moves more than once because they do not stay in the cache.
 
-    The blocks that run at one time cover a patch of the result. Each patch reads its rows of A and its columns
-    of B; an operand that outgrows its part of the cache is read again for every patch along the other side.
+    The blocks that run at one time cover a patch of the result. Each patch reads its rows of A and its columns of
+    B; an operand that outgrows its part of the cache is read again for every patch along the other side. Kernels
+    that are known to number their blocks along one side first (their grid is the grid of tiles) cover bands, and
+    blocks of one band drift apart.
     """
-    if work.gemm is None:
+    if work.gemm is None or work.role != "main":
         return 0.0
     batch, rows, columns, depth = work.gemm
     size = DTYPE_BYTES.get(work.dtype or kernel.dtype or "fp32", 4.0)
-    room = RESIDENT_INPUT * ((gpu.l2_bytes if gpu else None) or _DEFAULT_L2_BYTES)
+    l2 = (gpu.l2_bytes if gpu else None) or _DEFAULT_L2_BYTES
     a, b = rows * depth * size, columns * depth * size
-    if a + b <= room:
-        return 0.0
     tile = kernel.tile or _DEFAULT_TILE
-    patch = tile[0] * tile[1] * ((gpu.sm_count if gpu else None) or 100)
-    side = math.sqrt(patch)
-    high, wide = min(side, rows), min(side, columns)
-    high, wide = min(patch / wide, rows), min(patch / high, columns)
-    again_a = max(columns / wide - 1.0, 0.0) * a if min(a, high * depth * size) > 0 and a > room / 2 else 0.0
-    again_b = max(rows / high - 1.0, 0.0) * b if b > room / 2 else 0.0
-    return batch * (again_a + again_b) * RASTER_LOSS
+    splits = _splits(kernel, launch, batch)
+    again = _workspace(work, splits, l2)
+    bands = _bands(launch, tile, rows, columns)
+    if bands:
+        first_a, first_b = bands
+        again += (first_b - 1.0) * DRIFT * a * _missed(a / splits, l2) + (
+            first_a - 1.0
+        ) * DRIFT * b * _missed(b / splits, l2)
+    else:
+        patch = tile[0] * tile[1] * ((gpu.sm_count if gpu else None) or _DEFAULT_SMS)
+        side = math.sqrt(patch)
+        wide = min(patch / min(side, rows), columns)
+        high = min(patch / wide, rows)
+        again += max(columns / wide - 1.0, 0.0) * a * _missed(a, l2) * RASTER_LOSS
+        again += max(rows / high - 1.0, 0.0) * b * _missed(b, l2) * RASTER_LOSS
+    return batch * again
+
+
+def reread_bytes(work: Work, gpu: Gpu | None) -> float:
+    """What a second pass reads from memory: the part that neither the cache nor the multiprocessors hold."""
+    l2 = (gpu.l2_bytes if gpu else None) or _DEFAULT_L2_BYTES
+    return max(work.reread_bytes - HELD_ON_CHIP * l2, 0.0)
+
+
+def _missed(size: float, l2_bytes: float) -> float:
+    """The share of an operand that has left the cache when it is wanted again."""
+    return min(max(size / (RESIDENT_INPUT * l2_bytes) - 1.0, 0.0), 1.0)
+
+
+def _splits(kernel: KernelClass, launch: Launch, batch: float) -> int:
+    """Parts that the depth is split in: xmma kernels number them along the grid's third side."""
+    return launch.grid[2] if batch == 1 and kernel.family is Family.GEMM and "xmma" in kernel.function else 1
+
+
+def _workspace(work: Work, splits: int, l2_bytes: float) -> float:
+    """Partial results in fp32 that outgrow the cache are written and read again within the kernel."""
+    if splits <= 1 or work.gemm is None:
+        return 0.0
+    partial = 4.0 * splits * work.gemm[1] * work.gemm[2]
+    return 2.0 * partial * _missed(partial, l2_bytes)
+
+
+def _bands(launch: Launch, tile: tuple[int, ...], rows: float, columns: float) -> tuple[float, float] | None:
+    """Tiles along the rows and along the columns, when the grid is the grid of tiles; the first side runs first."""
+    for high, wide in ((tile[0], tile[1]), (tile[1], tile[0])):
+        along = (math.ceil(rows / high), math.ceil(columns / wide))
+        if launch.grid[:2] == along:
+            return 1.0, float(along[1])
+        if launch.grid[:2] == along[::-1]:
+            return float(along[0]), 1.0
+    return None

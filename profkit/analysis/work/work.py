@@ -48,6 +48,12 @@ class Work:
     """Kernels of one operator call with the same role share the work."""
     dtype: str | None = None
     """The type of the arithmetic, where the operator knows it and the kernel's name may not."""
+    exponentials: float = 0.0
+    """Exponentials that attention computes besides its products, on units of their own."""
+    elements: float = 0.0
+    """Elements that the kernel's threads handle, for the model of instruction issue; 0 when unknown."""
+    reread_bytes: float = 0.0
+    """Bytes of ``read_bytes`` that a second pass reads again, as far as they have left the cache."""
     guessed: bool = False
     """A scalar that the formula needs is not recorded; the basis is then `Basis.INFERRED`."""
     whole: bool = False
@@ -72,7 +78,7 @@ class OperationWork:
     peak_flops: NDArray[np.float64]
     """FLOP/s of the unit and type that it uses; NaN is unknown."""
     compute_ns: NDArray[np.float64]
-    """``flop / peak_flops``."""
+    """``flop / peak_flops``, and for attention the time of its exponentials."""
     memory_ns: NDArray[np.float64]
     """``dram_bytes / bandwidth``."""
     overhead_ns: NDArray[np.float64]

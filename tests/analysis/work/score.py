@@ -61,52 +61,72 @@ class Measured:
         if max(self.counters.sm, self.counters.dram) <= 45:
             return None
         matrix = self.kernel.is_matrix
-        return OperationBound.COMPUTE if matrix and self.counters.sm > self.counters.dram else OperationBound.MEMORY
+        return (
+            OperationBound.COMPUTE
+            if matrix and self.counters.sm > self.counters.dram
+            else OperationBound.MEMORY
+        )
 
 
 def key_of(name: str, grid: Iterable[int], block: Iterable[int]) -> Key:
     kernel = classify([name])[0]
-    numbers = tuple(re.findall(r"(?:lambda\([^()]*\) \(instance |lambda\([^()]*\)#)(\d+)", name.replace("'lambda", "lambda")))
+    numbers = tuple(
+        re.findall(
+            r"(?:lambda\([^()]*\) \(instance |lambda\([^()]*\)#)(\d+)", name.replace("'lambda", "lambda")
+        )
+    )
     return kernel.short_name, kernel.function, numbers[:3], tuple(grid), tuple(block)
 
 
-def read_counters(path: Path) -> dict[Key, Counters]:
+def read_counters(path: Path) -> dict[Key, list[Counters]]:
     rows = defaultdict(list)
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             grid, block = (tuple(int(n) for n in re.findall(r"\d+", row[c])) for c in ("grid", "block"))
-            rows[key_of(row["kernel"], grid, block)].append(
-                [float(row[c]) for c in ("sm_throughput_pct", "dram_throughput_pct", "dram_bytes", "duration_ns")]
-            )
-    return {key: Counters(*np.mean(values, axis=0)) for key, values in rows.items()}
+            columns = ("sm_throughput_pct", "dram_throughput_pct", "dram_bytes", "duration_ns")
+            rows[key_of(row["kernel"], grid, block)].append(Counters(*(float(row[c]) for c in columns)))
+    return rows
 
 
-def measure(trace: Trace, work: OperationWork, counters: dict[Key, Counters]) -> tuple[list[Measured], float]:
-    """Kernels with counters, and the share of kernel time that they are."""
+def measure(
+    trace: Trace, work: OperationWork, counters: dict[Key, list[Counters]]
+) -> tuple[list[Measured], float]:
+    """Kernels with counters, and the share of kernel time that they are.
+
+    One name, grid and block may serve several shapes: each kernel meets the row nearest in duration, and each
+    (row, modelled bytes) is a group. Kernels without a launch in the recording have no operator and are left out.
+    """
     operations = trace.operations
     kernels = np.flatnonzero(operations.kind == OperationKind.KERNEL)
-    columns = ["name", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
-    keys, group = np.unique(
-        np.stack([getattr(operations, c)[kernels].astype(np.int64) for c in columns]), axis=1, return_inverse=True
-    )
+    launched = set(trace.calls.correlation.tolist())
+    if launched:
+        kernels = kernels[[c in launched for c in operations.correlation[kernels].tolist()]]
     duration = (operations.end_ns - operations.start_ns).astype(float)
-    found = []
-    for index, key in enumerate(keys.T.tolist()):
-        rows = kernels[group.reshape(-1) == index]
-        name = trace.strings[key[0]]
-        counter = counters.get(key_of(name, key[1:4], key[4:7]))
-        if counter is None:
-            continue
-        time = duration[rows]
-        found.append(
-            Measured(
-                name=name, kernel=work.class_of_name[key[0]], count=len(rows), time_ns=time.sum(), counters=counter,
-                dram_bytes=float(np.mean(work.dram_bytes[rows])), efficiency=float(np.mean(work.efficiency[rows])),
-                bound_ns=tuple(float(time[work.bound[rows] == b].sum()) for b in OperationBound),
-                unsaturated_ns=float(time[work.unsaturated[rows] == 1].sum()), basis=int(work.basis[rows[0]]),
-            )
-        )  # fmt: skip
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    keys: dict[tuple[int, ...], list[Counters]] = {}
+    columns = ["name", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
+    table = np.stack([getattr(operations, c)[kernels].astype(np.int64) for c in columns], axis=1)
+    for row, key in zip(kernels.tolist(), map(tuple, table.tolist()), strict=True):
+        if key not in keys:
+            keys[key] = counters.get(key_of(trace.strings[key[0]], key[1:4], key[4:7]), [])
+        if keys[key]:
+            nearest = min(keys[key], key=lambda c: abs(np.log(max(duration[row], 1.0) / c.duration_ns)))
+            groups[key, nearest, round(float(np.nan_to_num(work.dram_bytes[row])))].append(row)
+    found = [
+        _measured(trace, work, np.array(rows), key, counter, duration)  # type: ignore[arg-type]
+        for (key, counter, _), rows in groups.items()
+    ]
     return found, sum(m.time_ns for m in found) / max(duration[kernels].sum(), 1.0)
+
+
+def _measured(trace, work, rows, key, counter, duration):  # type: ignore[no-untyped-def]
+    time = duration[rows]
+    return Measured(
+        name=trace.strings[key[0]], kernel=work.class_of_name[key[0]], count=len(rows), time_ns=float(time.sum()),
+        counters=counter, dram_bytes=float(np.mean(work.dram_bytes[rows])), efficiency=float(np.mean(work.efficiency[rows])),
+        bound_ns=tuple(float(time[work.bound[rows] == b].sum()) for b in OperationBound),
+        unsaturated_ns=float(time[work.unsaturated[rows] == 1].sum()), basis=int(work.basis[rows[0]]),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
