@@ -47,6 +47,7 @@ class TraceView:
     steps: Steps
     phases: Phases
     waits: Waits
+    activity: HostActivity
     work: OperationWork
     state: NDArray[np.int8]
     """The busy `State` of every operation."""
@@ -102,7 +103,8 @@ def view_trace(trace: Trace, gpus: Sequence[Gpu | None], step_name: str | None =
     state = np.array([_STATE_OF_BOUND[b] for b in OperationBound], np.int8)[work.bound]
     span = _span(trace, steps)
     queue = min((g.queue_ns for g in gpus if g is not None), default=QUEUE_LATENCY_NS)
-    context = IdleContext(trace, launches, phases, waits, HostActivity(trace, phases, waits), int(queue))
+    activity = HostActivity(trace, phases, waits)
+    context = IdleContext(trace, launches, phases, waits, activity, int(queue))
     segments, cost = [], np.zeros(len(waits), np.int64)
     for device in range(len(trace.devices)):
         divided, charged = _divide(context, state, device, span, steps.border_ns[device])
@@ -111,7 +113,7 @@ def view_trace(trace: Trace, gpus: Sequence[Gpu | None], step_name: str | None =
     tail = _warm_up_tail(trace, launches)
     step = _with_unlaunched(trace, launches, steps, tail)
     return TraceView(
-        trace, gpus, launches, steps, phases, waits, work, state, segments, cost, span, step, tail
+        trace, gpus, launches, steps, phases, waits, activity, work, state, segments, cost, span, step, tail
     )
 
 
