@@ -26,7 +26,7 @@ _UNTRUSTED = "A memory snapshot holds plain data only: do not load this file wit
 
 _SHORT_TEXT = b"|".join(b"\\x%02x.{%d}" % (length, length) for length in range(256))
 _PLAIN = re.compile(
-    rb"(?s)(?:[hKq].|[\x94sube}\])(\x85\x86\x87tNal0\x88\x89]|j.{4}|M..|J.{4}|\x8a\x06.{6}|\x95.{8}"
+    rb"(?s)(?:[hKq].|[\x94sue}\])(\x85\x86\x87tNal0\x88\x89]|j.{4}|M..|J.{4}|\x8a\x06.{6}|\x95.{8}"
     rb"|\x8a\x05.{5}|\x8a\x07.{7}|\x8a\x08.{8}|\x8a\x09.{9}|G.{8}|\x8c(?:" + _SHORT_TEXT + rb"))*+"
 )
 """A run of the opcodes that snapshots consist of, with their arguments."""
