@@ -106,7 +106,7 @@ def kernels_by_name(result: Result) -> list[Row]:
 
 
 def facts(result: Result) -> list[str]:
-    """One line about what was looked at: cards, files, steps, confidence."""
+    """What was looked at, in a few words each: cards, files, steps, and the verdict that is close behind."""
     cards: dict[str, int] = {}
     for device in result.devices:
         cards[device.get("name") or "unnamed device"] = (
@@ -123,8 +123,6 @@ def facts(result: Result) -> list[str]:
     verdict = result.verdict
     if runner_up := verdict.get("runner_up"):
         found.append(f"close behind: {runner_up.get('bound')} with {percent_text(runner_up.get('share'))}")
-    if verdict.get("confidence"):
-        found.append(f"confidence: {verdict['confidence']}")
     return found
 
 

@@ -53,7 +53,7 @@ def render_markdown(result: Result) -> str:
 def _verdict(result: Result, scale: Scale) -> Iterable[str]:
     verdict = result.verdict
     yield f"## {_prose(verdict['sentence'])}"
-    yield _prose(where_text(*facts(result)))
+    yield _prose(where_text(*facts(result), f"confidence: {verdict.get('confidence')}"))
     for line in filter(None, [verdict.get("instead"), *(verdict.get("caveats") or ())]):
         yield f"> {_prose(line)}"
     rows = [

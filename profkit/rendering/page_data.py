@@ -42,7 +42,7 @@ class _Strings:
             if len(text) > max(self._left, _CUT_NAME):
                 text = f"{text[:_CUT_NAME]}… ({len(text) - _CUT_NAME} characters more are not in this page)"
             self._left -= len(text)
-            self.texts.append(text)
+            self.texts.append(text.replace("\0", "\ufffd"))  # as HTML reads it, so that both halves agree
         return self._index[str(value)]
 
 
@@ -75,7 +75,8 @@ def page_data(result: Result) -> Row:
 def has_plots(data: Row) -> bool:
     """Whether the page of this data shows a plot, and so needs plotly."""
     roofline = any(row["flop"] and row["dram_bytes"] and row["tflops"] for row in data["kernels"])
-    families = len(data["phases"]) > 1 and bool(data["kernels"])
+    known = {row["path"] for row in data["phases"]}
+    families = len({path for row in data["kernels"] for path, _ in row["phases"] if path in known}) > 1
     return bool(roofline or families or data["timeline"] or data["memory"] or data["utilisation"])
 
 

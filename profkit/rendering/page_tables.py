@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from profkit.units import NS_PER_MS, bytes_text, count_text, duration_text, perc
 __all__ = ["page_tables"]
 
 _ROWS: Final = 40
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _TONES = {*SHARES, *BOUNDS, *CAUSES, "small_kernels"}
 
 
@@ -78,8 +80,13 @@ def milliseconds(ns: float | None, decimals: int = 3) -> str:
 
 def clip(value: Any, length: int = 120) -> str:
     """A text from a file, cut in its middle: its ends tell most."""
-    text = "–" if value in (None, "") else str(value)
+    text = "–" if value in (None, "") else visible(str(value))
     return text if len(text) <= length else f"{text[: length * 2 // 3]}…{text[-(length // 3) :]}"
+
+
+def visible(text: str) -> str:
+    """Controls, and marks that turn the reading direction, as their number: they could hide what a name says."""
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text.replace("\n", " ").replace("\t", " "))
 
 
 def tone(name: Any) -> str:
@@ -103,7 +110,7 @@ def _bar(parts: list[Row]) -> str:
 
 def _verdict(result: Result, scale: Scale) -> Row:
     verdict, window = result.verdict, result.window
-    kind, _, rest = str(verdict["sentence"]).partition(": ")
+    kind, _, rest = str(verdict["sentence"]).replace(" %", "\u00a0%").partition(": ")
     parts = [part | {"meaning": share_term(part["name"]).meaning} for part in _parts(verdict.get("shares"))]
     busy = sum(number_of(device.get("busy_ns")) for device in result.devices)
     kernels = sum(row["count"] for row in result.kernels)
@@ -215,12 +222,11 @@ def _phases(result: Result, scale: Scale) -> Row:
     )
     rows = []
     for depth, row in tree[:200]:
-        inclusive, exclusive = number_of(row.get("gpu_inclusive_ns")), number_of(row.get("gpu_exclusive_ns"))
+        inclusive = number_of(row.get("gpu_inclusive_ns"))
         rows.append(row | {
             "depth": min(depth, 8),
             "parts": _parts(row.get("shares")),
             "inclusive": round(100 * inclusive / longest, 2),
-            "exclusive": round(100 * exclusive / longest, 2),
             "kernels": scale.count(row.get("kernel_count")),
         })  # fmt: skip
     return {
@@ -228,6 +234,7 @@ def _phases(result: Result, scale: Scale) -> Row:
         "left": len(tree) - len(rows),
         "memory": any(row.get("peak_allocated_bytes") for _, row in tree),
         "digits": digits([longest / scale.divisor]),
+        "timed": any(row.get("gpu_inclusive_ns") for _, row in tree),
     }
 
 

@@ -63,7 +63,11 @@ def render_text(result: Result, *, width: int = 100, color: bool = False) -> str
 def _verdict(console: Console, result: Result, scale: Scale) -> None:
     verdict = result.verdict
     console.print(Text(_clean(verdict["sentence"], None), style="bold"))
-    console.print(Text(_clean(where_text(*facts(result)), None), style="dim"))
+    console.print(
+        Text(
+            _clean(where_text(*facts(result), f"confidence: {verdict.get('confidence')}"), None), style="dim"
+        )
+    )
     for line in filter(None, [verdict.get("instead"), *(verdict.get("caveats") or ())]):
         console.print(Text(_clean(line, None), style="yellow"))
     parts = parts_of(verdict.get("shares"))

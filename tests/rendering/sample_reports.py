@@ -47,7 +47,8 @@ def compute_bound() -> Result:
         kernels=gpt_kernels(), advice=advice(), timeline=timeline(), memory=memory(),
         idle=idle(shares, host=0.8, queue=0.4, tail=2.0),
         operators=[{"name": "aten::mm", "phase": "backward", "count": 219, "host_ns": 3 * MS, "host_self_ns": MS, "gpu_ns": 20 * MS}],
-        utilisation=[{"device": 0, "metric": "SMs Active [%]", "time_ns": [0, MS, 2 * MS], "value": [10.0, None, 90.0]}],
+        utilisation=[{"device": 0, "metric": "SMs Active [%]", "time_ns": [i * MS for i in range(100)],
+                      "value": [None if i == 50 else 60.0 + i % 30 for i in range(100)]}],
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def shares_of(**milliseconds: float) -> dict[str, int]:
 
 
 def device(device_id: int, shares: dict[str, int], rank: int | None = None) -> Row:
-    idle = sum(shares[name] for name in ("input", "sync", "other"))
+    idle = sum(shares[name] for name in ("launch", "input", "sync", "other"))
     window = sum(shares.values())
     return {
         "id": device_id, "rank": rank, "name": "NVIDIA H200", "peaks": PEAKS, "bandwidth_gbs": 4800.0,
@@ -87,7 +87,15 @@ def gpt_kernels() -> list[Row]:
     # The same kernel at another launch shape is a row of its own.
     rows.append(
         rows[0]
-        | {"grid": [4, 33, 1], "count": 9, "total_ns": 410_000, "mean_ns": 45_555.6, "efficiency": 0.52}
+        | {
+            "grid": [4, 33, 1],
+            "count": 9,
+            "total_ns": 410_000,
+            "mean_ns": 45_555.6,
+            "efficiency": 0.52,
+            "phases": {"backward": 410_000},
+            "operators": {"aten::mm": 9},
+        }
     )
     busy = sum(row["total_ns"] for row in rows)
     return [row | {"share": row["total_ns"] / busy} for row in sorted(rows, key=lambda row: -row["total_ns"])]
@@ -97,7 +105,7 @@ def steps(count: int, shares: dict[str, int], warm: bool = True) -> list[Row]:
     """Equal kept steps that divide ``shares``, after a slow one that is left out."""
     each = {name: ns // count for name, ns in shares.items()}
     length = sum(each.values())
-    idle = each["input"] + each["sync"] + each["other"]
+    idle = each["launch"] + each["input"] + each["sync"] + each["other"]
     rows = []
     for index in range(count + warm):
         kept = index >= warm

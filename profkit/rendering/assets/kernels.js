@@ -8,14 +8,14 @@ profkit.kernels = (() => {
   const body = table.tBodies[0];
   const state = { sort: "total_ns", descending: true, group: "name", search: null, all: false, open: new Set() };
   const rows = data.kernels.map((row, index) => ({
-    ...row, index, name: text(row.name) ?? "", title: text(row.short_name) || text(row.name) || "", family: text(row.family) ?? "unknown",
+    ...row, index, id: row.name, name: text(row.name) ?? "", title: text(row.short_name) || text(row.name) || "", family: text(row.family) ?? "unknown",
     dtype: text(row.dtype), bound: text(row.bound) ?? "unknown", basis: text(row.basis) ?? "unknown",
     phases: row.phases.map(([path, ns]) => [text(path), ns]), operators: row.operators.map(([name, count]) => [text(name), count]),
     lines: row.lines.map(([line, count]) => [text(line), count]),
   }));
   const dims = (grid) => (grid ? grid.join(" × ") : "–");
   const deviceText = (id) => (id === null || id === undefined ? "–" : `GPU ${id}`);
-  const shapeKey = (row) => `${row.name}\u0000${dims(row.grid)}\u0000${dims(row.block)}\u0000${row.device}`;
+  const shapeKey = (row) => `${row.id} ${dims(row.grid)} ${dims(row.block)} ${row.device}`;
 
   // A part of a row: its time in the chosen phase, or in one group of several. Its launches are then in proportion.
   function part(row, ns) {
@@ -42,7 +42,7 @@ profkit.kernels = (() => {
   // The groups that a row belongs to, each with its part of the row's time.
   function keys(row) {
     switch (state.group) {
-      case "name": return [[row.name, row.total_ns]];
+      case "name": return [[row.id, row.total_ns]];
       case "shape": return [[shapeKey(row), row.total_ns]];
       case "operators": {
         const all = row.operators.reduce((sum, [, count]) => sum + count, 0);
@@ -137,12 +137,12 @@ profkit.kernels = (() => {
     const bar = scale.share ? meter((group.share ?? 0) / scale.share, group.bound) : "";
     return element("tr", { "data-key": rowKey(group.key) },
       element("th", { scope: "row" }, button, chipsOf(group)),
-      element("td", {}, chip(group.bound, words("bounds", group.bound))),
-      efficiency,
       element("td", { class: "n strong" }, ms(perStep(group.total_ns), scale.digits)),
       element("td", { class: "n" }, percent(group.share), bar),
       element("td", { class: "n" }, countText(group.count, group.partial)),
-      element("td", { class: "n" }, group.mean_ns === null ? "–" : fixed(group.mean_ns / 1e3, 2)));
+      element("td", { class: "n" }, group.mean_ns === null ? "–" : fixed(group.mean_ns / 1e3, scale.mean)),
+      element("td", {}, chip(group.bound, words("bounds", group.bound))),
+      efficiency);
   }
   const ids = new Map();
   const rowKey = (key) => ids.get(key) ?? (ids.set(key, `k${ids.size}`), ids.get(key));
@@ -165,7 +165,7 @@ profkit.kernels = (() => {
     const parts = [];
     if (byKernel) {
       const copyButton = element("button", { type: "button", onclick: (event) => profkit.copy(members[0].name, event.currentTarget) }, "Copy name");
-      parts.push(element("p", { class: "full" }, element("code", {}, element("bdi", {}, members[0].name)), copyButton));
+      parts.push(element("p", { class: "full" }, element("code", {}, element("bdi", {}, profkit.visible(members[0].name))), copyButton));
     }
     const shapes = smallTable(byKernel ? "Launch shapes" : "Kernels",
       [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"]],
@@ -200,7 +200,7 @@ profkit.kernels = (() => {
   function draw() {
     current = groups();
     const shown = state.all ? current : current.slice(0, SHOWN);
-    const scale = { digits: digitsFor(Math.max(...current.map((group) => perStep(group.total_ns) / 1e6), 0)), share: Math.max(...current.map((group) => group.share ?? 0), 0) };
+    const scale = { digits: digitsFor(Math.max(...current.map((group) => perStep(group.total_ns) / 1e6), 0)), share: Math.max(...current.map((group) => group.share ?? 0), 0), mean: Math.min(2, digitsFor(Math.max(...current.map((group) => (group.mean_ns ?? 0) / 1e3), 0))) };
     body.replaceChildren(...shown.flatMap((group) => (state.open.has(group.key) ? [line(group, scale), detail(group)] : [line(group, scale)])));
     const total = current.reduce((sum, group) => sum + group.total_ns, 0);
     const noun = byId("group").selectedOptions[0].textContent.toLowerCase();
@@ -265,7 +265,7 @@ profkit.kernels = (() => {
     draw();
   });
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
-  byId("reset").addEventListener("click", () => {
+  byId("clear").addEventListener("click", () => {
     byId("filters").reset();
     Object.assign(state, { group: "name", search: null, sort: "total_ns", descending: true, all: false });
     byId("search").removeAttribute("aria-invalid");
@@ -294,11 +294,11 @@ profkit.kernels = (() => {
   // Another view chose this kernel: show its row, open, whatever was filtered.
   function select(index) {
     const row = rows[index];
-    byId("reset").click();
-    state.open.add(row.name);
-    state.all = state.all || current.findIndex((group) => group.key === row.name) >= SHOWN;
+    byId("clear").click();
+    state.open.add(row.id);
+    state.all = state.all || current.findIndex((group) => group.key === row.id) >= SHOWN;
     draw();
-    const shown = body.querySelector(`[data-key="${rowKey(row.name)}"]`);
+    const shown = body.querySelector(`[data-key="${rowKey(row.id)}"]`);
     shown?.scrollIntoView({ block: "center" });
     shown?.querySelector(".kernel-name").focus({ preventScroll: true });
   }

@@ -27,6 +27,8 @@ profkit.plots = (() => {
     probe.remove();
     return value;
   }
+  const channels = (variable) => color(variable).match(/[\d.]+/g).slice(0, 3).map(Number);
+  const mixed = (strength) => `rgb(${channels("dependency").map((value, i) => Math.round((value * strength + channels("paper")[i] * (100 - strength)) / 100)).join(",")})`;
   const ALIAS = { host: "launch", overhead: "launch", small_kernels: "launch", unknown: "unclassified", tail: "other" };
   const PALETTE = ["compute", "memory", "launch", "communication", "sync", "input", "transfer", "compilation", "profiler", "allocation", "dependency", "queue", "unclassified"];
   const toneColor = (name) => color(PALETTE.includes(ALIAS[name] ?? name) || name === "other" || name === "tail" ? ALIAS[name] ?? name : "unclassified");
@@ -37,7 +39,7 @@ profkit.plots = (() => {
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: color("soft") },
       margin: { l: 56, r: 12, t: 8, b: 44 }, hoverlabel: { bgcolor: color("raised"), bordercolor: color("rule"), font: { color: color("ink") }, align: "left" },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, ...rest, xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal" }, showlegend: true, ...rest, xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis },
     };
   }
   const config = { displayModeBar: false, responsive: true, displaylogo: false, showTips: false };
@@ -103,10 +105,13 @@ profkit.plots = (() => {
     const total = (family) => [...times.get(family).values()].reduce((sum, ns) => sum + ns, 0);
     const ranked = [...times.keys()].sort((a, b) => total(b) - total(a));
     add("plot-family", 110 + 30 * order.length, () => {
+      // Shades of one hue: the colours of the page mean bounds, and a family is none.
+      const shades = [100, 76, 58, 42, 32, 25, 19, 15, 12, 10, 8, 6].map((strength) => mixed(strength));
       const traces = ranked.slice(0, 12).map((family, index) => ({
         type: "bar", orientation: "h", name: safe(family, 30), y: order.map((_, i) => i), x: order.map((path) => perStep(times.get(family).get(path) ?? 0) / 1e6),
-        customdata: order.map((path) => safe(path)), marker: { color: color(PALETTE[index]) }, hovertemplate: `%{customdata}<br>${safe(family, 30).replaceAll("%", "%25")}: %{x:.3~f} ms<extra></extra>` }));
-      return { traces, shape: { barmode: "stack", bargap: 0.35, xaxis: { title: { text: `ms ${data.scale.label}` } }, yaxis: { autorange: "reversed", tickvals: order.map((_, i) => i), ticktext: order.map((path) => safe(path, 36)) } } };
+        customdata: order.map((path) => safe(path)), marker: { color: shades[index], line: { color: color("paper"), width: 1 } }, text: order.map(() => safe(family, 24)), textposition: "inside", insidetextanchor: "middle", textangle: 0, textfont: { color: color(index < 2 ? "paper" : "ink") }, 
+        meta: safe(family, 30), hovertemplate: "%{customdata}<br>%{meta}: %{x:.3~f} ms<extra></extra>" }));
+      return { traces, shape: { barmode: "stack", bargap: 0.35, showlegend: innerWidth > 700, uniformtext: { mode: "hide", minsize: 11 }, xaxis: { title: { text: `ms ${data.scale.label}` } }, yaxis: { autorange: "reversed", tickvals: order.map((_, i) => i), ticktext: order.map((path) => safe(path, 36)) } } };
     }, (box) => box.on("plotly_click", ({ points }) => profkit.choosePhase(order[points[0].pointIndex])));
   }
 
@@ -119,17 +124,18 @@ profkit.plots = (() => {
       lanes.forEach((lane, y) => {
         for (const [start, length, name, tone] of lane.bars) {
           const key = text(tone) ?? "unknown";
-          if (!byTone.has(key)) byTone.set(key, { base: [], x: [], y: [], customdata: [] });
+          if (!byTone.has(key)) byTone.set(key, { base: [], x: [], y: [], customdata: [], text: [] });
           const one = byTone.get(key);
           one.base.push((start - line.start_ns) / 1e6);
           one.x.push(length / 1e6);
           one.y.push(y);
           one.customdata.push([safe(text(name)), profkit.ms(length, 4)]);
+          one.text.push(lane.kind === "phase" ? safe(text(name), 24) : "");
         }
       });
       const label = (tone) => { for (const kind of ["shares", "causes", "bounds"]) if (Object.hasOwn(data.words[kind], tone)) return data.words[kind][tone]; return safe(tone, 30); };
-      const traces = [...byTone].map(([tone, bars]) => ({ type: "bar", orientation: "h", name: label(tone), ...bars, width: 0.7, marker: { color: toneColor(tone), line: { width: 0 } }, hovertemplate: "%{customdata[0]}<br>%{customdata[1]} ms, from %{base:.4~f} ms<extra></extra>" }));
-      return { traces, shape: { barmode: "overlay", dragmode: "zoom", hovermode: "closest", xaxis: { title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false } } };
+      const traces = [...byTone].map(([tone, bars]) => ({ type: "bar", orientation: "h", name: label(tone), ...bars, width: 0.7, textposition: "inside", insidetextanchor: "middle", textangle: 0, textfont: { color: color("paper") }, marker: { color: toneColor(tone), line: { width: 0 } }, hovertemplate: "%{customdata[0]}<br>%{customdata[1]} ms, from %{base:.4~f} ms<extra></extra>" }));
+      return { traces, shape: { barmode: "overlay", uniformtext: { mode: "hide", minsize: 10 }, dragmode: "zoom", hovermode: "closest", xaxis: { title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false } } };
     });
     if (line.left_out) byId("plot-timeline").querySelector("figcaption").textContent = `${fixed(line.left_out, 0)} of the shortest bars are not drawn.`;
   }

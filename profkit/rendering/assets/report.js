@@ -21,8 +21,13 @@ const profkit = (() => {
     return made;
   }
 
+  // Controls, and marks that turn the reading direction, are shown by their number: they could hide what a name says.
+  const visible = (value) => value.replace(/[\n\t]/g, " ").replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
   function clip(value, length) {
     if (value === null || value === undefined || value === "") return "–";
+    value = visible(value.length > 4 * length ? value.slice(0, 2 * length) + value.slice(-2 * length) : value);
     const head = Math.floor((length * 2) / 3);
     return value.length <= length ? value : `${value.slice(0, head)}…${value.slice(-Math.floor(length / 3))}`;
   }
@@ -107,6 +112,6 @@ const profkit = (() => {
   }, { rootMargin: "-20% 0px -70% 0px" });
   for (const section of document.querySelectorAll("main > section")) seen.observe(section);
 
-  return { data, byId, text, words, element, clip, fixed, digitsFor, ms, percent, perStep, tone, chip, download, copy,
+  return { data, byId, text, words, element, visible, clip, fixed, digitsFor, ms, percent, perStep, tone, chip, download, copy,
     choosePhase, within, onPhase: (listener) => listeners.push(listener), onTheme: (listener) => themed.push(listener), phase: () => phase };
 })();

@@ -1,0 +1,356 @@
+"""The page in a browser: what it shows, what its controls do, and what it never does."""
+
+import csv
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from profkit.rendering.html import render_html
+from tests.rendering.sample_reports import HOSTILE, SAMPLES, compute_bound
+from tests.rendering.samples import gpt_kernels, kernel, phase
+
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="SKIPPED LOUDLY: no playwright, the page is not tried in a browser"
+)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        not CHROMIUM.exists(),
+        reason=f"SKIPPED LOUDLY: no browser at {CHROMIUM}, the page is not tried in one",
+    ),
+]
+READY = "document.documentElement.dataset.ready === 'true'"
+ROWS = "#kernel-table tbody > tr[data-key]"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def show(chromium, tmp_path):
+    """Opens a result's page; afterwards the page must have complained of nothing and asked for nothing."""
+    complaints, contexts = [], []
+
+    def open_page(result, width=1280, measured=False, **options):
+        path = tmp_path / f"report{len(contexts)}.html"
+        path.write_text(render_html(result), "utf-8")
+        context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on(
+            "request",
+            lambda request: (
+                None if request.url == path.as_uri() else complaints.append(f"request: {request.url[:80]}")
+            ),
+        )
+        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+        if measured:
+            page.session = context.new_cdp_session(page)
+            page.session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        page.goto(path.as_uri())
+        page.wait_for_function(READY)
+        return page
+
+    open_page.complaints = complaints
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def busy_seconds(page):
+    """What the page's main thread has computed so far: the machine's other work does not count."""
+    return {metric["name"]: metric["value"] for metric in page.session.send("Performance.getMetrics")["metrics"]}["TaskDuration"]
+
+
+def titles(page):
+    return page.locator(f"{ROWS} .kernel-name bdi").all_inner_texts()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_sample_opens_draws_all_its_plots_and_fits_a_phone(show, name):
+    page = show(SAMPLES[name](), width=390)
+    page.evaluate("profkit.plots.drawAll()")
+    assert page.locator("figure.plot:not([hidden])").count() == page.evaluate("profkit.plots.count")
+    assert page.locator("figure.plot:not([hidden]) .main-svg").count() >= page.evaluate("profkit.plots.count")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_plots_are_unpacked_only_when_one_comes_into_view(show):
+    page = show(compute_bound())
+    assert page.evaluate("typeof window.Plotly") == "undefined"
+    page.locator("#plot-roofline").scroll_into_view_if_needed()
+    page.wait_for_selector("#plot-roofline[data-drawn]")
+    assert page.evaluate("typeof window.Plotly") == "object"
+
+
+def test_a_policy_forbids_every_request_and_every_script_that_is_not_the_page_s(show):
+    page = show(compute_bound())
+    policy = page.locator("meta[http-equiv='Content-Security-Policy']").get_attribute("content")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy.split("style-src")[0]
+    page.evaluate(
+        "window.addEventListener('securitypolicyviolation', (e) => (window.refused = e.effectiveDirective))"
+    )
+    assert page.evaluate("fetch('https://example.invalid/').then(() => 'sent', () => 'refused')") == "refused"
+    assert page.evaluate("window.refused") == "connect-src"
+    page.evaluate(
+        "document.head.append(Object.assign(document.createElement('script'), { textContent: 'window.injected = 1' }))"
+    )
+    assert page.evaluate("window.injected") is None
+    assert show.complaints  # the browser says in its console what it refused
+    assert all("Content Security Policy" in complaint for complaint in show.complaints)
+    show.complaints.clear()
+
+
+def test_launch_shapes_are_united_by_name_and_sorted_by_any_column(show):
+    page = show(compute_bound())
+    assert titles(page)[0].startswith("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT")
+    assert len(titles(page)) == len({row["name"] for row in gpt_kernels()})
+    for column, key in (("count", 3), ("mean_ns", 4), ("share", 2)):
+        for direction in ("descending", "ascending"):
+            page.click(f"[data-sort={column}]")
+            cells = page.locator(f"{ROWS} > td:nth-of-type({key})").all_inner_texts()
+            numbers = [float(cell.replace("%", "").replace("\u202f", "")) for cell in cells]
+            assert numbers == sorted(numbers, reverse=direction == "descending")
+            assert page.locator(f"th:has([data-sort={column}])").get_attribute("aria-sort") == direction
+    page.click("[data-sort=title]")
+    assert titles(page) == sorted(titles(page), key=str.lower)
+
+
+def test_what_is_unknown_is_last_whichever_way_a_column_is_sorted(show):
+    page = show(compute_bound())
+    for _ in range(2):
+        page.click("[data-sort=efficiency]")
+        cells = [
+            cell.split("\n")[0] for cell in page.locator(f"{ROWS} > td:nth-of-type(6)").all_inner_texts()
+        ]
+        assert cells[-2:] == ["–", "–"]
+        assert "–" not in cells[:-2]
+
+
+def test_search_takes_a_regular_expression_and_says_when_it_is_none(show):
+    page = show(compute_bound())
+    page.fill("#search", "^nvjet.*(NNT|NTN)$")
+    assert len(titles(page)) == 2
+    page.fill("#search", "aten::gelu")
+    assert titles(page) == ["vectorized_elementwise_kernel"]
+    page.fill("#search", "(")
+    assert page.locator("#search").get_attribute("aria-invalid") == "true"
+    assert "regular expression" in page.inner_text("#summary")
+    page.fill("#search", "no such kernel")
+    assert "nothing matches" in page.inner_text("#summary")
+    page.click("#clear")
+    assert len(titles(page)) == 10
+
+
+def test_filters_by_family_bound_and_device(show):
+    page = show(SAMPLES["multi_rank"]())
+    page.select_option("#bound", "communication")
+    assert [title.split("(")[0] for title in titles(page)] == ["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"]
+    page.click("#clear")
+    page.select_option("#family", "gemm")
+    assert all(title.startswith("nvjet") for title in titles(page))
+    page.click("#clear")
+    everything = len(titles(page))
+    page.select_option("#device", "0")
+    assert 0 < len(titles(page)) < everything
+
+
+def test_a_phase_chosen_in_the_phase_table_filters_kernels_and_gaps(show):
+    result = compute_bound()
+    result.idle["gaps"].append(result.idle["gaps"][0] | {"phase": "optimizer"})
+    page = show(result)
+    page.click("[data-phase] >> text=forward")
+    # forward and its children: casts of its own, products of forward/attention and forward/mlp, a reduction of forward/loss
+    assert sorted(titles(page)) == sorted(
+        [
+            "DeviceReduceSingleTileKernel",
+            "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT",
+            "vectorized_elementwise_kernel",
+        ]
+    )
+    cast = page.locator(ROWS, has_text="vectorized_elementwise_kernel")
+    assert cast.locator("td").nth(0).inner_text() == f"{1_300_000 / 3 / 1e6:.3f}"
+    assert cast.locator("td").nth(2).inner_text().startswith("≈")
+    assert page.locator("#gap-table tbody tr:visible").count() == len(result.idle["gaps"]) - 1
+    assert page.locator("#selection").is_visible()
+    assert page.locator("#phase").input_value() == "0"
+    page.click("#selection button")
+    assert len(titles(page)) == 10
+    assert page.locator("#gap-table tbody tr:visible").count() == len(result.idle["gaps"])
+
+
+@pytest.mark.parametrize(
+    ("group", "first", "rows"),
+    [("family", "gemm", 8), ("phases", "backward", 7), ("operators", "aten::mm", 10), ("shape", "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 11), ("bound", "compute", 4), ("dtype", "bf16", 3)],
+)  # fmt: skip
+def test_groups_divide_the_same_time(show, group, first, rows):
+    page = show(compute_bound())
+    total = page.inner_text("#summary").split(", ")[1]
+    page.select_option("#group", group)
+    assert titles(page)[0] == first
+    assert len(titles(page)) == rows
+    assert page.inner_text("#summary").split(", ")[1] == total
+
+
+def test_a_row_opens_to_its_name_shapes_operators_phases_and_lines_by_keyboard(show):
+    page = show(compute_bound())
+    page.focus(f"{ROWS} .kernel-name")
+    page.keyboard.press("Enter")
+    assert page.locator(f"{ROWS} .kernel-name").first.get_attribute("aria-expanded") == "true"
+    detail = page.inner_text("tr.detail")
+    for text in ("2 × 66 × 1", "4 × 33 × 1", "aten::mm", "backward", "model.py:41", "modelled"):
+        assert text in detail
+    page.keyboard.press("Enter")
+    assert page.locator("tr.detail").count() == 0
+
+
+def test_the_table_is_saved_as_csv_that_a_spreadsheet_cannot_run(show):
+    result = compute_bound()
+    result.kernels[3] |= {"name": "=1+1", "short_name": "=1+1"}
+    page = show(result)
+    with page.expect_download() as download:
+        page.click("#save-csv")
+    text = Path(download.value.path()).read_text("utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert sum(int(row["total_ns"]) for row in rows) == sum(row["total_ns"] for row in result.kernels)
+    assert "'=1+1" in [row["kernel"] for row in rows]
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("#copy-csv")
+    page.wait_for_selector("#copy-csv:has-text('Copied')")
+
+
+def test_a_point_of_the_roofline_opens_its_row(show):
+    page = show(compute_bound())
+    page.evaluate("profkit.plots.drawAll()")
+    box = page.locator("#plot-roofline > div")
+    page.fill("#search", "elementwise")
+    box.evaluate("(node) => node.emit('plotly_click', { points: [{ customdata: [0] }] })")
+    assert (
+        page.locator(f"{ROWS} .kernel-name[aria-expanded=true]")
+        .inner_text()
+        .startswith("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT")
+    )
+    assert page.locator("tr.detail").is_visible()
+
+
+def test_the_theme_follows_the_system_and_the_button(show):
+    page = show(compute_bound(), color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(background)
+    page.click("#theme")
+    assert page.inner_text("#theme") == "Theme: light"
+    light = page.evaluate(background)
+    page.click("#theme")
+    assert page.evaluate(background) == dark != light
+
+
+def test_hostile_names_are_text_everywhere(show):
+    page = show(SAMPLES["hostile"]())
+    page.evaluate("profkit.plots.drawAll()")
+    for group in ("shape", "operators", "family", "phases", "dtype", "name"):
+        page.select_option("#group", group)
+        for index in range(page.locator(f"{ROWS} .kernel-name").count()):
+            page.locator(f"{ROWS} .kernel-name").nth(index).click()
+    for index in range(page.locator("[data-phase]").count()):
+        page.locator("[data-phase]").nth(index).click()
+    page.click("#selection button")
+    assert page.evaluate("window.__pwned") is None
+    assert page.locator("img, iframe, a[href^='javascript']").count() == 0
+    assert page.locator("tr.detail code").all_inner_texts()[0] == HOSTILE[0]
+    assert HOSTILE[6] in page.locator("tr.detail code").all_inner_texts()  # ten kilobytes, on demand
+    shown = page.inner_text("main")
+    assert "\\u202e" in shown
+    assert "\u202e" not in shown
+
+
+def test_text_has_contrast_in_both_themes(show):
+    script = """() => {
+      const luminance = (rgb) => { const [r, g, b] = rgb.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+      const behind = (node) => { for (; node; node = node.parentElement) { const c = parse(getComputedStyle(node).backgroundColor); if (c.length < 4 || c[3] > 0) return c.slice(0, 3); } };
+      const found = [];
+      for (const node of document.querySelectorAll("main *, header *")) {
+        if (![...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()) || !node.checkVisibility() || node.closest("svg, .unseen, .out, [hidden]")) continue;
+        const style = getComputedStyle(node);
+        const [a, b] = [luminance(parse(style.color).slice(0, 3)), luminance(behind(node))].sort((x, y) => y - x);
+        const large = parseFloat(style.fontSize) >= 24;
+        if ((a + 0.05) / (b + 0.05) < (large ? 3 : 4.5)) found.push(`${node.className || node.tagName} ${style.color} ${((a + 0.05) / (b + 0.05)).toFixed(2)} ${node.textContent.slice(0, 30)}`);
+      }
+      return [...new Set(found)];
+    }"""
+    for name in ("compute_bound", "launch_bound", "unknown"):
+        for scheme in ("light", "dark"):
+            page = show(SAMPLES[name](), color_scheme=scheme)
+            assert page.evaluate(script) == []
+
+
+def test_headings_tables_and_controls_have_names_for_a_screen_reader(show):
+    page = show(compute_bound())
+    assert page.locator("main, header, nav[aria-label], footer").count() == 4
+    assert page.locator("h1").count() == 1
+    assert page.locator("table:not(:has(th[scope=col]))").count() == 0
+    unnamed = "[...document.querySelectorAll('button, select, input, a')].filter((node) => !(node.textContent.trim() || node.ariaLabel || node.labels?.length)).length"
+    assert page.evaluate(unnamed) == 0
+    assert page.locator("svg[role=img]:not([aria-label])").count() == 0
+
+
+def largest_report():
+    """More rows, phases, bars and longer names than any recording has."""
+    result = compute_bound()
+    long = "void at::native::vectorized_elementwise_kernel<" + "std::tuple<float, " * 400
+    result.kernels.extend(
+        kernel(
+            f"{long}{i}>",
+            "elementwise",
+            "memory",
+            100,
+            5.0,
+            short_name=f"elementwise {i}",
+            phases={f"phase {i % 300}": 500_000},
+            flop=10**9 + i,
+            dram_bytes=10**8,
+            tflops=2.0,
+        )
+        for i in range(5000)
+    )
+    result.phases.extend(phase(f"phase {i}", 1, 1, "memory", memory=1) for i in range(300))
+    result.timeline["lanes"][2]["bars"] = [[i * 1000, 900, f"kernel {i}", "compute"] for i in range(50_000)]
+    result.memory["curve"] = {
+        "time_ns": list(range(200_000)),
+        "allocated_bytes": [i % 977 << 20 for i in range(200_000)],
+        "reserved_bytes": [1 << 30] * 200_000,
+    }
+    return result  # fmt: skip
+
+
+def test_the_page_stays_small_and_quick_whatever_the_input(show):
+    result = largest_report()
+    assert len(render_html(result).encode()) < 6_000_000
+    page = show(result, measured=True)
+    page.fill("#search", "elementwise")
+    assert len(titles(page)) == 40
+    assert busy_seconds(page) < 2
+    page.click("#clear")
+    assert "smaller rows" in page.inner_text("#kernels-left")
+    page.click("#show-all")
+    assert len(titles(page)) > 900
+    page.evaluate("profkit.plots.drawAll()")
+
+
+def test_a_page_without_plots_does_not_carry_their_library():
+    assert len(render_html(SAMPLES["unknown"]())) < 200_000
