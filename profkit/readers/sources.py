@@ -79,12 +79,8 @@ class _Gzip:
 
 
 def _zstd() -> Any:
-    try:
-        from compression import zstd  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:  # before Python 3.14
-        raise ReadError(
-            "zstd", "this Python cannot expand zstd", "Unpack the file first: zstd -d FILE."
-        ) from None
+    from compression import zstd  # type: ignore[import-not-found, unused-ignore]
+
     return zstd.ZstdDecompressor()
 
 
@@ -105,6 +101,7 @@ _COMPRESSIONS = (
 )
 _LONGEST_MAGIC = 6
 
+_NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
 _PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"(dp", b"(lp", b"}q", b"]q")
 
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
@@ -157,13 +154,9 @@ def kind_of(head: bytes, path: str = "-") -> Kind:
     for magic, what, hint in _FOREIGN:
         if head.startswith(magic):
             raise ReadError(path, f"it is {what}", hint)
-    if _is_nsys_report(head):
+    if head.startswith(_NSYS_REPORT):
         return Kind.NSYS_REPORT
     raise ReadError(path, _looks_like(text), _WANTED)
-
-
-def _is_nsys_report(head: bytes) -> bool:
-    return (b"NVIDIA" in head[:_HEAD] and b"Nsight" in head[:_HEAD]) or head.startswith((b"QDREP", b"QDSTRM"))
 
 
 def _looks_like(text: bytes) -> str:
@@ -241,6 +234,13 @@ def _input(path: str, stream: IO[bytes], plain: bool, meter: _Meter, stack: Exit
         if plain:
             return _plain_input(path, stream, kind, stack)
         return _held(kind, _counted(head, stream, meter), stack)
+    try:
+        compression.machine()
+    except ImportError:  # zstd before Python 3.14
+        hint = f"Unpack it first: {compression.name} -d FILE."
+        raise ReadError(
+            path, f"it is {compression.name}-compressed, which this Python cannot expand", hint
+        ) from None
     findings: list[Finding] = []
     blocks = _expanded(compression, _chain(head, stream), meter, findings)
     first = b""
@@ -249,7 +249,8 @@ def _input(path: str, stream: IO[bytes], plain: bool, meter: _Meter, stack: Exit
         if len(first) >= _HEAD:
             break
     if not first:
-        raise ReadError(path, f"nothing is in this {compression.name} file", "Record again.")
+        problem = "this {} file is damaged at its start" if findings else "nothing is in this {} file"
+        raise ReadError(path, problem.format(compression.name), "Copy or record it again.")
     if any(first.startswith(c.magic) for c in _COMPRESSIONS):
         raise ReadError(path, "it was compressed twice", "Unpack it once and give the result.")
     made = _held(kind_of(first[:_HEAD], path), _joined(first, blocks), stack)

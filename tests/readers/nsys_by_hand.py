@@ -2,6 +2,10 @@
 
 import sqlite3
 from pathlib import Path
+from typing import Any
+
+from profkit.model import Trace
+from profkit.readers.nsys import read_nsys
 
 PID, TID = 4242, 100
 PROCESS = 1 << 48 | PID << 24
@@ -49,3 +53,17 @@ class Export:
     def nvtx(self, text: object, start: object, end: object, kind: int = 59, **more: object) -> "Export":
         row = {"start": start, "end": end, "eventType": kind, "text": text, "globalTid": THREAD}
         return self.add("NVTX_EVENTS", **{**row, "domainId": 0, "textId": None, **more})
+
+
+def read(export: Export) -> Trace:
+    """What the reader makes of it; nothing can be added any more."""
+    export.connection.close()
+    return read_nsys(export.path, export.path.name)
+
+
+def names(trace: Trace, table: Any) -> list[str]:
+    return trace.names(table.name).tolist()
+
+
+def codes(trace: Trace) -> set[str]:
+    return {finding.code for finding in trace.findings}

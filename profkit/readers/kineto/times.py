@@ -64,4 +64,4 @@ def _one(value: Scalar) -> int:
         return MISSING
     if number.is_nan():
         return MISSING
-    return ns_from_us(text) if abs(number) <= _LIMIT_US else IMPLAUSIBLE
+    return ns_from_us(text) if -_LIMIT_US <= number <= _LIMIT_US else IMPLAUSIBLE
