@@ -173,7 +173,8 @@ def _release(view: TraceView, kind: NDArray[np.int8], start: Column, end: Column
     ends = np.sort(view.trace.operations.end_ns)
     at = np.searchsorted(ends, end, side="right") - 1
     done = np.where(at >= 0, ends[np.maximum(at, 0)], start) if len(ends) else start
-    return end - np.clip(done, start, end)
+    released: Column = end - np.clip(done, start, end)
+    return released
 
 
 def _within_gaps(view: TraceView, row: Column, reach: Column, start: Column) -> tuple[Column, Column]:
@@ -194,7 +195,8 @@ def _events(view: TraceView, begin: Column, end: Column) -> Column:
     ranges, calls = view.trace.ranges, view.trace.calls
     host = np.isin(ranges.kind, (RangeKind.ANNOTATION, RangeKind.OPERATOR, RangeKind.PYTHON))
     times = np.sort(np.concatenate((ranges.start_ns[host], calls.start_ns)))
-    return np.searchsorted(times, end).astype(np.int64) - np.searchsorted(times, begin).astype(np.int64)
+    count: Column = np.searchsorted(times, end) - np.searchsorted(times, begin)
+    return count
 
 
 def _device_side(view: TraceView, rows: Column) -> tuple[Column, Column, Column, int]:
@@ -202,7 +204,8 @@ def _device_side(view: TraceView, rows: Column) -> tuple[Column, Column, Column,
     operations = view.trace.operations
     # From the earliest event of the step, so that -1 is before all.
     origin = int(min(view.launches.time_ns[rows].min(), operations.start_ns[rows].min()))
-    start, end = operations.start_ns[rows] - origin, operations.end_ns[rows] - origin
+    start = (operations.start_ns[rows] - origin).astype(np.int64)
+    end = (operations.end_ns[rows] - origin).astype(np.int64)
     _, stream = np.unique(operations.stream[rows], return_inverse=True)
     stream = np.ravel(stream).astype(np.int64)
     returned = view.launches.return_ns[rows] - origin
