@@ -122,7 +122,8 @@ def _device(history: MemoryHistory, device: int) -> DeviceReplay:
     mapped = np.isin(events.action, (Action.SEGMENT_MAP, Action.SEGMENT_UNMAP)).any()
     rules = AllocatorRules.of(history.settings, bool(mapped or (segments.expandable == 1).any()))
     pairs = _pair(events, _ALLOCATIONS, Action.ALLOC)
-    lives, lost, extra = _lifetimes(events, pairs, end)
+    waiting = blocks.address[blocks.state == BlockState.PENDING_FREE]
+    lives, lost, extra = _lifetimes(events, pairs, waiting, end)
     streams = history.segments.stream[blocks.segment]
     lives, unmatched, truth = _with_survivors(lives, blocks, streams, end)
     unmatched = unmatched if history.segments_known else 0
@@ -201,14 +202,21 @@ def _pair(events: AllocatorEvents, actions: tuple[Action, ...], opening: Action)
     return _Pairs(first, opens[starts], follows, order, starts)
 
 
-def _lifetimes(events: AllocatorEvents, pairs: _Pairs, end: int) -> tuple[Lifetimes, int, int]:
+def _lifetimes(
+    events: AllocatorEvents, pairs: _Pairs, waiting: IntColumn, end: int
+) -> tuple[Lifetimes, int, int]:
+    """Lifetimes of the blocks that the history mentions, how many frees are missing, and how many too many.
+
+    ``waiting`` are the addresses of blocks that still wait for other streams at the end.
+    """
     action = events.action
     frees = (action == Action.FREE_REQUESTED) | (action == Action.FREE)
     dones = (action == Action.FREE_COMPLETED) | (action == Action.FREE)
     requested, completed = pairs.earliest(frees), pairs.earliest(dones)
     freed = np.minimum(requested, completed)
     # A recorder may skip one of the two kinds of entries; then the other one stands for both.
-    reusable = completed if dones.any() else freed
+    waits = np.isin(events.address[pairs.first], waiting) & (pairs.follows == _FAR)
+    reusable = completed if dones.any() else np.where(waits, _FAR, freed)
     lost = (freed == _FAR) & (pairs.follows != _FAR)
     freed = np.minimum(freed, pairs.follows)
     reusable = np.maximum(np.minimum(reusable, pairs.follows), freed)
