@@ -12,12 +12,13 @@ from profkit.analysis.work.attribution import Explained, explain_kernels
 from profkit.analysis.work.inferred import infer_side, infer_work
 from profkit.analysis.work.issue import issue_ns
 from profkit.analysis.work.launch import Launch
+from profkit.analysis.work.measured import Activity, sampled_activity
 from profkit.analysis.work.names import KernelClass, classify
 from profkit.analysis.work.rates import exponential_ns, peak_of
 from profkit.analysis.work.thresholds import OVERHEAD_FACTOR, UNSATURATED_BELOW
 from profkit.analysis.work.traffic import repeated_bytes, reread_bytes, written_to_dram
 from profkit.analysis.work.work import Basis, OperationBound, OperationWork, Work
-from profkit.hardware import OVERHEAD_NS, Gpu
+from profkit.hardware import OVERHEAD_NS, TENSOR, VECTOR, Gpu
 from profkit.model import CopyKind, IntColumn, OperationKind, Operations, Trace
 
 __all__ = ["bound_operations"]
@@ -45,7 +46,7 @@ def bound_operations(
         gpus: The card of each of ``trace.devices``; None where it is not known.
     """
     work = OperationWork.unknown(len(trace.operations))
-    card = _Cards(gpus, work.class_of_name)
+    card = _Cards(trace, gpus, work.class_of_name)
     work.overhead_ns[:] = card.overhead_ns[trace.operations.device]
     rows = np.flatnonzero(trace.operations.kind == OperationKind.KERNEL)
     if len(rows):
@@ -54,7 +55,7 @@ def bound_operations(
         work.class_of_name.update(zip(name_ids.tolist(), classes, strict=True))
         explained = explain_kernels(trace, rows, work.class_of_name, operator_row, operator_parent)
         work.unmodelled.update(explained.unmodelled)
-        _bound_kernels(trace.operations, rows, explained, card, work)
+        _bound_kernels(trace, rows, explained, card, work)
     _bound_moves(trace.operations, card, work)
     return work
 
@@ -62,8 +63,9 @@ def bound_operations(
 class _Cards:
     """The trace's devices, their figures as columns (NaN where a card is not known), and its kernels' classes."""
 
-    def __init__(self, gpus: Sequence[Gpu | None], classes: dict[int, KernelClass]) -> None:
+    def __init__(self, trace: Trace, gpus: Sequence[Gpu | None], classes: dict[int, KernelClass]) -> None:
         self.gpus = list(gpus) or [None]
+        self.operations = trace.operations
         self.classes = classes
 
         def column(values: list[float | None]) -> NDArray[np.float64]:
@@ -72,6 +74,11 @@ class _Cards:
         self.overhead_ns = column([gpu.overhead_ns if gpu else OVERHEAD_NS for gpu in self.gpus])
         self.bandwidth = column([gpu.bandwidth_bytes_per_s if gpu else None for gpu in self.gpus])
         self.l2_bytes = column([gpu.l2_bytes if gpu else None for gpu in self.gpus])
+
+    def most_bytes(self, device: IntColumn, duration_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the memory can move in a time; no limit where the bandwidth is unknown."""
+        rate = np.where(np.isnan(self.bandwidth), np.inf, self.bandwidth)[device]
+        return np.asarray(rate * np.maximum(duration_ns, 1.0) / 1e9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +102,9 @@ class _Groups:
 
 
 def _bound_kernels(
-    operations: Operations, rows: NDArray[np.intp], explained: Explained, card: _Cards, work: OperationWork
+    trace: Trace, rows: NDArray[np.intp], explained: Explained, card: _Cards, work: OperationWork
 ) -> None:
+    operations = trace.operations
     columns = [getattr(operations, column)[rows].astype(np.int64) for column in ("device", "name", *_SHAPE)]
     _, first, group = np.unique(
         np.stack([*columns, explained.work]), axis=1, return_index=True, return_inverse=True
@@ -109,7 +117,7 @@ def _bound_kernels(
     read, written = groups.read[group] * fraction, groups.written[group] * fraction
     device = operations.device[rows]
     moved = read + written_to_dram(read, written, card.l2_bytes[device])
-    moved = np.minimum(moved, card.bandwidth[device] * np.maximum(duration, 1.0) / 1e9)
+    moved = np.minimum(moved, card.most_bytes(device, duration))
     work.flop[rows], work.dram_bytes[rows], work.peak_flops[rows] = (
         groups.flop[group] * fraction,
         moved,
@@ -118,9 +126,46 @@ def _bound_kernels(
     work.memory_ns[rows] = moved / card.bandwidth[device] * 1e9
     work.compute_ns[rows] = work.flop[rows] / groups.peak[group] * 1e9 + groups.special_ns[group] * fraction
     work.basis[rows] = groups.basis[group]
+    issue_ns = groups.issue_ns[group] * fraction
+    matrix_units = np.array([card.classes[n].tensor_core is True for n in operations.name[rows].tolist()])
+    activity = sampled_activity(trace, rows, group, matrix_units)
+    if activity:
+        issue_ns = _take_measured(work, rows, activity, card, issue_ns)
     _decide(work, rows, duration, groups.side[group])
-    busy = groups.issue_ns[group] * fraction >= UNSATURATED_BELOW * duration
+    busy = issue_ns >= UNSATURATED_BELOW * duration
     work.unsaturated[rows] = np.where(busy, np.minimum(work.unsaturated[rows], 0), work.unsaturated[rows])
+
+
+def _take_measured(
+    work: OperationWork,
+    rows: NDArray[np.intp],
+    activity: Activity,
+    card: _Cards,
+    issue_ns: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Put what was measured in the place of what was modelled; returns the time of instruction issue."""
+    known = np.flatnonzero(~np.isnan(activity.dram))
+    operations, at = card.operations, rows[known]
+    duration = (operations.end_ns - operations.start_ns)[at].astype(float)
+    work.memory_ns[at] = activity.dram[known] * duration
+    work.dram_bytes[at] = work.memory_ns[at] * card.bandwidth[operations.device[at]] / 1e9
+    work.basis[at] = Basis.MEASURED
+    units = np.array([_unit(card.classes[name]) for name in operations.name[at].tolist()])
+    for unit, share in ((TENSOR, activity.tensor[known]), (VECTOR, activity.issue[known])):
+        here = (units == unit) & ~np.isnan(share)
+        work.compute_ns[at[here]] = (share * duration)[here]
+    measured = issue_ns.copy()
+    measured[known] = np.where(
+        np.isnan(activity.issue[known]), issue_ns[known], activity.issue[known] * duration
+    )
+    return measured
+
+
+def _unit(kernel: KernelClass) -> str:
+    """The unit whose activity is a kernel's compute time; none for kernels that are not matrix products."""
+    if not kernel.is_matrix:
+        return ""
+    return VECTOR if kernel.tensor_core is False else TENSOR
 
 
 def _work_of_groups(
@@ -192,6 +237,6 @@ def _bound_moves(operations: Operations, card: _Cards, work: OperationWork) -> N
     read, device = np.where(memset[rows], 0.0, size), operations.device[rows]
     duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
     moved = read + written_to_dram(read, size, card.l2_bytes[device])
-    work.dram_bytes[rows] = np.minimum(moved, card.bandwidth[device] * np.maximum(duration, 1.0) / 1e9)
+    work.dram_bytes[rows] = np.minimum(moved, card.most_bytes(device, duration))
     work.memory_ns[rows] = work.dram_bytes[rows] / card.bandwidth[device] * 1e9
     _decide(work, rows, duration, np.full(len(rows), _B.MEMORY, np.int8))

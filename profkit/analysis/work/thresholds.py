@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "DRIFT",
+    "FEWEST_SAMPLES",
     "HELD_ON_CHIP",
     "INSTRUCTIONS_PER_ELEMENT",
     "OVERHEAD_FACTOR",
@@ -36,3 +37,6 @@ HELD_ON_CHIP = 1.5
 
 INSTRUCTIONS_PER_ELEMENT = {"strided": 40.0, "unrolled": 26.0, "cat": 96.0, "norm": 60.0}
 """Instructions for one element: of a pointwise kernel for each array that it touches; of others in all."""
+
+FEWEST_SAMPLES = 4
+"""GPU metric samples wholly inside kernels that are alike, below which they say nothing."""
