@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from importlib import resources
 
 from profkit.hardware.gpu import TENSOR, TENSOR_HALF, VECTOR, Gpu
 
-__all__ = ["RATE_COLUMNS", "all_gpus", "find_gpu"]
+__all__ = ["RATE_COLUMNS", "all_gpus", "named_gpu"]
 
 RATE_COLUMNS: Mapping[str, tuple[str, str]] = {
     "fp64": ("fp64", VECTOR),
@@ -56,37 +55,8 @@ def all_gpus() -> list[Gpu]:
     return [gpu for gpu, _ in _rows()]
 
 
-def find_gpu(
-    name: str,
-    *,
-    memory_bytes: int | None = None,
-    sm_count: int | None = None,
-    bandwidth_bytes_per_s: float | None = None,
-    l2_bytes: float | None = None,
-) -> Gpu | None:
-    """The card that a recording names, or None when the table has none that surely is it.
-
-    The pattern with most words wins, so that ``NVIDIA H200 NVL`` is no ``H200``; among equals the one nearest
-    in memory and cores. A MIG slice, or a variant with another number of cores, has its rates scaled.
-
-    Args:
-        name: As CUDA or HIP reports it, e.g. ``NVIDIA H100 80GB HBM3`` or ``NVIDIA A100-SXM4-40GB MIG 3g.20gb``.
-        memory_bytes: The device's memory, where the recording has it.
-        sm_count: Its multiprocessors (compute units), where the recording has it.
-        bandwidth_bytes_per_s: Peak DRAM bandwidth that the recording states; it wins over the table.
-        l2_bytes: The second-level cache that the recording states; it wins over the table.
-    """
-    gpu = _named(name, memory_bytes, sm_count)
-    if gpu is None:
-        return None
-    return replace(
-        gpu,
-        bandwidth_bytes_per_s=bandwidth_bytes_per_s or gpu.bandwidth_bytes_per_s,
-        l2_bytes=l2_bytes or gpu.l2_bytes,
-    )
-
-
-def _named(name: str, memory_bytes: int | None, sm_count: int | None) -> Gpu | None:
+def named_gpu(name: str, memory_bytes: int | None, sm_count: int | None) -> Gpu | None:
+    """The card whose pattern has most words in common with a device's name, scaled to its slice or cores."""
     name = name[:_LONGEST_NAME]
     mig = _MIG.search(name)
     words = _words(name[: mig.start()] if mig else name)

@@ -1,0 +1,83 @@
+"""``profkit hardware``: the cards that are known, and measuring one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from profkit.hardware import Gpu, all_gpus, find_gpu, keep_calibration
+from profkit.units import rate_text
+
+__all__ = ["command"]
+
+_COLUMNS = ("bf16", "fp16", "tf32", "fp32", "fp8")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--name", metavar="TEXT", help="Show only the card that a recording names so.")
+@click.pass_context
+def command(context: click.Context, name: str | None) -> None:
+    """List the peaks of known cards, or measure your own.
+
+    Rates are dense, with fp32 accumulation, in FLOP/s.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if name is None:
+        click.echo(_table(all_gpus()))
+        return
+    found = find_gpu(name)
+    if found is None:
+        raise click.ClickException(f"{name}: no such card is known. Measure it: profkit hardware calibrate")
+    click.echo(_card(found))
+
+
+@command.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write here instead of keeping it.",
+)
+def calibrate(output: Path | None) -> None:
+    """Measure this machine's GPU and keep the result for the analyzer.
+
+    Measures copy bandwidth, matrix rates by type, the fixed time of a kernel (To) and the latency of a full
+    queue (Q), for about half a minute.
+    """
+    from profkit.recording.calibration import measure_card
+
+    measured = measure_card(lambda what: click.echo(f"measuring {what} ...", err=True))
+    path = keep_calibration(measured, output)
+    click.echo(_card(measured))
+    click.echo(f"kept in {path}")
+
+
+def _table(gpus: list[Gpu]) -> str:
+    width = max(len(gpu.name) for gpu in gpus)
+    lines = [" ".join([f"{'card':{width}}", f"{'memory':>10}", *(f"{column:>8}" for column in _COLUMNS)])]
+    for gpu in gpus:
+        best = gpu.best_peaks()
+        rates = [_short(best.get(column)) for column in _COLUMNS]
+        lines.append(
+            " ".join(
+                [
+                    f"{gpu.name:{width}}",
+                    f"{rate_text(gpu.bandwidth_bytes_per_s, 'B/s'):>10}",
+                    *(f"{r:>8}" for r in rates),
+                ]
+            )
+        )
+    return "\n".join(lines)
+
+
+def _short(rate: float | None) -> str:
+    return rate_text(rate, "").rstrip()
+
+
+def _card(gpu: Gpu) -> str:
+    lines = [gpu.name, f"  memory     {rate_text(gpu.bandwidth_bytes_per_s, 'B/s')}"]
+    lines += [f"  {dtype:10} {rate_text(rate, 'FLOP/s')}" for dtype, rate in sorted(gpu.best_peaks().items())]
+    lines += [f"  To         {gpu.overhead_ns:.0f} ns", f"  Q          {gpu.queue_ns:.0f} ns"]
+    return "\n".join([*lines, f"  source     {gpu.source}"])

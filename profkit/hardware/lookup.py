@@ -1,0 +1,47 @@
+"""A device's figures: from the table of cards, the recording, and what was measured on the user's own card."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from profkit.hardware.gpu import Gpu
+from profkit.hardware.kept import kept_calibration
+from profkit.hardware.table import named_gpu
+
+__all__ = ["find_gpu"]
+
+
+def find_gpu(
+    name: str,
+    *,
+    memory_bytes: int | None = None,
+    sm_count: int | None = None,
+    bandwidth_bytes_per_s: float | None = None,
+    l2_bytes: float | None = None,
+) -> Gpu | None:
+    """The card that a recording names, or None when nothing surely is it.
+
+    The pattern with most words wins, so that ``NVIDIA H200 NVL`` is no ``H200``; among equals the one nearest
+    in memory and cores. A MIG slice, or a variant with another number of cores, has its rates scaled. Peaks are
+    those of the data sheet; `To` and `Q` come from ``profkit hardware calibrate`` where it ran on such a card,
+    and of a card that is not in the table its measured rates stand for the peaks.
+
+    Args:
+        name: As CUDA or HIP reports it, e.g. ``NVIDIA H100 80GB HBM3`` or ``NVIDIA A100-SXM4-40GB MIG 3g.20gb``.
+        memory_bytes: The device's memory, where the recording has it.
+        sm_count: Its multiprocessors (compute units), where the recording has it.
+        bandwidth_bytes_per_s: Peak DRAM bandwidth that the recording states; it wins over the table.
+        l2_bytes: The second-level cache that the recording states; it wins over the table.
+    """
+    gpu, measured = named_gpu(name, memory_bytes, sm_count), kept_calibration(name)
+    if gpu and measured:
+        source = f"{gpu.source}; To and Q measured on this card"
+        gpu = replace(gpu, overhead_ns=measured.overhead_ns, queue_ns=measured.queue_ns, source=source)
+    gpu = gpu or measured
+    if gpu is None:
+        return None
+    return replace(
+        gpu,
+        bandwidth_bytes_per_s=bandwidth_bytes_per_s or gpu.bandwidth_bytes_per_s,
+        l2_bytes=l2_bytes or gpu.l2_bytes,
+    )
