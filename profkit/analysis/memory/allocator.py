@@ -107,7 +107,7 @@ def _churn(replayed: DeviceReplay, boundaries: Boundaries | None) -> Row:
     action = replayed.events.action
     asked, returned = np.isin(action, _GROWN), np.isin(action, _SHRUNK)
     steady: Row = {"steps": 0, "cuda_allocations": None, "cuda_frees": None}
-    if boundaries is not None:
+    if boundaries is not None and boundaries.basis != "pattern":
         # The allocator warms up in the first half of the steps; from there on it should ask for nothing.
         half = len(boundaries.states) // 2
         inside = slice(int(boundaries.states[half - 1]), int(boundaries.states[-1]))
