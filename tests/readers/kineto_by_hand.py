@@ -11,11 +11,11 @@ CALL = ("cuda_runtime", "cuda_driver", "runtime", "mtia_runtime")
 
 
 def load(path: Path) -> dict:
-    """The document with every number kept as it is written."""
+    """The document with every number that has a fraction kept as it is written."""
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
-    document = json.loads(data, parse_float=Decimal)
+    document = json.loads(data, parse_float=str)
     return document if isinstance(document, dict) else {"traceEvents": document}
 
 

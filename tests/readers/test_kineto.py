@@ -194,6 +194,30 @@ def test_devices_of_memory_events_are_those_of_kernels() -> None:
     ]
 
 
+def test_device_events_are_of_the_process_that_launched_them() -> None:
+    def event(cat: str, pid: int, correlation: int) -> dict:
+        return {
+            "ph": "X",
+            "cat": cat,
+            "name": "n",
+            "pid": pid,
+            "tid": 1,
+            "ts": 9,
+            "dur": 1,
+            "args": {"correlation": correlation},
+        }
+
+    calls = [event("cuda_runtime", pid, correlation) for pid, correlation in ((70, 1), (70, 2), (80, 3))]
+    kernels = [event("kernel", 0, correlation) for correlation in (3, 1, 0, 9)]
+    python = [{"ph": "X", "cat": "python_function", "name": "f", "pid": 0, "tid": 0, "ts": 1, "dur": 1}]
+    trace = read_kineto(json.dumps(calls + kernels + python).encode(), "x")
+    assert [p.pid for p in trace.processes] == [70, 80]
+    assert dict(
+        zip(trace.operations.correlation.tolist(), trace.operations.process.tolist(), strict=True)
+    ) == {3: 1, 1: 0, 0: 0, 9: 0}
+    assert trace.threads[int(trace.ranges.thread[0])].process == 0
+
+
 def test_nothing_that_says_who_recorded_is_kept() -> None:
     for path in OURS:
         trace = read(path)

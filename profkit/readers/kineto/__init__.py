@@ -30,7 +30,7 @@ def read_kineto(data: bytes | bytearray | memoryview, name: str) -> Trace:
     """
     text = TraceText(data)
     if not text.is_json:
-        raise ReadError(name, "it is plain text, not JSON", header.WANTED)
+        raise ReadError(name, "it is plain text, or JSON that is damaged at its start", header.WANTED)
     if not text.has_events:
         raise header.foreign(text.header, name)
     columns = TraceColumns()
@@ -78,8 +78,12 @@ def _without_gc() -> Iterator[None]:
 def _refuse(text: TraceText, columns: TraceColumns, name: str) -> None:
     """Raise for lists of other things than events of torch.profiler."""
     if not columns.events:
-        junk = text.dropped["not_an_object"]
-        what = f"its list holds {junk} values that are no events" if junk else "it has no trace events"
+        junk, broken = text.dropped["not_an_object"], text.dropped["unreadable"]
+        what = "it has no trace events"
+        if junk:
+            what = f"its list holds {junk} values that are no events"
+        elif broken or text.truncated:
+            what = "it is damaged before the end of its first event"
         raise ReadError(name, what, header.WANTED)
     known = any((columns.operations, columns.calls, columns.ranges, columns.memory, columns.syncs))
     foreign = columns.begin_end + columns.unknown_categories.total()
