@@ -71,7 +71,7 @@ def _median_s(torch: Any, call: Callable[[], Any]) -> float:
         end.record()
         end.synchronize()
         times.append(start.elapsed_time(end) / 1e3)
-    return statistics.median(times)
+    return float(statistics.median(times))
 
 
 def _bandwidth(torch: Any) -> float:
@@ -119,7 +119,7 @@ def _rate(torch: Any, product: Callable[[], Any]) -> float | None:
         return None
     finally:
         torch.cuda.empty_cache()
-    return float(flop / seconds) if seconds > 0 else None
+    return float(flop) / float(seconds) if seconds > 0 else None
 
 
 def _fixed_times(torch: Any) -> tuple[float, float]:

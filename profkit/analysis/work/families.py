@@ -50,8 +50,8 @@ _RULES: tuple[tuple[Family, re.Pattern[str]], ...] = tuple(
         (_F.COMMUNICATION, r"^nccl|^rccl|nvshmem|cross_device_reduce|multimem_|two_shot_all_?reduce|one_shot_all_?reduce"
                            r"|all_?reduce_kernel|allgather_kernel|reduce_scatter_kernel|deep_?ep|intranode::|internode::"),
         (_F.FILL, r"rocclr_fillbuffer|^memset"),
-        (_F.COPY, r"rocclr_copybuffer|^memcpy|catarraybatchedcopy|split_with_sizes_copy|chunk_cat|copy_out_contiguous"),
-        (_F.LAYOUT, r"nchwtonhwc|nhwctonchw|generictranspose|converttensor|batched_transpose|cublastransposeparams"
+        (_F.COPY, r"rocclr_copybuffer|^memcpy|catarraybatchedcopy|split_with_sizes_copy|chunk_cat|copy_out_contiguous|reshape_and_cache|store_kv|^copy_"),
+        (_F.LAYOUT, r"nchwtonhwc|nhwctonchw|generictranspose|converttensor|batched_transpose|addpadding|scalepackedtensor|cublastransposeparams"
                     r"|tensor_?transform|subtensorop|^transpose|cudnn.*transpose"),
         (_F.ATTENTION, r"flash_?(?:fwd|bwd|attn|attention)|flashattn|fmha|sdpa|memeffattention|attentionkernel"
                        r"|attentionbackwardkernel|paged_attention|kvcachekernel|_attn_(?:fwd|bwd)|attn_fwd|attn_bwd|flex_attention"
@@ -60,17 +60,17 @@ _RULES: tuple[tuple[Family, re.Pattern[str]], ...] = tuple(
         (_F.CONVOLUTION, r"fprop|dgrad|wgrad|scudnn|hcudnn|\d+cudnn_|winograd|convolve|implicit_gemm|conv_?depthwise|conv2d|conv3d|conv1d"
                          r"|im2col|col2im|vol2col|col2vol|miopensp3|igemm_(?:fwd|bwd|wrw)|naive_conv|cask.*offsetskernel|conv_kernel"
                          r"|cudnn.*(?:engine|alg1|grouped_direct)|^gtc_?conv|grouped_conv|gridwiseconv|pointwise_mult_and_sum_complex"
-                         r"|scalepackedtensor|triton_tem_fused.*conv"),
-        (_F.GEMM, r"gemm|gemv|^nvjet|^cijk_|splitkreduce|cublaslt::epilogue|^dot_kernel|reduce_1block|^scal_kernel|matmul|marlin"
+                         r"|im2d2col|triton_tem_fused.*conv"),
+        (_F.GEMM, r"gemm|gemv|^nvjet|^cijk_|splitkreduce|epilogue::impl::globalkernel|^bmm_|^dot_kernel|reduce_1block|^scal_kernel|matmul|marlin"
                   r"|fused_moe_kernel|tinygemm|triton_mm|_mm_kernel|^triton_tem_fused|tensorop|xmma|_scaled_mm|magma_"),
         (_F.NORM, r"layer_?norm|batch_?norm|group_?norm|rms_?norm|instance_?norm|gammabeta|gradgammabeta|rowwisemoments|computefusedparams"
                   r"|computeinternalgradients|bn_(?:fw|bw)|cuapplylayernorm|ln_(?:fwd|bwd)|welford|batchnorm|norm_fwd|norm_bwd"
                   r"|computebackwardfusedparams"),
         (_F.SOFTMAX, r"softmax"),
-        (_F.LOSS, r"nll_?loss|cross_?entropy|ctc_?loss|mse_kernel|multi_?margin"),
+        (_F.LOSS, r"nll_?loss|classnllcriterion|cross_?entropy|ctc_?loss|mse_kernel|multi_?margin"),
         (_F.OPTIMIZER, r"multi_tensor_apply|lpnorm_cleanup|lamb_|koptimizer|adam_|_adam|adam$|amp_update_scale|^multi_tensor|sgd_"),
         (_F.RANDOM, r"dropout|distribution_|masked_scale|curand|philox|rand_?perm"),
-        (_F.INDEX, r"gather|scatter|index|embedding|compute_grad_weight|compute_num_of_partial|krn_partial|take_put|bucketize|masked_select"
+        (_F.INDEX, r"gather|scatter|index|(?<!rotary_)embedding|pooled_embs|compute_grad_weight|compute_num_of_partial|krn_partial|take_put|bucketize|masked_select"
                    r"|bounds_check"),
         (_F.SORT, r"sort|topk|devicescan|scan_|_scan|deviceselect|devicemerge|uniquebykey|compactinit|histogram|rocprim"
                   r"|deviceruns|devicerunlength|cub::.*partition"),
@@ -91,11 +91,11 @@ _GENERIC = frozenset(
     }
 )  # fmt: skip
 """Wrappers of pointwise functors: whatever the functor is called, the work is pointwise."""
-_WRAPPERS = frozenset({"kernel", "kernel2", "device_kernel", "kernel_entry", "globalkernel", "triton_", ""})
+_WRAPPERS = frozenset({"kernel", "kernel2", "device_kernel", "kernel_entry", "triton_", ""})
 _COPY_FUNCTOR = re.compile(
     r"(?:direct|float16|bfloat16|float8|complex\w*)_copy_kernel|copy_kernel_cuda|copyfunctor|copy_device"
 )
-_FILL_FUNCTOR = re.compile(r"fillfunctor|zerofunctor|fill_kernel")
+_FILL_FUNCTOR = re.compile(r"fillfunctor|zerofunctor|(?<!masked_)fill_kernel")
 _MASK_FUNCTOR = re.compile(r"dropout|bernoulli")
 _TRITON_KIND = re.compile(r"^triton_(poi|red|per|for|spl|tem)_fused")
 _TRITON_NAMES: tuple[tuple[Family, re.Pattern[str]], ...] = (
@@ -121,7 +121,7 @@ def family_of(signature: Signature) -> Family:
     triton = _TRITON_KIND.match(base)
     if triton and triton[1] != "tem":
         return _triton_family(base, triton[1])
-    subject = signature.function.lower()
+    subject = signature.function.lower().replace("fbgemm_gpu::", "")
     if base in _WRAPPERS or subject.startswith("cutlass"):
         subject = signature.text.lower()
     for family, pattern in _RULES:

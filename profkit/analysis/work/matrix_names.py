@@ -48,6 +48,7 @@ _SM100 = re.compile(rf"gemm_({_TYPE})_({_TYPE})_({_TYPE})_({_TYPE})")
 _TENSILE = re.compile(r"_MT(\d{1,4})x(\d{1,4})x(\d{1,4})")
 _TENSILE_TYPES = re.compile(r"^Cijk_[A-Za-z]+_[A-Za-z]+_([A-Z0-9]+?)_")
 _TILE = re.compile(r"(?<![a-z0-9])(?:tilesize|tile)?(\d{1,4})x(\d{1,4})(?:x(\d{1,4}))?(?![0-9])")
+_BLOCK_TILE = re.compile(r"_b?t(\d{1,4})x(\d{1,4})x(\d{1,4})(?=[u_])")
 _TENSOR_WORDS = re.compile(r"tensorop|wmma|hmma|imma|gmma|tcgen05|nvjet|tensor\d|flash|warpgroup")
 _VECTOR_WORDS = re.compile(
     r"simt|sgemm|dgemm(?!.*d884)|scudnn|hcudnn|hgemm|gemv|gemmsn|gemmk1|dot_kernel|winograd|convolve_sgemm|ffma|fft|_grouped_direct"
@@ -63,6 +64,8 @@ def read_matrix_name(signature: Signature) -> MatrixName:
         found = reader(text)
         if found:
             return found
+    if "dot_do_o" in lower or "convert_dq" in lower:
+        return MatrixName(unit=VECTOR)
     if "fmha_cutlass" in lower or "flash" in lower or "sdpa" in lower:
         return _attention(signature, lower)
     return _plain(signature, lower)
@@ -131,7 +134,7 @@ def _attention(signature: Signature, lower: str) -> MatrixName:
     if "sdpa" in lower and dtype == "fp16":
         dtype = None  # cuDNN writes f16 for bf16 too; both have one rate
     vector = dtype == "fp32" and not re.search(r"sm(?:8|9|10|12)\d", lower)
-    unit = VECTOR if vector or "dot_do_o" in lower or "convert_dq" in lower else TENSOR
+    unit = VECTOR if vector else TENSOR
     if dtype == "fp32" and unit == TENSOR:
         dtype = "tf32"
     return MatrixName(dtype or ("fp16" if "f16" in lower else None), dtype, unit, _tile(lower))
@@ -145,12 +148,18 @@ def _plain(signature: Signature, lower: str) -> MatrixName:
         unit = TENSOR_HALF if mma and mma[1] == "h" else TENSOR
     elif _VECTOR_WORDS.search(lower):
         unit = VECTOR
-    dtype = _coded_type(lower, unit) or element_type(" ".join((*signature.arguments, *signature.parameters)))
+    dtype = _coded_type(lower, unit) or _multiplied_type(signature)
     if dtype == "fp32" and unit == TENSOR:
         dtype = "tf32"
     if unit is None and dtype in ("fp32", "fp64") and signature.arguments and "triton" not in lower:
         unit = VECTOR
     return MatrixName(dtype, _stored(dtype) if dtype else None, unit, _tile(lower))
+
+
+def _multiplied_type(signature: Signature) -> str | None:
+    """The first type among the template arguments and parameters that products are made of."""
+    types = (element_type(part) for part in (*signature.arguments, *signature.parameters))
+    return next((t for t in types if t and not t.startswith(("int32", "int64", "bool", "uint"))), None)
 
 
 def _coded_type(lower: str, unit: str | None) -> str | None:
@@ -166,7 +175,7 @@ def _coded_type(lower: str, unit: str | None) -> str | None:
 
 
 def _tile(text: str) -> tuple[int, int, int] | None:
-    found = _TILE.search(text)
+    found = _BLOCK_TILE.search(text) or _TILE.search(text)
     if not found or int(found[1]) * int(found[2]) < 16:
         return None
     return int(found[1]), int(found[2]), int(found[3] or 0)

@@ -101,22 +101,28 @@ def _products(function: str, matrix: MatrixName) -> int:
     return 3 if function.startswith("fmha_cutlass") and matrix.dtype == "tf32" else 1
 
 
+_COLLECTIVE_TYPES = {
+    "bf16": "bf16", "f16": "fp16", "half": "fp16", "f32": "fp32", "float": "fp32", "f64": "fp64", "double": "fp64",
+    "f8e4m3": "fp8", "f8e5m2": "fp8", "u8": "uint8", "uint8_t": "uint8", "i8": "int8", "int8_t": "int8",
+    "u32": "uint32", "uint32_t": "uint32", "i32": "int32", "int32_t": "int32", "u64": "int64", "i64": "int64",
+    "uint64_t": "int64", "int64_t": "int64",
+}  # fmt: skip
+_OPAQUE_TYPES = {"1": "uint8", "2": "bf16", "4": "fp32", "8": "int64", "16": "complex128"}
+
+
 def _plain_type(signature: Signature, family: Family) -> str | None:
+    """The element type that a name shows; a floating-point one before the integers that count and index."""
     opaque = re.search(r"OpaqueType<(\d+)", signature.text)
     if opaque and family is Family.COPY:
-        return {"1": "uint8", "2": "bf16", "4": "fp32", "8": "int64", "16": "complex128"}.get(opaque[1])
+        return _OPAQUE_TYPES.get(opaque[1])
     if family is Family.COMMUNICATION:
-        coded = re.search(r"_(bf16|f16|f32|f64|f8e4m3|f8e5m2|u8|u32|u64|i8|i32|i64)_", signature.text)
-        if coded:
-            return {"bf16": "bf16", "f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8", "f8e5m2": "fp8",
-                    "u8": "uint8", "i8": "int8", "u32": "int32", "i32": "int32"}.get(coded[1], "int64")  # fmt: skip
-    types = [element_type(argument) for argument in signature.arguments]
-    known = [t for t in types if t and not t.startswith("int") and t != "bool"]
-    return (
-        next(iter(known), None)
-        or element_type(" ".join(signature.parameters))
-        or next(iter(filter(None, types)), None)
-    )
+        words = re.findall(
+            r"(?<![a-z0-9])(u?int(?:8|32|64)_t|[a-z]+\d*(?:e\dm\d)?)", signature.function.rpartition("::")[2]
+        )
+        return next((_COLLECTIVE_TYPES[word] for word in words if word in _COLLECTIVE_TYPES), None)
+    types = [element_type(part) for part in (*signature.arguments, *signature.parameters)]
+    known = [t for t in types if t]
+    return next((t for t in known if not t.startswith(("int", "bool", "uint"))), known[0] if known else None)
 
 
 def _matrix_label(signature: Signature, family: Family, matrix: MatrixName) -> str:

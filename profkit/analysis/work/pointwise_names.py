@@ -31,7 +31,7 @@ _LAMBDA = re.compile(r"lambda\(([^()]{0,300})\)")
 _ARRAY = re.compile(r"(?:std::array|at::detail::Array|Array)<char ?\*, (\d{1,2})")
 _FUNCTOR = re.compile(r"(\w*Functor\w*|\w*_kernel_cuda|\w*_cuda_kernel|\w*_kernel_impl|\w*CUDAKernelImpl|\w*_kernel\b|\w*CUDAKernel\w*"
                       r"|\w*_cuda_out|launch_\w+|\w*_cuda\b)")  # fmt: skip
-_TRIM = re.compile(r"^(?:launch_|CUDA)|(?:OnSelf|OnOther)|(?:_kernel_cuda|_cuda_kernel|_kernel_impl|CUDAKernelImpl|CUDAKernel"
+_TRIM = re.compile(r"^(?:launch_|CUDAFunctor(?:OnSelf|OnOther)?_|CUDA)|(?:_kernel_cuda|_cuda_kernel|_kernel_impl|CUDAKernelImpl|CUDAKernel"
                    r"|_kernel|_cuda_out|_cuda|Functor)(?=_|$)")  # fmt: skip
 _WRAPPING = frozenset(
     {"AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor", "gpu_kernel_impl", "gpu_kernel_impl_nocast"}
@@ -51,6 +51,8 @@ def read_pointwise_name(signature: Signature) -> PointwiseName:
         output = _copy_target(body, output)
     elif _COMPARE.search(body):
         output = "bool"
+    elif functor == "where" and len(types) > 1:
+        output = types[1]
     count = _operand_count(signature.text, body, types)
     operands: tuple[str | None, ...] = (output, *_inputs(types, output, count - 1))
     if "WithCast" in signature.text or "gpu_kernel_impl<" in signature.text:
@@ -82,7 +84,7 @@ def _copy_target(body: str, computed: str | None) -> str | None:
 def _argument_types(body: str) -> list[str]:
     """Types that the functor takes, from its innermost lambda or its template arguments."""
     lambdas = _LAMBDA.findall(body)
-    if "gpu_kernel_impl" in body and lambdas and lambdas[-1].strip() == "int":
+    if "gpu_kernel_impl" in body and lambdas and lambdas[-1].strip() in ("int", "int, bool"):
         lambdas.pop()  # the launcher's own, over element numbers
     if lambdas:
         parts = [part for part in lambdas[-1].split(",") if part.strip()]

@@ -8,6 +8,7 @@ from profkit.hardware import TENSOR, VECTOR, Gpu
 
 __all__ = ["exponential_ns", "peak_of"]
 
+_OTHER_HALF = {"bf16": "fp16", "fp16": "bf16"}
 _SIXTEEN_BITS_OR_LESS = frozenset({"fp16", "bf16", "fp8", "fp4", "int8"})
 
 
@@ -21,8 +22,8 @@ def peak_of(kernel: KernelClass, work: Work | None, gpu: Gpu | None) -> float:
     dtype = kernel.dtype or (work.dtype if work else None) or "fp32"
     unit = kernel.unit or (TENSOR if dtype in _SIXTEEN_BITS_OR_LESS else VECTOR)
     rate = gpu.peak(dtype, unit)
-    if rate is None and unit != VECTOR:
-        rate = gpu.peak("bf16" if dtype == "fp16" else "fp16", unit)
+    if rate is None and dtype in _OTHER_HALF:
+        rate = gpu.peak(_OTHER_HALF[dtype], unit)
     return (rate or gpu.peak("fp32", VECTOR) or float("nan")) / kernel.products
 
 
