@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
 from profkit.marks import PHASE_DOMAIN
+from profkit.recording.notices import warn
 
 __all__ = ["attached_domain", "under_nsys"]
+
+
+_NO_PHASES = "an NVTX tool is attached, but it gets no phases: "
 
 
 def attached_domain() -> Any:
@@ -29,10 +32,11 @@ def attached_domain() -> Any:
         domain.handle = handle
         domain.__init__(PHASE_DOMAIN)
     except ImportError:
-        _warn("the package nvtx is missing. Install it: pip install 'nvtx>=0.2.13'")
+        warn(_NO_PHASES + "the package nvtx is missing. Install it: pip install 'nvtx>=0.2.13'")
     except (AttributeError, TypeError) as error:
-        _warn(
-            f"nvtx {getattr(nvtx, '__version__', '')} is of an unknown kind ({error}). Install nvtx 0.2.13 or later"
+        warn(
+            _NO_PHASES
+            + f"nvtx {getattr(nvtx, '__version__', '')} is of an unknown kind ({error}). Install nvtx 0.2.13 or later"
         )
     else:
         return domain
@@ -42,9 +46,3 @@ def attached_domain() -> Any:
 def under_nsys() -> bool:
     """Whether Nsight Systems runs this process."""
     return "NSYS_PROFILING_SESSION_ID" in os.environ
-
-
-def _warn(problem: str) -> None:
-    warnings.warn(
-        f"profkit: an NVTX tool is attached, but it gets no phases: {problem}", RuntimeWarning, stacklevel=3
-    )

@@ -18,7 +18,6 @@ import inspect
 import os
 import sys
 import threading
-import warnings
 import zlib
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import CodeType, SimpleNamespace
@@ -26,6 +25,7 @@ from typing import Any, Final, ParamSpec, TypeVar, overload
 
 from profkit.errors import RecordingError
 from profkit.marks import PHASE_MARK
+from profkit.recording.notices import warn
 from profkit.recording.nvtx_domain import attached_domain
 
 __all__ = ["Phase", "close_range", "collect", "nvtx_attached", "open_range", "phase", "recording"]
@@ -409,7 +409,7 @@ def _warn(problem: object) -> None:
     global _warned
     if not _warned:
         _warned = True
-        warnings.warn(f"profkit.phase: phases are incomplete: {problem}", RuntimeWarning, stacklevel=2)
+        warn(f"phases are incomplete: {problem}")
 
 
 _domain = attached_domain()

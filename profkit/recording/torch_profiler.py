@@ -91,6 +91,7 @@ class TorchProfiler:
             kept = self._folder.pack(raw, target)
         finally:
             raw.unlink(missing_ok=True)
+            raw.with_name(raw.name + ".tmp").unlink(missing_ok=True)  # Kineto's own, when it could not finish
         wanted = self._schedule.steps
         complete = wanted is None or self._recorded == wanted
         self.cycles.append(
