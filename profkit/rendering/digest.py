@@ -20,6 +20,8 @@ __all__ = [
     "parts_of",
     "phase_tree",
     "scale_of",
+    "share_text",
+    "what_to_record",
     "where_text",
 ]
 
@@ -105,6 +107,12 @@ def kernels_by_name(result: Result) -> list[Row]:
     return sorted(map(_united, groups.values()), key=lambda row: (-row["total_ns"], row["name"]))
 
 
+def what_to_record(verdict: Row) -> str | None:
+    """What to record instead, where the verdict's sentence has not said it already."""
+    instead = verdict.get("instead")
+    return None if not instead or str(instead).strip(". ") in str(verdict.get("sentence")) else str(instead)
+
+
 def facts(result: Result) -> list[str]:
     """What was looked at, in a few words each: cards, files, steps, and the verdict that is close behind."""
     cards: dict[str, int] = {}
@@ -122,8 +130,13 @@ def facts(result: Result) -> list[str]:
         found.append(f"{kept} of {len(steps)} steps counted" if kept < len(steps) else f"{kept} steps")
     verdict = result.verdict
     if runner_up := verdict.get("runner_up"):
-        found.append(f"close behind: {runner_up.get('bound')} with {percent_text(runner_up.get('share'))}")
+        found.append(f"close behind: {runner_up.get('bound')} with {share_text(runner_up.get('share'))}")
     return found
+
+
+def share_text(share: float | None) -> str:
+    """A share of one as per cent; one that would print as nothing is ``<0.1 %``."""
+    return "<0.1 %" if share is not None and 0 < share < 0.0005 else percent_text(share)
 
 
 def where_text(*parts: Any) -> str:

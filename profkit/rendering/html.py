@@ -40,7 +40,7 @@ def render_html(result: Result) -> str:
     data = page_data(result)
     style = _asset("report.css")
     scripts = [_asset(name) for name in _SCRIPTS]
-    plotly = _plotly() if has_plots(data) else None
+    plotly = _plotly() if has_plots(result, data) else None
     hashes = [_csp_hash(script.encode()) for script in scripts] + ([plotly[1]] if plotly else [])
     page = (
         _environment()

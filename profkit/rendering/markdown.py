@@ -18,10 +18,12 @@ from profkit.rendering.digest import (
     parts_of,
     phase_tree,
     scale_of,
+    share_text,
+    what_to_record,
     where_text,
 )
 from profkit.rendering.words import bound_term, cause_term, share_term
-from profkit.units import bytes_text, count_text, duration_text, percent_text
+from profkit.units import bytes_text, count_text, duration_text
 
 __all__ = ["render_markdown"]
 
@@ -54,10 +56,10 @@ def _verdict(result: Result, scale: Scale) -> Iterable[str]:
     verdict = result.verdict
     yield f"## {_prose(verdict['sentence'])}"
     yield _prose(where_text(*facts(result), f"confidence: {verdict.get('confidence')}"))
-    for line in filter(None, [verdict.get("instead"), *(verdict.get("caveats") or ())]):
+    for line in filter(None, [what_to_record(verdict), *(verdict.get("caveats") or ())]):
         yield f"> {_prose(line)}"
     rows = [
-        [f"**{_prose(share_term(name).label)}**", _bar(fraction), percent_text(fraction), duration_text(scale(ns)), _prose(share_term(name).meaning)]
+        [f"**{_prose(share_term(name).label)}**", _bar(fraction), share_text(fraction), duration_text(scale(ns)), _prose(share_term(name).meaning)]
         for name, ns, fraction in parts_of(verdict.get("shares"))
     ]  # fmt: skip
     yield from _table(("The device is", "", "share>", f"time {scale.label}>", "meaning"), rows)
@@ -119,11 +121,11 @@ def _kernels(result: Result, scale: Scale) -> Iterable[str]:
         [
             _code(row.get("short_name") or row["name"]),
             duration_text(scale(row["total_ns"])),
-            percent_text(row.get("share")),
+            share_text(row.get("share")),
             scale.count(row["count"]),
             duration_text(row["mean_ns"]),
             _prose(bound_term(row.get("bound")).label),
-            percent_text(row.get("efficiency")) + (" (unsaturated)" if row.get("unsaturated") else ""),
+            share_text(row.get("efficiency")) + (" (unsaturated)" if row.get("unsaturated") else ""),
         ]
         for row in kernels[:_TOP]
     ]

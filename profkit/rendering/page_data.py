@@ -17,7 +17,10 @@ KERNEL_ROWS: Final = 1000
 
 _TIMELINE_BARS = 6000
 _CURVE_POINTS = 3000
+_STACK_NODES = 500
 _PER_ROW = 24
+_LEAST_SHARE = 0.0005
+"""A kernel under this share of busy time is no point of the roofline."""
 _NAME_BUDGET = 1_500_000
 _CUT_NAME = 160
 _NUMBERS = ("count", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "share", "efficiency", "flop", "dram_bytes", "tflops", "gbs")  # fmt: skip
@@ -59,7 +62,7 @@ def page_data(result: Result) -> Row:
         "phases": [{"path": strings.add(row.get("path")), "depth": depth} for depth, row in phase_tree(result.phases)[:200]],
         "devices": [{key: device.get(key) for key in ("id", "rank", "name", "peaks", "bandwidth_gbs")} for device in result.devices[:64]],
         "timeline": _timeline(result.timeline, strings),
-        "memory": _memory(result.memory),
+        "memory": _memory(result.memory, strings),
         "utilisation": [_series(row) for row in result.utilisation[:24]],
         "words": {
             "shares": _labels(SHARES),
@@ -72,12 +75,17 @@ def page_data(result: Result) -> Row:
     return value
 
 
-def has_plots(data: Row) -> bool:
+def has_plots(result: Result, data: Row) -> bool:
     """Whether the page of this data shows a plot, and so needs plotly."""
-    roofline = any(row["flop"] and row["dram_bytes"] and row["tflops"] for row in data["kernels"])
+    roofline = any(map(_on_roofline, result.kernels))
     known = {row["path"] for row in data["phases"]}
     families = len({path for row in data["kernels"] for path, _ in row["phases"] if path in known}) > 1
     return bool(roofline or families or data["timeline"] or data["memory"] or data["utilisation"])
+
+
+def _on_roofline(row: Row) -> bool:
+    known = all(number_of(row.get(key)) > 0 for key in ("flop", "dram_bytes", "tflops"))
+    return known and number_of(row.get("share")) > _LEAST_SHARE and row.get("bound") != "overhead"
 
 
 def _labels(terms: Mapping[str, Term]) -> dict[str, str]:
@@ -144,26 +152,45 @@ def _timeline(timeline: Row | None, strings: _Strings) -> Row | None:
     }
 
 
-def _memory(memory: Row | None) -> Row | None:
-    curve = (memory or {}).get("curve")
-    if not curve:
+def _memory(memory: Row | None, strings: _Strings) -> Row | None:
+    if not memory:
         return None
-    curves = curve if isinstance(curve, list) else [curve]
-    shown = [_curve(row) for row in curves[:8]]
-    return (
-        {"curves": [row for row in shown if row["time_ns"]]} if any(row["time_ns"] for row in shown) else None
-    )
+    curve = memory.get("curve") or []
+    shown = [_curve(row) for row in (curve if isinstance(curve, list) else [curve])[:8]]
+    curves = [row for row in shown if row["x"]]
+    stacks = _flat_tree(memory.get("stacks"), strings)
+    return {"curves": curves, "stacks": stacks} if curves or stacks else None
 
 
 def _curve(curve: Row) -> Row:
-    time = list(_of(curve, "time_ns"))
-    picks = _peaks(list(_of(curve, "allocated_bytes")), len(time))
+    """A curve over time, or over the events of a history without times."""
+    timed = len(_of(curve, "time_ns")) > 0
+    x = list(_of(curve, "time_ns") if timed else _of(curve, "event"))
+    picks = _peaks(list(_of(curve, "allocated_bytes")), len(x))
+    series = {key: _of(curve, key) for key in ("allocated_bytes", "reserved_bytes")}
     return {
         "id": curve.get("id", curve.get("device")),
-        "time_ns": [time[i] for i in picks],
-        **{key: [_of(curve, key)[i] for i in picks] if len(_of(curve, key)) == len(time) else [] for key in ("allocated_bytes", "reserved_bytes")},
-        "phases": (curve.get("phases") or [])[:200],
-    }  # fmt: skip
+        "timed": timed,
+        "x": [x[i] for i in picks],
+        **{
+            key: [values[i] for i in picks] if len(values) == len(x) else [] for key, values in series.items()
+        },
+        "phases": (curve.get("phases") or [])[:200] if timed else [],
+    }
+
+
+def _flat_tree(root: Row | None, strings: _Strings) -> list[list[Any]]:
+    """The stacks at the peak as [parent, name, bytes, count], the largest first, parents before children."""
+    if not root or not root.get("bytes"):
+        return []
+    flat: list[list[Any]] = []
+    waiting: list[tuple[int, Row]] = [(-1, root)]
+    while waiting and len(flat) < _STACK_NODES:
+        at = max(range(len(waiting)), key=lambda i: number_of(waiting[i][1].get("bytes")))
+        parent, node = waiting.pop(at)
+        flat.append([parent, strings.add(node.get("name")), node.get("bytes"), node.get("count")])
+        waiting.extend((len(flat) - 1, child) for child in node.get("children") or ())
+    return flat
 
 
 def _of(curve: Row, key: str) -> Any:

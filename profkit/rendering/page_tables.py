@@ -17,15 +17,19 @@ from profkit.rendering.digest import (
     parts_of,
     phase_tree,
     scale_of,
+    share_text,
+    what_to_record,
     where_text,
 )
 from profkit.rendering.words import BASES, BOUNDS, CAUSES, SHARES, bound_term, cause_term, share_term
-from profkit.units import NS_PER_MS, bytes_text, count_text, duration_text, percent_text
+from profkit.units import NS_PER_MS, bytes_text, count_text, duration_text
 
 __all__ = ["page_tables"]
 
 _ROWS: Final = 40
+_GAPS: Final = 15
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|us|ms|s|[KMGT]?i?B)\b|%)")
 _TONES = {*SHARES, *BOUNDS, *CAUSES, "small_kernels"}
 
 
@@ -36,7 +40,7 @@ def page_tables(result: Result) -> Row:
         "result": result,
         "scale": scale,
         "verdict": _verdict(result, scale),
-        "health": {"note": health_note(result), "ok": result.health.get("ok", True), "findings": findings_by_weight(result)[:_ROWS], "counts": _health_counts(result, scale)},
+        "health": {"note": health_note(result), "ok": result.health.get("ok", True), "findings": findings_by_weight(result)[:_ROWS], "counts": _health_counts(result)},
         "advice": [_advice(row, scale) for row in result.advice],
         "steps": _steps(result),
         "phases": _phases(result, scale),
@@ -44,7 +48,7 @@ def page_tables(result: Result) -> Row:
         "operators": _operators(result),
         "idle": _idle(result, scale),
         "syncs": sorted(result.syncs, key=lambda row: (-number_of(row.get("cost_ns")), -number_of(row.get("blocked_ns")))),
-        "memory": result.memory,
+        "memory": _memory(result.memory),
         "communication": result.communication,
         "ranks": [row | {"parts": _parts(row.get("shares"))} for row in result.ranks],
         "method": _method(result),
@@ -54,7 +58,7 @@ def page_tables(result: Result) -> Row:
         "digits": digits,
         "duration": duration_text,
         "size": bytes_text,
-        "percent": percent_text,
+        "percent": share_text,
         "count": count_text,
         "clip": clip,
         "tone": tone,
@@ -105,19 +109,19 @@ def _parts(shares: Mapping[str, int] | None) -> list[Row]:
 
 def _bar(parts: list[Row]) -> str:
     """A bar in words, for those who do not see it."""
-    return ", ".join(f"{part['label']} {percent_text(part['fraction'])}" for part in parts)
+    return ", ".join(f"{part['label']} {share_text(part['fraction'])}" for part in parts)
 
 
 def _verdict(result: Result, scale: Scale) -> Row:
     verdict, window = result.verdict, result.window
-    kind, _, rest = str(verdict["sentence"]).replace(" %", "\u00a0%").partition(": ")
+    kind, _, rest = _UNIT.sub("\u00a0", str(verdict["sentence"])).partition(": ")
     parts = [part | {"meaning": share_term(part["name"]).meaning} for part in _parts(verdict.get("shares"))]
     busy = sum(number_of(device.get("busy_ns")) for device in result.devices)
     kernels = sum(row["count"] for row in result.kernels)
     numbers = []
     if window.get("device_ns"):
         numbers.append((duration_text(scale(window["device_ns"])), f"on the device {scale.label}"))
-        numbers.append((percent_text(busy / window["device_ns"]), "of it busy"))
+        numbers.append((share_text(busy / window["device_ns"]), "of it busy"))
     if window.get("wall_ns"):
         steps = max(1, scale.divisor // max(1, len(result.devices)))
         numbers.append(
@@ -138,14 +142,14 @@ def _verdict(result: Result, scale: Scale) -> Row:
         "bar": parts,
         "numbers": numbers,
         "launch": launch,
-        "instead": verdict.get("instead"),
+        "instead": what_to_record(verdict),
         "caveats": verdict.get("caveats") or [],
         "confidence": verdict.get("confidence"),
         "confidence_means": BASES.get(str(verdict.get("confidence")), ""),
     }
 
 
-def _health_counts(result: Result, scale: Scale) -> list[tuple[str, str]]:
+def _health_counts(result: Result) -> list[tuple[str, str]]:
     health = result.health
     counts = [
         (
@@ -157,11 +161,6 @@ def _health_counts(result: Result, scale: Scale) -> list[tuple[str, str]]:
             "launches without a kernel",
             count_text(health.get("launches_without_kernel")),
             health.get("launches_without_kernel"),
-        ),
-        (
-            "GPU time without a phase",
-            duration_text(health.get("gpu_ns_without_phase")),
-            health.get("gpu_ns_without_phase"),
         ),
         (
             "profiler's own time",
@@ -202,7 +201,7 @@ def _steps(result: Result) -> Row:
         length = number_of(step.get("device_ns"))
         rows.append(step | {
             "parts": [part | {"at": part["at"] * length / longest, "length": part["length"] * length / longest} for part in _parts(step.get("shares"))],
-            "busy": percent_text(number_of(step.get("gpu_busy_ns")) / length) if length else "–",
+            "busy": share_text(number_of(step.get("gpu_busy_ns")) / length) if length else "–",
         })  # fmt: skip
     return {
         "rows": rows,
@@ -234,6 +233,9 @@ def _phases(result: Result, scale: Scale) -> Row:
         "left": len(tree) - len(rows),
         "memory": any(row.get("peak_allocated_bytes") for _, row in tree),
         "digits": digits([longest / scale.divisor]),
+        "unphased": duration_text(scale(result.health["gpu_ns_without_phase"]))
+        if result.health.get("gpu_ns_without_phase")
+        else None,
         "timed": any(row.get("gpu_inclusive_ns") for _, row in tree),
     }
 
@@ -254,13 +256,43 @@ def _idle(result: Result, scale: Scale) -> Row:
         if ns
     ]  # fmt: skip
     gaps = result.idle.get("gaps") or []
+    short = {row["name"]: row.get("short_name") or row["name"] for row in result.kernels}
     return {
         "total": duration_text(scale(result.idle.get("total_ns"))),
         "total_ns": result.idle.get("total_ns"),
         "causes": rows,
-        "gaps": [gap | {"label": cause_term(gap.get("cause")).label} for gap in gaps[:_ROWS]],
-        "gaps_left": max(0, len(gaps) - _ROWS),
+        "gaps": [
+            gap
+            | {
+                "label": cause_term(gap.get("cause")).label,
+                "before": short.get(gap.get("before"), gap.get("before")),
+                "after": short.get(gap.get("after"), gap.get("after")),
+            }
+            for gap in gaps[:_GAPS]
+        ],
+        "gaps_left": max(0, len(gaps) - _GAPS),
     }
+
+
+def _memory(memory: Row | None) -> Row | None:
+    """The memory section; keys that a snapshot's analysis may add are empty where they are absent."""
+    if not memory:
+        return None
+    held = memory.get("by_category") or []
+    total = sum(number_of(row.get("bytes")) for row in held) or 1
+    added = {
+        key: memory.get(key) or []
+        for key in ("growth", "findings", "oom", "never_freed", "at_peak", "by_phase", "devices")
+    }
+    categories = [
+        row
+        | {
+            "length": round(100 * number_of(row.get("bytes")) / total, 2),
+            "share": number_of(row.get("bytes")) / total,
+        }
+        for row in held
+    ]
+    return memory | added | {"by_category": categories, "allocator": memory.get("allocator") or {}}
 
 
 def _method(result: Result) -> Row:
@@ -270,7 +302,7 @@ def _method(result: Result) -> Row:
         "options": [(name, text) for name, text in _flat(method.get("options")) if text != "–"],
         "thresholds": method.get("thresholds") or [],
         "left_out": [(name, text) for name, text in _flat(method.get("left_out")) if text not in ("–", "0")],
-        "basis": [(BASES.get(name, name), percent_text(share)) for name, share in (result.verdict.get("basis_shares") or {}).items() if share],
+        "basis": [(BASES.get(name, name), share_text(share)) for name, share in (result.verdict.get("basis_shares") or {}).items() if share],
         "more": _flat({key: value for key, value in method.items() if key not in ("versions", "options", "thresholds", "left_out")}),
     }  # fmt: skip
 

@@ -23,10 +23,12 @@ from profkit.rendering.digest import (
     parts_of,
     phase_tree,
     scale_of,
+    share_text,
+    what_to_record,
     where_text,
 )
 from profkit.rendering.words import bound_term, cause_term, share_term
-from profkit.units import bytes_text, count_text, duration_text, percent_text
+from profkit.units import bytes_text, count_text, duration_text
 
 __all__ = ["render_text"]
 
@@ -68,7 +70,7 @@ def _verdict(console: Console, result: Result, scale: Scale) -> None:
             _clean(where_text(*facts(result), f"confidence: {verdict.get('confidence')}"), None), style="dim"
         )
     )
-    for line in filter(None, [verdict.get("instead"), *(verdict.get("caveats") or ())]):
+    for line in filter(None, [what_to_record(verdict), *(verdict.get("caveats") or ())]):
         console.print(Text(_clean(line, None), style="yellow"))
     parts = parts_of(verdict.get("shares"))
     if not parts:
@@ -83,7 +85,7 @@ def _verdict(console: Console, result: Result, scale: Scale) -> None:
         table.add_row(
             Text(_clean(term.label)),
             Text("█" * filled, style=term.terminal) + Text("·" * (bar - filled), style="dim"),
-            percent_text(fraction),
+            share_text(fraction),
             Text(f"{duration_text(scale(ns))} {scale.label}"),
         )
     console.print(Padding(table, (0, 0, 0, 2)))
@@ -134,12 +136,12 @@ def _kernels(console: Console, result: Result, scale: Scale) -> None:
     _heading(console, "Kernels", f"{count_text(len(rows))} by name, time {scale.label}")
     table = _table(("kernel", "left"), ("time", "right"), ("share", "right"), ("count", "right"), ("mean", "right"), ("bound", "left"), ("efficiency", "right"))  # fmt: skip
     for row in rows[:_TOP]:
-        efficiency = percent_text(row.get("efficiency")) + (" !" if row.get("unsaturated") else "")
+        efficiency = share_text(row.get("efficiency")) + (" !" if row.get("unsaturated") else "")
         bound = bound_term(row.get("bound"))
         table.add_row(
             Text(_clean(row.get("short_name") or row["name"])),
             duration_text(scale(row["total_ns"])),
-            percent_text(row.get("share")),
+            share_text(row.get("share")),
             scale.count(row["count"]),
             duration_text(row["mean_ns"]),
             Text(_clean(bound.label), style=bound.terminal),

@@ -187,6 +187,13 @@ def memory() -> Row:
         "never_freed": [{"where": "train.py:70 in log", "bytes": gib // 2, "count": 20}],
         "oom": [{"requested_bytes": 9 * gib, "free_bytes": 3 * gib, "where": "model.py:90 in forward"}],
         "by_category": [{"category": "activation", "bytes": 22 * gib, "count": 480}],
+        "growth": [{"where": "train.py:70 in log", "bytes_per_step": gib // 40, "grown_bytes": gib // 2, "confidence": "high"}],
+        "findings": [{"code": "history-truncated", "severity": "warning", "message": "The history begins late.", "count": 1}],
+        "allocator": {"fragmentation_at_peak_bytes": 7 * gib, "cuda_allocations": 122, "cuda_frees": 3},
+        "stacks": {"name": "all", "bytes": 41 * gib, "count": 600, "children": [
+            {"name": "train.py:12 main", "bytes": 30 * gib, "count": 500, "children": [
+                {"name": "model.py:41 forward", "bytes": 22 * gib, "count": 480, "children": []}]},
+            {"name": "<b>autograd</b>", "bytes": 11 * gib, "count": 100, "children": []}]},
         "curve": {"time_ns": times, "allocated_bytes": [abs(100 - i % 200) * gib // 3 for i in range(200)],
                   "reserved_bytes": [48 * gib] * 200},
     }  # fmt: skip

@@ -4,7 +4,7 @@ profkit.kernels = (() => {
   const { data, byId, text, words, element, clip, fixed, digitsFor, ms, percent, perStep, tone, chip } = profkit;
   const table = byId("kernel-table");
   if (!table) return { select() {} };
-  const SHOWN = 40;
+  const SHOWN = 25;
   const body = table.tBodies[0];
   const state = { sort: "total_ns", descending: true, group: "name", search: null, all: false, open: new Set() };
   const rows = data.kernels.map((row, index) => ({
@@ -132,16 +132,15 @@ profkit.kernels = (() => {
     const button = element("button", { type: "button", class: "kernel-name", "aria-expanded": String(open), onclick: () => toggle(group.key) },
       element("bdi", {}, clip(group.title, 110)));
     const efficiency = element("td", { class: "n" }, percent(group.efficiency));
-    if (group.efficiency !== null) efficiency.append(meter(group.efficiency, group.bound));
-    if (group.unsaturated) efficiency.append(tag("unsaturated", "warn"));
+    if (group.efficiency !== null) efficiency.prepend(meter(group.efficiency, group.bound));
     const bar = scale.share ? meter((group.share ?? 0) / scale.share, group.bound) : "";
     return element("tr", { "data-key": rowKey(group.key) },
-      element("th", { scope: "row" }, button, chipsOf(group)),
+      element("th", { scope: "row" }, element("div", { class: "name" }, button, chipsOf(group))),
       element("td", { class: "n strong" }, ms(perStep(group.total_ns), scale.digits)),
-      element("td", { class: "n" }, percent(group.share), bar),
+      element("td", { class: "n" }, bar, percent(group.share)),
       element("td", { class: "n" }, countText(group.count, group.partial)),
       element("td", { class: "n" }, group.mean_ns === null ? "–" : fixed(group.mean_ns / 1e3, scale.mean)),
-      element("td", {}, chip(group.bound, words("bounds", group.bound))),
+      element("td", { class: "bound" }, chip(group.bound, words("bounds", group.bound)), group.unsaturated ? tag("unsaturated", "warn") : ""),
       efficiency);
   }
   const ids = new Map();

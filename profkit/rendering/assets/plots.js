@@ -29,9 +29,10 @@ profkit.plots = (() => {
   }
   const channels = (variable) => color(variable).match(/[\d.]+/g).slice(0, 3).map(Number);
   const mixed = (strength) => `rgb(${channels("dependency").map((value, i) => Math.round((value * strength + channels("paper")[i] * (100 - strength)) / 100)).join(",")})`;
-  const ALIAS = { host: "launch", overhead: "launch", small_kernels: "launch", unknown: "unclassified", tail: "other" };
+  const ALIAS = { phase: "unclassified", call: "other", host: "launch", overhead: "small", small_kernels: "small", unknown: "unclassified", tail: "other" };
+  const NAMES = { phase: "Phase", call: "Call", overhead: "Small kernels" };
   const PALETTE = ["compute", "memory", "launch", "communication", "sync", "input", "transfer", "compilation", "profiler", "allocation", "dependency", "queue", "unclassified"];
-  const toneColor = (name) => color(PALETTE.includes(ALIAS[name] ?? name) || name === "other" || name === "tail" ? ALIAS[name] ?? name : "unclassified");
+  const toneColor = (name) => color(PALETTE.includes(ALIAS[name] ?? name) || ["other", "tail", "call", "overhead", "small_kernels"].includes(name) ? ALIAS[name] ?? name : "unclassified");
 
   function layout(more) {
     const axis = { gridcolor: color("rule"), linecolor: color("rule"), zerolinecolor: color("rule"), automargin: true, title: { standoff: 12 } };
@@ -64,7 +65,7 @@ profkit.plots = (() => {
   }
 
   function roofline() {
-    const rows = profkit.kernels.rows?.filter((row) => row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0) ?? [];
+    const rows = profkit.kernels.rows?.filter((row) => row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0 && row.share > 0.0005 && row.bound !== "overhead") ?? [];
     if (!rows.length) return;
     add("plot-roofline", 440, () => {
       const longest = Math.max(...rows.map((row) => row.total_ns));
@@ -87,7 +88,7 @@ profkit.plots = (() => {
         traces.unshift({ type: "scatter", mode: "lines", showlegend: false, hoverinfo: "skip", line: { color: color("soft"), width: 1.2 }, x: [range[0], Math.max(ridge, range[0]), Math.max(range[1], ridge)], y: [(range[0] * device.bandwidth_gbs) / 1e3, peak, peak] });
         notes.push({ x: Math.log10(range[1]), y: Math.log10(peak), xanchor: "right", yanchor: "bottom", showarrow: false, text: `${safe(dtype, 20)} ${fixed(peak, 0)} TFLOP/s` });
       }
-      if (notes.length) notes.push({ x: Math.log10(range[0] * 1.3), y: Math.log10((range[0] * 1.3 * device.bandwidth_gbs) / 1e3), xanchor: "left", yanchor: "top", showarrow: false, text: `${fixed(device.bandwidth_gbs, 0)} GB/s` });
+      if (notes.length) notes.push({ x: Math.log10(4), y: Math.log10((4 * device.bandwidth_gbs) / 1e3), xanchor: "right", yanchor: "bottom", showarrow: false, text: `${fixed(device.bandwidth_gbs, 0)} GB/s` });
       return { traces, shape: { annotations: notes, hovermode: "closest", xaxis: { type: "log", title: { text: "FLOP per byte of DRAM" }, range: range.map(Math.log10) }, yaxis: { type: "log", title: { text: "TFLOP/s" } } } };
     }, (box) => box.on("plotly_click", ({ points }) => points[0].customdata && profkit.kernels.select(points[0].customdata[0])));
   }
@@ -106,9 +107,11 @@ profkit.plots = (() => {
     const ranked = [...times.keys()].sort((a, b) => total(b) - total(a));
     add("plot-family", 110 + 30 * order.length, () => {
       // Shades of one hue: the colours of the page mean bounds, and a family is none.
-      const shades = [100, 76, 58, 42, 32, 25, 19, 15, 12, 10, 8, 6].map((strength) => mixed(strength));
-      const traces = ranked.slice(0, 12).map((family, index) => ({
-        type: "bar", orientation: "h", name: safe(family, 30), y: order.map((_, i) => i), x: order.map((path) => perStep(times.get(family).get(path) ?? 0) / 1e6),
+      const shades = [100, 78, 60, 46, 35, 26, 19, 12].map((strength) => mixed(strength));
+      const shown = ranked.length > 8 ? [...ranked.slice(0, 7), null] : ranked;
+      const time = (family, path) => (family === null ? ranked.slice(7) : [family]).reduce((sum, one) => sum + (times.get(one).get(path) ?? 0), 0);
+      const traces = shown.map((key, index) => [key, key ?? "others", index]).map(([key, family, index]) => ({
+        type: "bar", orientation: "h", name: safe(family, 30), y: order.map((_, i) => i), x: order.map((path) => perStep(time(key, path)) / 1e6),
         customdata: order.map((path) => safe(path)), marker: { color: shades[index], line: { color: color("paper"), width: 1 } }, text: order.map(() => safe(family, 24)), textposition: "inside", insidetextanchor: "middle", textangle: 0, textfont: { color: color(index < 2 ? "paper" : "ink") }, 
         meta: safe(family, 30), hovertemplate: "%{customdata}<br>%{meta}: %{x:.3~f} ms<extra></extra>" }));
       return { traces, shape: { barmode: "stack", bargap: 0.35, showlegend: innerWidth > 700, uniformtext: { mode: "hide", minsize: 11 }, xaxis: { title: { text: `ms ${data.scale.label}` } }, yaxis: { autorange: "reversed", tickvals: order.map((_, i) => i), ticktext: order.map((path) => safe(path, 36)) } } };
@@ -133,7 +136,7 @@ profkit.plots = (() => {
           one.text.push(lane.kind === "phase" ? safe(text(name), 24) : "");
         }
       });
-      const label = (tone) => { for (const kind of ["shares", "causes", "bounds"]) if (Object.hasOwn(data.words[kind], tone)) return data.words[kind][tone]; return safe(tone, 30); };
+      const label = (tone) => { if (Object.hasOwn(NAMES, tone)) return NAMES[tone]; for (const kind of ["shares", "causes", "bounds"]) if (Object.hasOwn(data.words[kind], tone)) return data.words[kind][tone]; return safe(tone, 30); };
       const traces = [...byTone].map(([tone, bars]) => ({ type: "bar", orientation: "h", name: label(tone), ...bars, width: 0.7, textposition: "inside", insidetextanchor: "middle", textangle: 0, textfont: { color: color("paper") }, marker: { color: toneColor(tone), line: { width: 0 } }, hovertemplate: "%{customdata[0]}<br>%{customdata[1]} ms, from %{base:.4~f} ms<extra></extra>" }));
       return { traces, shape: { barmode: "overlay", uniformtext: { mode: "hide", minsize: 10 }, dragmode: "zoom", hovermode: "closest", xaxis: { title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false } } };
     });
@@ -141,28 +144,42 @@ profkit.plots = (() => {
   }
 
   function memory() {
-    const curves = data.memory?.curves;
-    if (!curves) return;
+    const curves = data.memory?.curves ?? [];
+    if (!curves.length) return;
+    const timed = curves.every((curve) => curve.timed);
     add("plot-memory", 340, () => {
-      const zero = Math.min(...curves.map((curve) => curve.time_ns[0] ?? 0));
+      const zero = Math.min(...curves.map((curve) => curve.x[0] ?? 0));
+      const last = Math.max(...curves.map((curve) => curve.x.at(-1) ?? 0));
+      const unit = timed ? 1e6 : 1;
       const gib = (values) => values.map((value) => (value === null ? null : value / 2 ** 30));
       const traces = [];
       const shapes = [];
       const notes = [];
       curves.forEach((curve, index) => {
-        const x = curve.time_ns.map((ns) => (ns - zero) / 1e6);
+        const x = curve.x.map((value) => (value - zero) / unit);
         const of = curves.length > 1 ? `, device ${curve.id ?? index}` : "";
         if (curve.reserved_bytes.length) traces.push({ type: "scatter", mode: "lines", name: `reserved${of}`, x, y: gib(curve.reserved_bytes), line: { shape: "hv", width: 1.2, dash: "dot", color: color("soft") }, hovertemplate: "%{y:.3~f} GiB<extra></extra>" });
-        if (curve.allocated_bytes.length) traces.push({ type: "scatter", mode: "lines", name: `allocated${of}`, x, y: gib(curve.allocated_bytes), fill: "tozeroy", line: { shape: "hv", width: 1.5, color: color(PALETTE[index]) }, hovertemplate: "%{y:.3~f} GiB at %{x:.3~f} ms<extra></extra>" });
+        if (curve.allocated_bytes.length) traces.push({ type: "scatter", mode: "lines", name: `allocated${of}`, x, y: gib(curve.allocated_bytes), fill: "tozeroy", line: { shape: "hv", width: 1.5, color: color(PALETTE[index]) }, hovertemplate: "%{y:.3~f} GiB<extra></extra>" });
         if (index === 0) for (const phase of curve.phases ?? []) {
           const [start, end, name] = Array.isArray(phase) ? phase : [phase.start_ns, phase.end_ns, phase.path ?? phase.name];
           if (!Number.isFinite(start) || !Number.isFinite(end)) continue;
           shapes.push({ type: "rect", xref: "x", yref: "paper", x0: (start - zero) / 1e6, x1: (end - zero) / 1e6, y0: 0, y1: 1, fillcolor: color("soft"), opacity: shapes.length % 2 ? 0.05 : 0.1, line: { width: 0 }, layer: "below" });
-          notes.push({ x: (start - zero) / 1e6, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: safe(String(name), 20), font: { size: 11 } });
+          if (end - start > 0.06 * (last - zero)) notes.push({ x: (start - zero) / 1e6, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: safe(String(name), 20), font: { size: 11 } });
         }
       });
-      return { traces, shape: { shapes, annotations: notes.slice(0, 40), hovermode: "x", xaxis: { title: { text: "ms" } }, yaxis: { title: { text: "GiB" }, rangemode: "tozero" } } };
+      return { traces, shape: { shapes, annotations: notes.slice(0, 40), hovermode: "x", xaxis: { title: { text: timed ? "ms" : "event of the history" } }, yaxis: { title: { text: "GiB" }, rangemode: "tozero" } } };
     });
+  }
+
+  function stacks() {
+    const nodes = data.memory?.stacks ?? [];
+    if (nodes.length < 2) return;
+    add("plot-stacks", 460, () => ({
+      traces: [{ type: "icicle", branchvalues: "total", ids: nodes.map((_, i) => String(i)), parents: nodes.map(([parent]) => (parent < 0 ? "" : String(parent))), labels: nodes.map(([, name]) => safe(text(name), 70)),
+        values: nodes.map(([, , bytes]) => bytes / 2 ** 30), customdata: nodes.map(([, , , count]) => count), tiling: { orientation: "v" }, pathbar: { visible: true }, sort: true,
+        marker: { colors: nodes.map((_, i) => mixed(28 + ((i * 37) % 5) * 9)), line: { color: color("paper"), width: 1 } }, textfont: { color: color("ink"), size: 12 }, hovertemplate: "%{label}<br>%{value:.3~f} GiB in %{customdata} blocks<extra></extra>" }],
+      shape: { margin: { l: 0, r: 0, t: 4, b: 4 } },
+    }));
   }
 
   function utilisation() {
@@ -173,7 +190,7 @@ profkit.plots = (() => {
     }));
   }
 
-  for (const make of [families, roofline, timeline, memory, utilisation]) make();
+  for (const make of [families, roofline, timeline, memory, stacks, utilisation]) make();
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;

@@ -37,7 +37,7 @@ const profkit = (() => {
   const fixed = (value, digits) => (value === null || value === undefined ? "–" : formats[digits].format(value).replaceAll(",", "\u202f"));
   const digitsFor = (largest) => (largest >= 10000 ? 0 : largest >= 100 ? 1 : largest >= 10 ? 2 : 3);
   const ms = (ns, digits = 3) => (ns === null ? "–" : ns > 0 && ns / 1e6 < 0.5 * 10 ** -digits ? `<${(10 ** -digits).toFixed(digits)}` : fixed(ns / 1e6, digits));
-  const percent = (share) => (share === null || share === undefined ? "–" : `${fixed(share * 100, share && Math.abs(share) < 0.0995 ? 1 : 0)} %`);
+  const percent = (share) => (share === null || share === undefined ? "–" : share > 0 && share < 0.0005 ? "<0.1 %" : `${fixed(share * 100, share && Math.abs(share) < 0.0995 ? 1 : 0)} %`);
   const perStep = (ns) => ns / data.scale.divisor;
   const tones = new Set([...Object.keys(data.words.shares), ...Object.keys(data.words.bounds), ...Object.keys(data.words.causes)]);
   const tone = (name) => `tone-${tones.has(name) ? name : "unknown"}`;
