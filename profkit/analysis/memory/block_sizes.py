@@ -178,19 +178,26 @@ class _Space:
         if address in self._row_at:
             return
         at = bisect_right(self._starts, address)
-        segment = bisect_right(self._segments, address) - 1
-        end = self._segment_end[self._segments[segment]] if segment >= 0 else address
-        behind = self._starts[at] if at < len(self._starts) else end
-        rest = min(behind, end) - address - self.sizes[row]
-        if known:
-            if at:
-                self._settle(self._row_at[self._starts[at - 1]], address, self._segments[segment])
-            if rest > 0 and (rest <= LARGEST_SMALL or self.sizes[row] >= self._most):
+        segment = self._segment_of(address)
+        if segment is not None:
+            end = self._segment_end[segment]
+            behind = self._starts[at] if at < len(self._starts) else end
+            rest = min(behind, end) - address - self.sizes[row]
+            if known and at:
+                self._settle(self._row_at[self._starts[at - 1]], address, segment)
+            if known and 0 < rest and (rest <= LARGEST_SMALL or self.sizes[row] >= self._most):
                 self.sizes[row] += rest
-        elif rest > 0:
-            self.unsure[row] = min(rest, LARGEST_SMALL)
+            elif not known and rest > 0:
+                self.unsure[row] = min(rest, LARGEST_SMALL)
         self._starts.insert(at, address)
         self._row_at[address] = row
+
+    def _segment_of(self, address: int) -> int | None:
+        """Where the segment of an address begins; None when the recorder left its entry out."""
+        at = bisect_right(self._segments, address) - 1
+        if at < 0 or self._segment_end[self._segments[at]] <= address:
+            return None
+        return self._segments[at]
 
     def _settle(self, row: int, address: int, segment: int) -> None:
         """A new block begins where the free space behind its neighbour does: so the neighbour ends there."""

@@ -32,7 +32,7 @@ from profkit.analysis.memory.replay import DeviceReplay
 from profkit.model import UNKNOWN, IntColumn
 from profkit.model_memory import Action, MemoryHistory
 
-__all__ = ["CATEGORIES", "categorise"]
+__all__ = ["BACKWARD", "CATEGORIES", "UNKNOWN_USE", "activity_of", "categorise"]
 
 CATEGORIES = (
     "parameter",
@@ -48,7 +48,7 @@ PARAMETER, GRADIENT, OPTIMIZER_STATE, ACTIVATION, TEMPORARY, WORKSPACE, UNKNOWN_
 _WORKSPACE_BYTES = (8_519_680, 33_554_432)
 """``:4096:2:16:8`` before Hopper, 32 MiB since (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
 
-_ELSEWHERE, _BACKWARD, _OPTIMIZER = range(3)
+_ELSEWHERE, BACKWARD, _OPTIMIZER = range(3)
 _BACKWARD_NAME = re.compile(r"(?:.*[^a-z])?(?:backward|bwd)(?:[^a-z].*)?", re.IGNORECASE)
 _OPTIMIZER_NAME = re.compile(r"(?:.*[^a-z])?(?:optimi[sz]er|opt)(?:[^a-z].*)?", re.IGNORECASE)
 _STATED = {
@@ -64,13 +64,12 @@ _STATED = {
 
 
 def categorise(
-    history: MemoryHistory, replayed: DeviceReplay, stretches: Stretches, owners: Owners
+    history: MemoryHistory, replayed: DeviceReplay, activity: NDArray[np.int64], owners: Owners
 ) -> NDArray[np.int64]:
-    """The index in `CATEGORIES` of each lifetime of a replay."""
+    """The index in `CATEGORIES` of each lifetime of a replay, given its `activity_of` events."""
     lives = replayed.lifetimes
     end = len(replayed.events) + 1
-    native = _native(replayed)
-    activity = _activity(replayed, stretches, owners, native)
+    native = np.append(_native(replayed), False)
     # States are one longer than events: what is true of event k holds for state k + 1.
     changed = np.flatnonzero(activity[1:] != activity[:-1]) + 1
     born = np.clip(lives.allocated - 1, 0, None)
@@ -79,9 +78,9 @@ def categorise(
     kept = (lives.freed >= end) | (ended > began)
     traced = lives.allocated > 0
     marks = owners.marks[lives.stack]
-    in_backward = traced & (_has(marks, Mark.BACKWARD) | native[born] | (_at(activity, born) == _BACKWARD))
+    in_backward = traced & (_has(marks, Mark.BACKWARD) | native[born] | (_at(activity, born) == BACKWARD))
     in_optimizer = _has(marks, Mark.OPTIMIZER) | (traced & (_at(activity, born) == _OPTIMIZER))
-    backward_end = traced & (lives.freed < end) & (_at(activity, died) == _BACKWARD) & (ended > began)
+    backward_end = traced & (lives.freed < end) & (_at(activity, died) == BACKWARD) & (ended > began)
     backward = _next_backward(activity, born)
     seen = (lives.freed < end) & (lives.freed > backward)
     unseen = (lives.freed >= end) & (backward >= end)
@@ -139,23 +138,22 @@ def _native(replayed: DeviceReplay) -> NDArray[np.bool_]:
     bare = allocates & (events.stack == UNKNOWN)
     if not (allocates & ~bare).any():
         bare = np.zeros(len(events), bool)
-    return np.append(bare, False)
+    native: NDArray[np.bool_] = bare
+    return native
 
 
-def _activity(
-    replayed: DeviceReplay, stretches: Stretches, owners: Owners, native: NDArray[np.bool_]
-) -> NDArray[np.int64]:
-    """For each event whether the program was in a backward pass, in an optimizer step, or elsewhere."""
+def activity_of(replayed: DeviceReplay, stretches: Stretches, owners: Owners) -> NDArray[np.int64]:
+    """For each event whether the program was in a backward pass (`BACKWARD`), in an optimizer step, or elsewhere."""
     events = replayed.events
     allocates = events.action == Action.ALLOC
     seen = np.full(len(events), -1, np.int64)
     seen[allocates] = _ELSEWHERE
     seen[allocates & owners.marked(events.stack, Mark.OPTIMIZER)] = _OPTIMIZER
-    seen[allocates & (owners.marked(events.stack, Mark.BACKWARD) | native[:-1])] = _BACKWARD
+    seen[allocates & (owners.marked(events.stack, Mark.BACKWARD) | _native(replayed))] = BACKWARD
     last = np.maximum.accumulate(np.where(seen >= 0, np.arange(len(seen)), -1)) if len(seen) else seen
     activity = np.where(last >= 0, seen[last], _ELSEWHERE)
     phases = stretches.phases
-    for name, label in ((_BACKWARD_NAME, _BACKWARD), (_OPTIMIZER_NAME, _OPTIMIZER)):
+    for name, label in ((_BACKWARD_NAME, BACKWARD), (_OPTIMIZER_NAME, _OPTIMIZER)):
         named = [phase for phase in phases if name.fullmatch(phase.path.rpartition("/")[2])]
         if named:  # where there are annotations, they know better than stacks where it began and ended
             annotated = activity[min(phase.first for phase in named) : max(phase.last for phase in named)]
@@ -169,5 +167,5 @@ def _activity(
 
 def _next_backward(activity: NDArray[np.int64], events: IntColumn) -> NDArray[np.int64]:
     """The first event in a backward pass after each event; one past the end when there is none."""
-    backward = np.append(np.flatnonzero(activity == _BACKWARD), len(activity) + 1)
+    backward = np.append(np.flatnonzero(activity == BACKWARD), len(activity) + 1)
     return backward[np.searchsorted(backward[:-1], events, "right")]

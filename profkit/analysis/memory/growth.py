@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.memory.categories import CATEGORIES
+from profkit.analysis.memory.categories import BACKWARD, CATEGORIES, UNKNOWN_USE
 from profkit.analysis.memory.owners import Owners
 from profkit.analysis.memory.phases import Stretches
 from profkit.analysis.memory.replay import DeviceReplay
@@ -42,16 +42,23 @@ class Boundaries:
 
     states: NDArray[np.int64]
     basis: str
-    """``steps`` (annotated), ``optimizer`` (torch's marks of its steps), ``pattern`` (a repeated allocation)."""
+    """``steps`` (annotated), ``optimizer`` (torch's marks of its steps), ``backward`` (their begins, by stacks),
+    ``pattern`` (a repeated allocation)."""
 
 
-def step_boundaries(replayed: DeviceReplay, stretches: Stretches) -> Boundaries | None:
+def step_boundaries(
+    replayed: DeviceReplay, stretches: Stretches, activity: NDArray[np.int64]
+) -> Boundaries | None:
     """Where steps end; None when nothing repeats often enough."""
     needed = _FEWEST_INCREMENTS + 1
     for basis, found in (("steps", stretches.steps), ("optimizer", stretches.optimizer)):
         ends = np.unique([stretch.last for stretch in found])
         if len(ends) >= needed:
             return Boundaries(_thinned(ends), basis)
+    backward = activity == BACKWARD
+    ends = np.flatnonzero(~backward[:-1] & backward[1:]) + 1
+    if len(ends) >= needed and _even(ends):
+        return Boundaries(_thinned(ends), "backward")
     ends = _pattern(replayed)
     return Boundaries(_thinned(ends), "pattern") if len(ends) >= needed else None
 
@@ -62,8 +69,8 @@ def growth_rows(
     """The owners that grow, the fastest first."""
     lives, largest_p = replayed.lifetimes, _LARGEST_P
     if boundaries.basis == "pattern":
-        # What recurs may be a layer and not a step: then only what never comes back counts, and more of it.
-        kept = lives.freed > len(replayed.events)
+        # What recurs may be a layer and not a step, whose activations and gradients pile up for a while.
+        kept = (lives.freed > len(replayed.events)) & (categories == UNKNOWN_USE)
         lives, categories, largest_p = lives.take(kept), categories[kept], _CERTAIN_P
     owner = owners.owner(lives.stack)
     key, inverse = np.unique(owner * len(CATEGORIES) + categories, return_inverse=True)
@@ -138,9 +145,13 @@ def _pattern(replayed: DeviceReplay) -> NDArray[np.int64]:
     freed = np.cumsum(np.isin(events.action, (Action.FREE_REQUESTED, Action.FREE_COMPLETED, Action.FREE)))
     for candidate in candidates[:20].tolist():
         at = rows[inverse == candidate]
-        gaps = np.diff(at)
         freeing = np.mean(np.diff(freed[at]) > 0)
         lasting = (at[-1] - at[0]) >= _LEAST_SPAN * len(events)
-        if lasting and gaps.std() <= _MOST_IRREGULAR * gaps.mean() and freeing >= _LEAST_FREEING:
+        if lasting and freeing >= _LEAST_FREEING and _even(at):
             return np.asarray(at, np.int64)
     return np.zeros(0, np.int64)
+
+
+def _even(states: NDArray[np.int64]) -> bool:
+    gaps = np.diff(states)
+    return bool(gaps.std() <= _MOST_IRREGULAR * gaps.mean())

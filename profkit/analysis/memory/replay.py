@@ -40,6 +40,7 @@ class Lifetimes(_Table):
     reusable: IntColumn = _column("i8")
     """When the block could be used again: after ``freed`` where it waited for other streams."""
     stack: IntColumn = _column("i4")
+    """Where it was allocated; -1 where that is not recorded."""
     stream: IntColumn = _column("i8", 0)
     category: IntColumn = _column("i4")
 
@@ -222,6 +223,10 @@ def _lifetimes(
     reusable = np.maximum(np.minimum(reusable, pairs.follows), freed)
     pending = ~pairs.opened & (requested == _FAR) & bool(frees.any())
     first = pairs.first
+    # The stack of a free is that of the free itself, unless the recorder kept stacks of allocations only.
+    ended = np.flatnonzero(pairs.opened & (np.minimum(requested, completed) != _FAR))
+    freeing = np.minimum(requested, completed)[ended]
+    allocations_only = len(ended) > 0 and bool((events.stack[freeing] == events.stack[first[ended]]).all())
     lives = Lifetimes.of(
         len(first),
         address=events.address[first],
@@ -229,7 +234,7 @@ def _lifetimes(
         allocated=np.where(pairs.opened, first + 1, 0),
         freed=np.where(pending, 0, np.where(freed == _FAR, end, freed + 1)),
         reusable=np.where(reusable == _FAR, end, reusable + 1),
-        stack=events.stack[first],
+        stack=np.where(pairs.opened | allocations_only, events.stack[first], UNKNOWN),
         stream=events.stream[first],
         category=events.category[first],
     )

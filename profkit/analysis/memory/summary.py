@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from profkit.analysis.memory.allocator import allocator_row, oom_rows
-from profkit.analysis.memory.categories import categorise
+from profkit.analysis.memory.categories import activity_of, categorise
 from profkit.analysis.memory.findings import findings_of
 from profkit.analysis.memory.growth import Boundaries, growth_rows, step_boundaries
 from profkit.analysis.memory.holders import Holders
@@ -89,10 +89,11 @@ class _Analysed:
     @classmethod
     def of(cls, history: MemoryHistory, replayed: DeviceReplay, owners: Owners, origin_ns: int) -> _Analysed:
         stretches = find_stretches(history, replayed)
-        categories = categorise(history, replayed, stretches, owners)
+        activity = activity_of(replayed, stretches, owners)
+        categories = categorise(history, replayed, activity, owners)
         phases = stretches.phase_of_events(len(replayed.events))
         holders = Holders(replayed, owners, stretches, categories, phases, origin_ns)
-        boundaries = step_boundaries(replayed, stretches)
+        boundaries = step_boundaries(replayed, stretches, activity)
         growth = growth_rows(replayed, boundaries, owners, categories) if boundaries else []
         peak = int(replayed.allocated.argmax())
         return cls(replayed, holders, boundaries, growth, peak, _device_row(history, holders, peak))

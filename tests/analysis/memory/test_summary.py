@@ -176,6 +176,16 @@ def test_nothing_else_is_called_a_leak(name):
     assert "leak" not in codes(of_recording(name))
 
 
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize("path", sorted(SHARED.glob("corpus/snapshot/*")), ids=lambda path: path.stem[:20])
+def test_layers_of_one_forward_or_backward_pass_are_no_leak(path, schema):
+    section = summarise_memory(read_snapshot(path.read_bytes(), path.name))
+
+    jsonschema.validate(json.loads(json.dumps(section, allow_nan=False)), schema)
+    assert "leak" not in codes(section)
+
+
 def test_a_leak_is_found_by_its_pattern_when_no_step_is_marked():
     allocator, kept = CachingAllocator(), []
     for _ in range(12):
@@ -188,6 +198,39 @@ def test_a_leak_is_found_by_its_pattern_when_no_step_is_marked():
     assert [row["where"] for row in section["growth"]] == ["train.py:66 f"]
     assert section["growth"][0]["basis"] == "pattern"
     assert section["growth"][0]["confidence"] == "low"
+
+
+@pytest.mark.parametrize("stack", [[("torch/autograd/graph.py", "_engine_run_backward")], []])
+def test_backward_passes_are_steps_where_none_are_marked(stack):
+    allocator, kept = CachingAllocator(), []
+    for _ in range(6):
+        activations = [allocator.alloc(2 * MIB, stack=line) for line in (10, 11, 12)]
+        kept.append(allocator.alloc(MIB // 2, stack=66))
+        for activation in activations:
+            gradient = allocator.alloc(3 * MIB, stack=900)
+            allocator.free(activation)
+            allocator.free(gradient)
+    snapshot = allocator.snapshot()
+    for entry in snapshot["device_traces"][0]:
+        if entry["frames"] and entry["frames"][0]["line"] == 900:
+            entry["frames"] = [{"filename": file, "line": 7, "name": name} for file, name in stack]
+    (row,) = summarise_memory(history_of(snapshot, "x"))["growth"]
+
+    assert row["where"] == "train.py:66 f"
+    assert (row["basis"], row["growing"], row["increments"]) == ("backward", 5, 5)
+
+
+def test_the_stack_of_a_free_is_not_taken_for_the_owner_of_a_block_from_before():
+    allocator = CachingAllocator()
+    old = allocator.alloc(5 * MIB, stack=1)
+    allocator.free(allocator.alloc(9, stack=2), stack=3)
+    allocator.free(old, stack=4)
+    cut = summarise_memory(history_of(allocator.snapshot(keep=6), "x"))
+
+    assert [(row["where"], row["bytes"]) for row in cut["at_peak"]] == [
+        (None, 5 * MIB),
+        ("train.py:2 f", 512),
+    ]
 
 
 def test_a_model_that_is_being_built_is_no_leak():
