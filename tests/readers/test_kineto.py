@@ -155,6 +155,29 @@ def test_collectives_point_at_their_kernels() -> None:
     assert set(trace.collectives.in_elements.tolist()) == {7085568, 7087872, 7680000, 7683840}
 
 
+def test_collectives_point_at_their_kernels_when_others_are_dropped() -> None:
+    def kernel(name: str, dur: int, **args: object) -> dict:
+        return {
+            "ph": "X",
+            "cat": "kernel",
+            "name": name,
+            "pid": 0,
+            "tid": 7,
+            "ts": 9,
+            "dur": dur,
+            "args": args,
+        }
+
+    said = {"Collective name": "allreduce", "Group size": 4, "Process Group Name": "7"}
+    events = [kernel("a", -1), kernel("lost", -1, **said), kernel("b", 1), kernel("nccl", 2, **said)]
+    trace = read_kineto(json.dumps(events).encode(), "x")
+    assert trace.names(trace.operations.name[trace.collectives.operation]).tolist() == ["nccl"]
+    assert (trace.names(trace.collectives.group).tolist(), trace.collectives.group_size.tolist()) == (
+        ["7"],
+        [4],
+    )
+
+
 def test_a_rank_its_device_and_its_machine() -> None:
     trace = read(DATA / "kineto" / "ddp_rank1.json.gz")
     assert trace.source.rank == 1
