@@ -89,8 +89,9 @@ def _advice(result: Result, scale: Scale) -> Iterable[str]:
 
 def _steps(result: Result, scale: Scale) -> Iterable[str]:
     steps = result.window.get("steps") or []
+    devices = max(1, len(result.devices))
     rows = [
-        [_code(row.get("name")), duration_text(row.get("device_ns")), duration_text(row.get("gpu_busy_ns")), "yes" if row.get("kept") else "no"]
+        [_code(row.get("name")), duration_text(number_of(row.get("device_ns")) / devices), duration_text(number_of(row.get("gpu_busy_ns")) / devices), "yes" if row.get("kept") else "no"]
         for row in steps[:12]
     ]  # fmt: skip
     if rows:

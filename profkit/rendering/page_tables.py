@@ -43,6 +43,7 @@ def page_tables(result: Result) -> Row:
         "health": {"note": health_note(result), "ok": result.health.get("ok", True), "findings": findings_by_weight(result)[:_ROWS], "counts": _health_counts(result)},
         "advice": [_advice(row, scale) for row in result.advice],
         "steps": _steps(result),
+        "many_devices": len(result.devices) > 1,
         "phases": _phases(result, scale),
         "noscript_kernels": kernels_by_name(result)[:20],
         "operators": _operators(result),
@@ -193,16 +194,20 @@ def _advice(row: Row, scale: Scale) -> Row:
 
 
 def _steps(result: Result) -> Row:
+    """The steps, as one device sees them: the sums over devices are divided by their number."""
     steps = result.window.get("steps") or []
+    devices = max(1, len(result.devices))
     shown = steps if len(steps) <= _ROWS else [*steps[: _ROWS // 2], *steps[-_ROWS // 2 :]]
     longest = max((number_of(step.get("device_ns")) for step in shown), default=0) or 1
     rows = []
     for step in shown:
         length = number_of(step.get("device_ns"))
-        rows.append(step | {
-            "parts": [part | {"at": part["at"] * length / longest, "length": part["length"] * length / longest} for part in _parts(step.get("shares"))],
-            "busy": share_text(number_of(step.get("gpu_busy_ns")) / length) if length else "–",
-        })  # fmt: skip
+        part_of_longest = [
+            part | {"at": part["at"] * length / longest, "length": part["length"] * length / longest}
+            for part in _parts(step.get("shares"))
+        ]
+        busy = share_text(number_of(step.get("gpu_busy_ns")) / length) if length else "–"
+        rows.append(step | {"parts": part_of_longest, "busy": busy, "device_ns": length / devices})
     return {
         "rows": rows,
         "left": len(steps) - len(shown),
