@@ -88,7 +88,7 @@ def test_every_card_can_bound_a_kernel():
     for gpu in all_gpus():
         assert gpu.bandwidth_bytes_per_s > 1e11, gpu.name
         assert gpu.peak("fp32", "vector") > 1e12, gpu.name
-        assert gpu.sm_count and gpu.l2_bytes and gpu.source, gpu.name
+        assert all((gpu.sm_count, gpu.l2_bytes, gpu.source)), gpu.name
         tensor = gpu.peak("fp16", "tensor")
         assert tensor is None or tensor > gpu.peak("fp32", "vector"), gpu.name
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.work.attribution import Explained, explain_kernels
-from profkit.analysis.work.inferred import infer_side, infer_work
+from profkit.analysis.work.inferred import infer_side, infer_work, used_share
 from profkit.analysis.work.issue import issue_ns
 from profkit.analysis.work.launch import Launch
 from profkit.analysis.work.measured import Activity, sampled_activity
@@ -93,12 +93,13 @@ class _Groups:
     basis: NDArray[np.int8]
     issue_ns: NDArray[np.float64]
     special_ns: NDArray[np.float64]
+    used: NDArray[np.float64]
 
     @classmethod
     def unknown(cls, count: int) -> _Groups:
         flop, read, written, peak = (np.full(count, np.nan) for _ in range(4))
         side, basis = np.full(count, _B.UNKNOWN, np.int8), np.full(count, Basis.UNKNOWN, np.int8)
-        return cls(flop, read, written, peak, side, basis, np.zeros(count), np.zeros(count))
+        return cls(flop, read, written, peak, side, basis, np.zeros(count), np.zeros(count), np.ones(count))
 
 
 def _bound_kernels(
@@ -131,7 +132,7 @@ def _bound_kernels(
     activity = sampled_activity(trace, rows, group, matrix_units)
     if activity:
         issue_ns = _take_measured(work, rows, activity, card, issue_ns)
-    _decide(work, rows, duration, groups.side[group])
+    _decide(work, rows, duration, groups.side[group], groups.used[group])
     busy = issue_ns >= UNSATURATED_BELOW * duration
     work.unsaturated[rows] = np.where(busy, np.minimum(work.unsaturated[rows], 0), work.unsaturated[rows])
 
@@ -181,7 +182,8 @@ def _work_of_groups(
         kernel = card.classes[int(operations.name[row])]
         gpu = card.gpus[int(operations.device[row])]
         launch = _launch(operations, int(row), float(mean_ns[index]))
-        groups.side[index] = infer_side(kernel, launch, gpu)
+        groups.side[index] = infer_side(kernel)
+        groups.used[index] = used_share(launch, gpu)
         found = works[ids[index]] if ids[index] >= 0 else infer_work(kernel, launch, gpu)
         groups.peak[index] = peak_of(kernel, found, gpu)
         if found:
@@ -204,14 +206,22 @@ def _launch(operations: Operations, row: int, mean_ns: float) -> Launch:
 
 
 def _decide(
-    work: OperationWork, rows: NDArray[np.intp], duration: NDArray[np.float64], side: NDArray[np.int8]
+    work: OperationWork,
+    rows: NDArray[np.intp],
+    duration: NDArray[np.float64],
+    side: NDArray[np.int8],
+    used: NDArray[np.float64],
 ) -> None:
-    """The largest of the three times; by family where the work is unknown."""
+    """The largest of the three times; where the work is unknown, the family's side.
+
+    Unknown work of blocks that cannot use the card for longer than `To`, however good they are, is overhead.
+    """
     compute, memory, overhead = work.compute_ns[rows], work.memory_ns[rows], work.overhead_ns[rows]
     known = ~np.isnan(memory) | ~np.isnan(compute)
     terms = np.stack([np.nan_to_num(compute), np.nan_to_num(memory), overhead])
     largest = terms.argmax(axis=0).astype(np.int8)
-    guessed = np.where((duration <= OVERHEAD_FACTOR * overhead) & (side <= _B.MEMORY), _B.OVERHEAD, side)
+    short = (duration * used <= overhead) | (duration <= OVERHEAD_FACTOR * overhead)
+    guessed = np.where(short & (side <= _B.MEMORY), _B.OVERHEAD, side)
     bound = np.where(known & (side != _B.COMMUNICATION), largest, guessed).astype(np.int8)
     efficiency = np.minimum(terms.max(axis=0) / np.maximum(duration, 1.0), 1.0)
     efficiency[~known | (bound > _B.MEMORY)] = np.nan
@@ -239,4 +249,4 @@ def _bound_moves(operations: Operations, card: _Cards, work: OperationWork) -> N
     moved = read + written_to_dram(read, size, card.l2_bytes[device])
     work.dram_bytes[rows] = np.minimum(moved, card.most_bytes(device, duration))
     work.memory_ns[rows] = work.dram_bytes[rows] / card.bandwidth[device] * 1e9
-    _decide(work, rows, duration, np.full(len(rows), _B.MEMORY, np.int8))
+    _decide(work, rows, duration, np.full(len(rows), _B.MEMORY, np.int8), np.ones(len(rows)))

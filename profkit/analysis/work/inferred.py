@@ -5,39 +5,36 @@ from __future__ import annotations
 import re
 
 from profkit.analysis.work.launch import Launch
+from profkit.analysis.work.list_names import CHUNK_ELEMENTS
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.work import OperationBound, Work
-from profkit.hardware import DTYPE_BYTES, OVERHEAD_NS, Gpu
+from profkit.hardware import DTYPE_BYTES, Gpu
 
-__all__ = ["infer_side", "infer_work"]
+__all__ = ["infer_side", "infer_work", "used_share"]
 
 _SKINNY_TILE = 32
 """A matrix kernel whose tile is at most this narrow, and longer, was chosen for a skinny product."""
 _VECTORIZED_ITEMS = (16, 8, 4)
+_BELIEVABLE = 1.5
+"""Outputs that stay in the cache let an estimate exceed what the memory moved, but not by more."""
 _VECTOR_PRODUCTS = ("gemv", "dot_kernel", "reduce_1block", "splitkreduce", "gemmk1", "scal_kernel")
 _AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine")
 _FEW_CHANNELS = re.compile(r"first_layer|_aligna[12]_|(?<=[0-9])c[1-4]r\d")
 
 
-def infer_side(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> OperationBound:
-    """The side of a kernel whose work is unknown.
-
-    A kernel whose few blocks cannot use the card for longer than `To`, however good they are, is overhead; else
-    its family decides.
-    """
+def infer_side(kernel: KernelClass) -> OperationBound:
+    """The side that a kernel's family is on, for when its work is unknown."""
     if kernel.is_collective:
         return OperationBound.COMMUNICATION
     if kernel.family is Family.OTHER:
         return OperationBound.UNKNOWN
-    if launch.mean_ns * _used(launch, gpu) <= (gpu.overhead_ns if gpu else OVERHEAD_NS):
-        return OperationBound.OVERHEAD
     if kernel.is_matrix and not _is_lean(kernel):
         return OperationBound.COMPUTE
     return OperationBound.MEMORY
 
 
-def _used(launch: Launch, gpu: Gpu | None) -> float:
-    """The share of the multiprocessors that the blocks can occupy at all."""
+def used_share(launch: Launch, gpu: Gpu | None) -> float:
+    """The share of the multiprocessors that a launch's blocks can occupy at all."""
     cores = gpu.sm_count if gpu else None
     return min(1.0, launch.blocks / cores) if cores and launch.blocks > 0 else 1.0
 
@@ -55,11 +52,31 @@ def _is_lean(kernel: KernelClass) -> bool:
 
 
 def infer_work(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> Work | None:
-    """The bytes that a pointwise kernel moves, from its threads, elements a thread and operand types.
+    """The bytes of a pointwise kernel or a kernel over lists, from its threads and what its name says of one.
 
-    An array whose type only the run knows is being cast: between 16 and 32 bits, the usual pair.
+    None when the launch would move more than the memory can in its time: then the estimate does not hold, since
+    inputs are broadcast or blocks are not filled.
     """
-    if not kernel.operands or launch.blocks <= 0 or launch.threads <= 0:
+    if launch.blocks <= 0 or launch.threads <= 0:
+        return None
+    work = _listed(kernel, launch) if kernel.lists else _pointwise(kernel, launch, gpu)
+    bandwidth = gpu.bandwidth_bytes_per_s if gpu else None
+    if work is None or (bandwidth and work.total_bytes / bandwidth * 1e9 > _BELIEVABLE * launch.mean_ns):
+        return None
+    return work
+
+
+def _listed(kernel: KernelClass, launch: Launch) -> Work:
+    """Every block takes a chunk of a list; the last of a tensor is seldom full."""
+    read, written = kernel.lists or (0.0, 0.0)
+    elements = float(launch.blocks * CHUNK_ELEMENTS)
+    size = DTYPE_BYTES.get(kernel.dtype or "fp32", 4.0)
+    return Work(elements, elements * read * size, elements * written * size, dtype="fp32")
+
+
+def _pointwise(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> Work | None:
+    """An array whose type only the run knows is being cast: between 16 and 32 bits, the usual pair."""
+    if not kernel.operands:
         return None
     known = [DTYPE_BYTES.get(t, 4.0) if t else None for t in kernel.operands]
     other = 2.0 if next((size for size in known if size), 2.0) == 4.0 else 4.0
@@ -67,14 +84,9 @@ def infer_work(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> Work | N
     threads = launch.blocks * launch.threads
     bandwidth = gpu.bandwidth_bytes_per_s if gpu else None
     items = kernel.items or _vectorized_items(threads * sum(sizes), launch.mean_ns, bandwidth)
-    elements = threads * items
-    return Work(
-        flop=elements,
-        read_bytes=elements * sum(sizes[1:]),
-        write_bytes=elements * sizes[0],
-        dtype=kernel.dtype,
-        elements=elements,
-    )
+    elements = float(threads * items)
+    read = elements * sum(sizes[1:])
+    return Work(elements, read, elements * sizes[0], dtype=kernel.dtype, elements=elements)
 
 
 def _vectorized_items(bytes_per_item: float, mean_ns: float, bandwidth: float | None) -> int:

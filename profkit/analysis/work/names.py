@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from profkit.analysis.work.families import MATRIX_FAMILIES, Family, family_of
+from profkit.analysis.work.list_names import list_traffic
 from profkit.analysis.work.matrix_names import MatrixName, read_matrix_name
 from profkit.analysis.work.pointwise_names import PointwiseName, read_pointwise_name
 from profkit.analysis.work.signature import Signature, element_type, split_name
@@ -38,6 +39,8 @@ class KernelClass:
     """Pointwise kernels: elements a thread, where the name fixes them."""
     products: int = 1
     """Products that the unit makes for one that is wanted: 3 where fp32 is emulated by tf32."""
+    lists: tuple[float, float] | None = None
+    """Kernels over lists of tensors (optimizers): tensors read and written for each element."""
     style: str = ""
     """Pointwise kernels: ``vectorized``, ``unrolled`` or ``strided``."""
     function: str = ""
@@ -93,6 +96,7 @@ def _classify(name: str) -> KernelClass:
     return KernelClass(
         short_name=_shortened(_plain_label(signature, dtype)), family=family, dtype=dtype, out_dtype=dtype,
         unit=None if family in (Family.COMMUNICATION, Family.OTHER) else VECTOR, function=function,
+        lists=list_traffic(signature.text) if family is Family.OPTIMIZER else None,
     )  # fmt: skip
 
 

@@ -13,10 +13,7 @@ from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
 from profkit.analysis.work.work import Work
 
-__all__ = ["CHUNK_ELEMENTS", "list_traffic", "optimizer_model"]
-
-CHUNK_ELEMENTS = 65536
-"""Elements that one block of PyTorch's ``multi_tensor_apply`` takes (kChunkSize)."""
+__all__ = ["optimizer_model"]
 
 _READ_ONLY = frozenset({"_foreach_norm", "_foreach_max"})
 _FUSED = re.compile(r"_fused_(adamw?|sgd|adagrad)_?$")
@@ -61,23 +58,3 @@ def _foreach(call: Call, kernel: KernelClass) -> Work | None:
     if call.name == "_foreach_copy_":
         read = sum(sizes[1:])
     return Work(2.0 * sum(t.numel for t in lists[0]), read, written, dtype="fp32")
-
-
-def list_traffic(name: str) -> tuple[float, float] | None:
-    """Tensors read and written per element by a ``multi_tensor_apply`` functor, from its template arguments.
-
-    ``BinaryOpListAlphaFunctor<float, depth, r_args_depth, res_arg_index>`` reads ``r_args_depth`` lists and
-    writes one; a fused step reads all its lists and writes all but the gradients.
-    """
-    fused = re.search(r"Fused(\w+?)MathFunctor<[^,<>]{1,60}, (?:\(int\))?(\d{1,2})", name)
-    if fused:
-        depth = float(fused[2])
-        return depth, max(depth - 1.0, 1.0)
-    listed = re.search(
-        r"Functor<[^,<>]{1,60}, (?:\(int\))?(\d{1,2}), (?:\(int\))?(\d{1,2}), (?:\(int\))?\d{1,2}", name
-    )
-    if listed:
-        return float(listed[2]), 0.0 if "LpNorm" in name else 1.0
-    if "ZeroFunctor" in name:
-        return 0.0, 1.0
-    return (1.0, 0.0) if "LpNorm" in name else None

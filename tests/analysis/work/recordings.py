@@ -1,0 +1,49 @@
+"""Our recordings, read and bounded as the analyzer does it."""
+
+import gzip
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from profkit.analysis.launches import find_launches
+from profkit.analysis.work.bounds import bound_operations
+from profkit.hardware import find_gpu
+from profkit.readers.kineto import read_kineto
+from profkit.readers.nsys import read_nsys
+from tests.shared import DATA
+
+
+@cache
+def read(kind, name):
+    if kind == "kineto":
+        return read_kineto(gzip.decompress((DATA / "kineto" / f"{name}.json.gz").read_bytes()), name)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.sqlite"
+        with gzip.open(DATA / "nsys" / f"{name}.sqlite.gz") as packed, path.open("wb") as plain:
+            shutil.copyfileobj(packed, plain)
+        return read_nsys(path, path.name)
+
+
+def cards(trace):
+    return [
+        find_gpu(
+            device.name or "",
+            memory_bytes=device.memory_bytes,
+            sm_count=device.sm_count,
+            bandwidth_bytes_per_s=device.bandwidth_bytes_per_s,
+            l2_bytes=device.l2_bytes,
+        )
+        for device in trace.devices
+    ]
+
+
+def bound(trace, gpus=None):
+    launches = find_launches(trace)
+    return bound_operations(trace, launches.operator, launches.operators.parent, gpus or cards(trace))
+
+
+@cache
+def bounded(kind, name):
+    trace = read(kind, name)
+    return trace, bound(trace)

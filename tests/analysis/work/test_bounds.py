@@ -1,0 +1,233 @@
+"""Bounds of small traces whose answer is worked out by hand."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from profkit.analysis.work.bounds import bound_operations
+from profkit.analysis.work.work import Basis, OperationBound
+from profkit.hardware import TENSOR, VECTOR, Gpu
+from profkit.model import (
+    CopyKind,
+    Device,
+    OperationKind,
+    Operations,
+    Process,
+    RangeKind,
+    Ranges,
+    Samples,
+    Source,
+    Trace,
+)
+from tests.analysis.work.recordings import bound, cards, read
+
+GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
+COPY = "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}, std::array<char*, 2ul> >(int)"
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+CARD = Gpu(
+    name="Round", compute_capability="9.0", sm_count=100, bandwidth_bytes_per_s=1e12, l2_bytes=0.0, overhead_ns=1000.0,
+    peaks={("bf16", TENSOR): 1e14, ("fp32", VECTOR): 1e13},
+)  # fmt: skip
+B = OperationBound
+
+
+def trace_of(operations, calls=(), samples=(), devices=1):
+    """``operations``: dicts with ``name``, ``ns`` and columns; ``calls``: (operator, shapes, types, parent)."""
+    strings = []
+
+    def text(value):
+        if value not in strings:
+            strings.append(value)
+        return strings.index(value)
+
+    rows = [dict(op, name=text(op.get("name", GEMM))) for op in operations]
+    length = [row.pop("ns") for row in rows]
+    start = np.concatenate([[0], np.cumsum(length)[:-1]]) if "start_ns" not in (rows or [{}])[0] else None
+    names = sorted({key for row in rows for key in row})
+    fill = {"kind": OperationKind.KERNEL, "grid_x": 100, "block_x": 128, "device": 0}
+    columns = {key: [row.get(key, fill.get(key, -1)) for row in rows] for key in {*names, *fill}}
+    ranges = {
+        "name": [text(call[0]) for call in calls],
+        "shapes": [text(json.dumps(call[1])) if call[1] else -1 for call in calls],
+        "dtypes": [text(json.dumps(call[2])) if call[2] else -1 for call in calls],
+        "kind": [RangeKind.OPERATOR] * len(calls),
+    }
+    table = Samples.of(
+        len(samples),
+        time_ns=[s[0] for s in samples],
+        metric=[text(s[1]) for s in samples],
+        value=[s[2] for s in samples],
+    )
+    return Trace(
+        Source("x", "nsys", "made by hand"), strings, [Process(1)], [], [Device(i, "Round") for i in range(devices)],
+        Operations.of(len(rows), start_ns=start, end_ns=start + np.array(length), **columns),
+        ranges=Ranges.of(len(calls), **ranges), samples=table,
+    )  # fmt: skip
+
+
+def work_of(operations, rows=None, calls=(), gpu=CARD, samples=()):
+    trace = trace_of(operations, calls, samples)
+    parent = np.array([call[3] for call in calls], np.int64)
+    return bound_operations(trace, np.array(rows or [-1] * len(operations)), parent, [gpu])
+
+
+MM = ("aten::mm", [[1000, 1000], [1000, 1000]], ["c10::BFloat16"] * 2, -1)
+
+
+def test_the_largest_of_the_three_times_is_the_bound():
+    work = work_of([{"name": GEMM, "ns": 40_000}], [0], [MM])
+    assert work.flop[0] == 2e9
+    assert work.compute_ns[0] == pytest.approx(20_000)
+    assert work.memory_ns[0] == pytest.approx(6_000)
+    assert (work.bound[0], work.basis[0], work.unsaturated[0]) == (B.COMPUTE, Basis.MODELLED, 0)
+    assert work.efficiency[0] == pytest.approx(0.5)
+
+
+def test_a_kernel_far_under_its_roof_is_unsaturated():
+    work = work_of([{"name": GEMM, "ns": 100_000}], [0], [MM])
+    assert work.efficiency[0] == pytest.approx(0.2)
+    assert work.unsaturated[0] == 1
+
+
+def test_a_skinny_product_is_bound_by_memory():
+    thin = ("aten::mm", [[1, 4096], [4096, 4096]], ["c10::BFloat16"] * 2, -1)
+    work = work_of([{"name": GEMM, "ns": 40_000}], [0], [thin])
+    assert work.bound[0] == B.MEMORY
+    assert work.efficiency[0] == pytest.approx(2 * 4096 * 4098 / 1e12 / 40e-6, rel=1e-3)
+
+
+def test_tiny_work_is_bound_by_overhead_and_has_no_efficiency():
+    small = ("aten::mm", [[8, 8], [8, 8]], ["c10::BFloat16"] * 2, -1)
+    work = work_of([{"name": GEMM, "ns": 3_000}], [0], [small])
+    assert work.bound[0] == B.OVERHEAD
+    assert np.isnan(work.efficiency[0])
+    assert work.unsaturated[0] == -1
+
+
+def test_kernels_of_one_call_share_its_work_and_a_reduction_has_its_own():
+    calls = [("aten::mm", [[1000, 1000], [1000, 1000]], ["c10::BFloat16"] * 2, -1)]
+    reduce = "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, false>(T4)"
+    work = work_of(
+        [{"name": GEMM, "ns": 30_000}, {"name": GEMM, "ns": 10_000}, {"name": reduce, "ns": 9_000}],
+        [0, 0, 0],
+        calls,
+    )
+    assert work.flop[:2].tolist() == [1.5e9, 0.5e9]
+    assert work.bound[2] == B.MEMORY
+    assert work.dram_bytes[2] > 0
+
+
+def test_the_innermost_operator_with_a_formula_counts():
+    calls = [
+        ("aten::linear", [[1000, 1000], [1000, 1000]], ["c10::BFloat16"] * 2, -1),
+        ("aten::mm", [[1000, 1000], [1000, 1000]], ["c10::BFloat16"] * 2, 0),
+        ("aten::something", [], [], 1),
+    ]
+    assert work_of([{"name": GEMM, "ns": 40_000}], [2], calls).flop[0] == 2e9
+
+
+def test_a_kernel_that_its_operator_does_not_explain_is_not_given_the_work_of_a_product():
+    fill = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)"
+    work = work_of([{"name": fill, "ns": 3_000}, {"name": GEMM, "ns": 40_000}], [0, 0], [MM])
+    assert work.flop[1] == 2e9
+    assert not work.flop[0] > 1e6
+
+
+def test_a_parent_loop_ends():
+    calls = [("aten::a", [], [], 1), ("aten::b", [], [], 0)]
+    assert work_of([{"name": GEMM, "ns": 40_000}], [0], calls).bound[0] == B.COMPUTE
+
+
+def test_without_shapes_the_family_decides_and_efficiency_is_null():
+    gemv = "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>(T11)"
+    norm = "void at::native::vectorized_layer_norm_kernel<float, float, false>(int, float)"
+    work = work_of([{"name": n, "ns": 50_000} for n in (GEMM, gemv, norm, NCCL, "my_own_kernel")])
+    assert work.bound.tolist() == [B.COMPUTE, B.MEMORY, B.MEMORY, B.COMMUNICATION, B.UNKNOWN]
+    assert work.basis.tolist() == [Basis.INFERRED] * 4 + [Basis.UNKNOWN]
+    assert np.isnan(work.efficiency).all()
+    assert (work.unsaturated == -1).all()
+
+
+def test_without_shapes_few_blocks_for_a_short_time_are_overhead():
+    work = work_of([{"name": GEMM, "ns": 4_000, "grid_x": 4}, {"name": GEMM, "ns": 60_000, "grid_x": 4}])
+    assert work.bound.tolist() == [B.OVERHEAD, B.COMPUTE]
+
+
+def test_a_pointwise_kernel_tells_its_bytes_by_its_grid():
+    work = work_of([{"name": COPY, "ns": 100_000, "grid_x": 10_000, "block_x": 128}])
+    assert work.dram_bytes[0] == pytest.approx(10_000 * 128 * 8 * 6)
+    assert (work.bound[0], work.basis[0]) == (B.MEMORY, Basis.INFERRED)
+
+
+def test_an_estimate_that_the_memory_could_not_move_is_dropped():
+    work = work_of([{"name": COPY, "ns": 5_000, "grid_x": 10_000, "block_x": 128}])
+    assert np.isnan(work.dram_bytes[0])
+    assert work.bound[0] == B.MEMORY
+
+
+def test_copies_are_bound_by_their_kind():
+    def copy(kind, source=-1, target=-1):
+        return {"name": "Memcpy", "ns": 20_000, "kind": OperationKind.COPY, "copy_kind": kind, "bytes": 10**6,
+                "source_device": source, "target_device": target}  # fmt: skip
+
+    work = work_of(
+        [copy(CopyKind.HTOD), copy(CopyKind.DTOH), copy(CopyKind.PTOP), copy(CopyKind.DTOD), copy(CopyKind.DTOD, 0, 1),
+         copy(CopyKind.ATOA), copy(CopyKind.MANAGED_HTOD), copy(CopyKind.UNKNOWN),
+         {"name": "Memset", "ns": 20_000, "kind": OperationKind.MEMSET, "bytes": 10**7}, {"name": "Graph", "ns": 9_000, "kind": OperationKind.GRAPH}]
+    )  # fmt: skip
+    assert [B(b).name for b in work.bound] == [
+        "TRANSFER", "TRANSFER", "COMMUNICATION", "MEMORY", "COMMUNICATION", "MEMORY", "TRANSFER", "UNKNOWN", "MEMORY", "UNKNOWN",
+    ]  # fmt: skip
+    assert work.dram_bytes[3] == pytest.approx(2e6)
+    assert work.efficiency[8] == pytest.approx(0.5)
+
+
+def test_an_unknown_card_gives_sides_but_no_numbers():
+    trace = trace_of([{"name": GEMM, "ns": 40_000}, {"name": COPY, "ns": 40_000}], [MM])
+    work = bound_operations(trace, np.array([0, -1]), np.array([-1]), [None])
+    assert work.bound.tolist() == [B.COMPUTE, B.MEMORY]
+    assert np.isnan(work.efficiency).all()
+    assert work.flop[0] == 2e9
+
+
+def test_metric_samples_inside_a_kernel_win_over_the_model():
+    metrics = {
+        "DRAM Read Bandwidth [Throughput %]": 50.0,
+        "DRAM Write Bandwidth [Throughput %]": 20.0,
+        "Tensor Active [Throughput %]": 10.0,
+    }
+    samples = [(t * 1000, name, value) for t in range(40) for name, value in metrics.items()]
+    work = work_of([{"name": GEMM, "ns": 40_000}], [0], [MM], samples=samples)
+    assert (work.bound[0], work.basis[0]) == (B.MEMORY, Basis.MEASURED)
+    assert work.efficiency[0] == pytest.approx(0.7)
+    assert work.dram_bytes[0] == pytest.approx(0.7 * 40e-6 * 1e12)
+
+
+def test_samples_during_overlapping_kernels_say_nothing_of_either():
+    samples = [(t * 1000, "DRAM Read Bandwidth [Throughput %]", 50.0) for t in range(80)]
+    trace = trace_of([{"name": GEMM, "ns": 40_000}, {"name": COPY, "ns": 40_000}], samples=samples)
+    overlapping = dataclasses.replace(trace.operations, start_ns=np.zeros(2, np.int64))
+    work = bound_operations(
+        dataclasses.replace(trace, operations=overlapping), np.array([-1, -1]), np.zeros(0, np.int64), [CARD]
+    )
+    assert Basis.MEASURED not in work.basis
+
+
+def test_nothing_is_bounded_in_an_empty_trace():
+    trace = Trace(Source("x", "nsys", "made by hand"), [])
+    assert len(bound_operations(trace, np.zeros(0, np.int64), np.zeros(0, np.int64), []).bound) == 0
+
+
+def test_the_order_of_events_changes_nothing():
+    trace = read("kineto", "convnet_fp16_channels_last")
+    order = np.random.default_rng(0).permutation(len(trace.operations))
+    straight, mixed = (
+        bound(trace),
+        bound(dataclasses.replace(trace, operations=trace.operations.take(order)), cards(trace)),
+    )
+    for column in ("bound", "basis", "unsaturated"):
+        assert (getattr(straight, column)[order] == getattr(mixed, column)).all()
+    for column in ("flop", "dram_bytes", "efficiency"):
+        assert np.allclose(getattr(straight, column)[order], getattr(mixed, column), equal_nan=True)
