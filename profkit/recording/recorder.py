@@ -50,6 +50,7 @@ class record:
         steps: Steps to record; None records everything from start to end and needs no `Recorder.step`.
         repeat: Cycles to record, each into its own file; 0 goes on for ever.
         memory: Record the CUDA memory history too, also when memory runs out.
+        trace: Record with torch.profiler (under nsys: open the capture range); False leaves the memory alone.
         stacks: Record the Python stack of every operator (slow; the files grow several times).
         shapes: Record the operators' shapes. The default is yes under torch.profiler, and no under nsys,
             where every operator becomes an NVTX range.
@@ -66,6 +67,7 @@ class record:
     steps: int | None = 3
     repeat: int = 1
     memory: bool = False
+    trace: bool = True
     stacks: bool = False
     shapes: bool | None = None
     ranks: Collection[int] | None = None
@@ -113,7 +115,7 @@ class record:
         return Schedule(wait=self.wait, warmup=self.warmup, steps=self.steps, repeat=self.repeat)
 
     def _content(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("memory", "stacks", "shapes", "ranks")}
+        return {name: getattr(self, name) for name in ("memory", "trace", "stacks", "shapes", "ranks")}
 
 
 class Recorder:
@@ -208,27 +210,28 @@ class Recorder:
 
     def _make_parts(self, folder: RunFolder) -> None:
         options = self._options
-        if under_nsys():
-            self._parts.append(CaptureRange(shapes=bool(options.shapes)))
-        else:
+        if not under_nsys():
             self._plain = PlainSteps()
             self._parts.append(self._plain)
         if options.memory:
             self._memory = MemoryHistory(folder, stacks=options.stacks)
             self._parts.append(self._memory)
-        if not under_nsys():
-            try:
-                self._torch = TorchProfiler(
-                    self._schedule,
-                    folder,
-                    shapes=options.shapes is not False,
-                    stacks=options.stacks,
-                    memory=options.memory,
-                )
-            except (ImportError, RuntimeError, AssertionError) as error:
-                self._tell(f"torch.profiler is left out: {error}")
-            else:
-                self._parts.append(self._torch)
+        if options.trace and under_nsys():
+            self._parts.append(CaptureRange(shapes=bool(options.shapes)))
+        elif options.trace:
+            self._make_profiler(folder)
+
+    def _make_profiler(self, folder: RunFolder) -> None:
+        options = self._options
+        shapes = options.shapes is not False
+        try:
+            self._torch = TorchProfiler(
+                self._schedule, folder, shapes=shapes, stacks=options.stacks, memory=options.memory
+            )
+        except (ImportError, RuntimeError, AssertionError) as error:
+            self._tell(f"torch.profiler is left out: {error}")
+        else:
+            self._parts.append(self._torch)
 
     def _try(self, part: Part, act: Callable[[], None]) -> None:
         """Let a part act; one that fails is left out from then on."""
@@ -263,7 +266,7 @@ class Recorder:
     def _first_facts(self, rank: int | None, world: int | None) -> dict[str, Any]:
         options = {
             name: getattr(self._options, name)
-            for name in ("wait", "warmup", "steps", "repeat", "memory", "stacks", "shapes")
+            for name in ("wait", "warmup", "steps", "repeat", "memory", "trace", "stacks", "shapes")
         }
         return {
             "schema": RUN_SCHEMA,
