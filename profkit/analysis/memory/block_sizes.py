@@ -185,7 +185,7 @@ class _Space:
             rest = min(behind, end) - address - self.sizes[row]
             if known and at:
                 self._settle(self._row_at[self._starts[at - 1]], address, segment)
-            if known and 0 < rest and (rest <= LARGEST_SMALL or self.sizes[row] >= self._most):
+            if known and rest > 0 and (rest <= LARGEST_SMALL or self.sizes[row] >= self._most):
                 self.sizes[row] += rest
             elif not known and rest > 0:
                 self.unsure[row] = min(rest, LARGEST_SMALL)
