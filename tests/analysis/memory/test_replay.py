@@ -299,3 +299,4 @@ def test_blocks_from_max_split_size_on_are_taken_whole(request_mib, taken_mib):
 
     assert device.allocated.tolist() == [stat["allocated"] for stat in allocator.stats]
     assert device.allocated[-1] == taken_mib * MIB or request_mib < 24
+    assert device.resized == 0
