@@ -31,6 +31,8 @@ class Steps:
     """Host start of each step: the earliest over processes."""
     end_ns: Column
     """Host end of each step: the latest over processes."""
+    by_process: tuple[NDArray[np.int64], NDArray[np.int64]]
+    """Host start and end of each step in each process: arrays of shape (processes, steps)."""
     of_operation: Column
     """The step that launched each operation; -1 before the first and after the last."""
     border_ns: NDArray[np.int64]
@@ -40,6 +42,15 @@ class Steps:
     def count(self) -> int:
         """How many steps there are."""
         return len(self.names)
+
+    def at(self, process: NDArray[Any], time: NDArray[Any]) -> Column:
+        """The step of what a process does at a time: between steps the next one, outside all of them -1."""
+        found = np.full(len(time), -1, np.int64)
+        start, end = self.by_process
+        for each in range(len(start)):
+            mine = process == each
+            found[mine] = _step_at(start[each], end[each], time[mine])
+        return found
 
 
 def find_steps(trace: Trace, launches: Launches, name: str | None = None) -> Steps:
@@ -61,7 +72,7 @@ def find_steps(trace: Trace, launches: Launches, name: str | None = None) -> Ste
     host_start = start.min(axis=0, initial=np.iinfo(np.int64).max) if count else np.empty(0, np.int64)
     host_end = end.max(axis=0, initial=np.iinfo(np.int64).min) if count else np.empty(0, np.int64)
     border = _borders(trace, of_operation, start, host_start)
-    return Steps(rows, names, host_start, host_end, of_operation, border)
+    return Steps(rows, names, host_start, host_end, (start, end), of_operation, border)
 
 
 def leading_steps_left_out(device_ns: Column) -> int:

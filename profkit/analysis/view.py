@@ -82,6 +82,14 @@ class TraceView:
         kept: NDArray[np.bool_] = self.step_of_operation >= self.first_kept
         return kept
 
+    def begun_in_window(self, thread: NDArray[Any], time: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which things that threads began at these times belong to the kept steps of their process."""
+        if not self.steps.count:
+            return np.ones(len(time), bool)
+        process = np.array([t.process for t in self.trace.threads] or [-1], np.int64)[thread]
+        begun: NDArray[np.bool_] = self.steps.at(process, time) >= self.first_kept
+        return begun
+
     def window_segments(self, device: int) -> Segments:
         """The segments of a device inside its window."""
         return self.segments[device].clipped(*self.windows[device])

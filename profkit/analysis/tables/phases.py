@@ -81,10 +81,7 @@ def _host(view: TraceView) -> tuple[Column, Column]:
     """Occurrences in the kept steps, and the host time inside them (a recursion counts once)."""
     ranges, phases = view.trace.ranges, view.phases
     rows = np.flatnonzero(phases.path >= 0)
-    if view.steps.count:
-        since = int(view.steps.start_ns[view.first_kept])
-        started = ranges.start_ns[rows]
-        rows = rows[(started >= since) & (started < view.steps.end_ns[-1])]
+    rows = rows[view.begun_in_window(ranges.thread[rows], ranges.start_ns[rows])]
     path = phases.path[rows]
     wall = (ranges.end_ns[rows] - ranges.start_ns[rows]).astype(np.int64)
     count = len(phases.paths)

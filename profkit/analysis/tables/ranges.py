@@ -100,13 +100,8 @@ def _same_name_above(name: NDArray[Any], parent: Column, rows: Column) -> NDArra
 
 def _in_window(view: TraceView) -> NDArray[np.bool_]:
     """Ranges that began in the kept steps; without steps, all."""
-    start = view.trace.ranges.start_ns
-    if not view.steps.count:
-        return np.ones(len(start), bool)
-    inside: NDArray[np.bool_] = (start >= view.steps.start_ns[view.first_kept]) & (
-        start < view.steps.end_ns[-1]
-    )
-    return inside
+    ranges = view.trace.ranges
+    return view.begun_in_window(ranges.thread, ranges.start_ns)
 
 
 def range_rows(views: Sequence[TraceView]) -> list[Row]:

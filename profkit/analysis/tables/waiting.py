@@ -160,8 +160,4 @@ def _syncs_of(view: TraceView) -> list[tuple[tuple[Any, ...], dict[str, int]]]:
 
 def _waits_of_window(view: TraceView) -> NDArray[np.int64]:
     """Waits that began in the kept steps; without steps, all."""
-    start = view.waits.start_ns
-    if not view.steps.count:
-        return np.arange(len(start))
-    since, until = view.steps.start_ns[view.first_kept], view.steps.end_ns[-1]
-    return np.flatnonzero((start >= since) & (start < until))
+    return np.flatnonzero(view.begun_in_window(view.waits.thread, view.waits.start_ns))
