@@ -1,0 +1,157 @@
+"""A report beside the brute force: what both say of the same thing, under one name."""
+
+from typing import Any
+
+from profkit.analysis.result import Result
+from tests.exactness.brute_force import nature
+from tests.exactness.brute_idle import HOST_CAUSES, IDLE_CAUSES, BruteIdle
+from tests.exactness.intervals_by_hand import length, within
+
+Numbers = dict[str, Any]
+
+
+def told(result: Result) -> Numbers:
+    """What a report says."""
+    totals, window, steps = result.totals, result.window, result.window["steps"]
+    told_by_device = [_told_of_device(row) for row in result.devices]
+    return {
+        "kernels": totals["kernel_count"],
+        "kernel sum": totals["kernel_sum_ns"],
+        "kernel union": totals["kernel_union_ns"],
+        "kernels by name": {row["name"]: (row["count"], row["total_ns"]) for row in totals["kernels"]},
+        "busy": totals["gpu_busy_ns"],
+        "span": totals["gpu_span_ns"],
+        "copies": totals["copy_ns"],
+        "communication": totals["communication_sum_ns"],
+        "exposed communication": totals["communication_exposed_ns"],
+        "window": (window["start_ns"], window["end_ns"], window["device_ns"]),
+        "steps": [(row["kept"], row["device_ns"], row["gpu_busy_ns"]) for row in steps],
+        "phases": {
+            row["path"]: (row["count"], row["kernel_count"], row["gpu_inclusive_ns"], row["gpu_exclusive_ns"])
+            for row in result.phases
+        },
+        "kernels of the window": {
+            (row["name"], *(row["grid"] or ()), *(row["block"] or ())): (row["count"], row["total_ns"])
+            for row in result.kernels
+        },
+        "devices": told_by_device,
+        "idle": result.idle["by_cause"],
+        "waits": {
+            (row["api"], row["phase"]): (row["count"], row["blocked_ns"], row["cost_ns"])
+            for row in result.syncs
+        },
+        "gaps": sorted(
+            (row["start_ns"], row["dur_ns"], _kind_of_gap(row["cause"])) for row in result.idle["gaps"]
+        ),
+    }
+
+
+def worked_out(brute: BruteIdle) -> Numbers:
+    """What the brute force says, in the same words."""
+    kernels = brute.kernels()
+    windows = {device: brute.window(device) for device in brute.devices}
+    origin = brute.whole()[0]
+    first = min((window[0] for window in windows.values()), default=origin)
+    last = max((window[1] for window in windows.values()), default=origin)
+    by_device = {device: brute.idle(device) for device in brute.devices}
+    return {
+        "kernels": len(kernels),
+        "kernel sum": sum(op.length for op in kernels),
+        "kernel union": brute.summed_busy(kernels),
+        "kernels by name": _by_name(brute),
+        "busy": brute.summed_busy(),
+        "span": brute.span(),
+        "copies": sum(op.length for op in brute.ops if op.kind not in ("kernel", "memset", "graph")),
+        "communication": sum(op.length for op in brute.ops if nature(op) == "communication"),
+        "exposed communication": sum(
+            length(brute.layers(device)["communication"]) for device in brute.devices
+        ),
+        "window": (first - origin, last - origin, sum(end - start for start, end in windows.values())),
+        "steps": [
+            (brute.is_kept(number), brute.device_ns(number), _busy_of_step(brute, number))
+            for number in range(brute.number_of_steps)
+        ],
+        "phases": {
+            path: (row["count"], row["kernel_count"], row["gpu_inclusive_ns"], row["gpu_exclusive_ns"])
+            for path, row in brute.phase_rows().items()
+        },
+        "kernels of the window": _by_shape(brute),
+        "devices": [_device(brute, device, by_device[device]) for device in brute.devices],
+        "idle": {cause: sum(causes[cause] for causes in by_device.values()) for cause in IDLE_CAUSES},
+        "waits": _waits(brute),
+        "gaps": _gaps(brute, origin),
+    }
+
+
+def _told_of_device(row: dict[str, Any]) -> Numbers:
+    shares = row["shares"]
+    work = ("compute", "memory", "launch", "unclassified")
+    return {
+        "window": row["window_ns"],
+        "busy": row["busy_ns"],
+        "work and late launches": sum(shares[share] for share in work),
+        **{share: shares[share] for share in ("communication", "transfer", "input", "sync", "other")},
+    }
+
+
+def _device(brute: BruteIdle, device: int, idle: dict[str, int]) -> Numbers:
+    start, end = brute.window(device)
+    layers = {name: length(within(pieces, start, end)) for name, pieces in brute.layers(device).items()}
+    other = ("allocation", "compilation", "profiler", "dependency", "tail", "unknown")
+    return {
+        "window": end - start,
+        "busy": length(within(brute.busy(device), start, end)),
+        "work and late launches": layers["work"] + idle["host"] + idle["queue"],
+        "communication": layers["communication"],
+        "transfer": layers["transfer"],
+        "input": idle["input"],
+        "sync": idle["sync"],
+        "other": sum(idle[cause] for cause in other),
+    }
+
+
+def _kind_of_gap(cause: str) -> str:
+    return "late" if cause in HOST_CAUSES else cause
+
+
+def _gaps(brute: BruteIdle, origin: int) -> list[tuple[int, int, str]]:
+    found = []
+    for device in brute.devices:
+        low, high = brute.window(device)
+        for gap in brute.gaps(device):
+            start, end = max(gap.start, low), min(gap.end, high)
+            found.append((start - origin, end - start, _kind_of_gap(gap.cause)))
+    return sorted(found)
+
+
+def _by_name(brute: BruteIdle) -> dict[str, tuple[int, int]]:
+    rows: dict[str, tuple[int, int]] = {}
+    for op in brute.kernels():
+        count, total = rows.get(op.name, (0, 0))
+        rows[op.name] = (count + 1, total + op.length)
+    return rows
+
+
+def _by_shape(brute: BruteIdle) -> dict[tuple[Any, ...], tuple[int, int]]:
+    rows: dict[tuple[Any, ...], tuple[int, int]] = {}
+    for op in brute.kernels():
+        if brute.in_window(op):
+            count, total = rows.get((op.name, *op.shape), (0, 0))
+            rows[op.name, *op.shape] = (count + 1, total + op.length)
+    return rows
+
+
+def _busy_of_step(brute: BruteIdle, number: int) -> int:
+    return sum(length(within(brute.busy(device), *tile)) for device, tile in brute.tiles(number).items())
+
+
+def _waits(brute: BruteIdle) -> dict[tuple[str, str | None], tuple[int, int, int]]:
+    rows: dict[tuple[str, str | None], tuple[int, int, int]] = {}
+    for device in brute.devices:
+        brute.gaps(device)
+        for wait in brute.waits(device):
+            if brute.call_is_kept(wait.call):
+                key = (wait.call.name, "/".join(wait.phase) or None)
+                count, blocked, cost = rows.get(key, (0, 0, 0))
+                rows[key] = (count + 1, blocked + wait.call.end - wait.call.start, cost + wait.cost)
+    return rows
