@@ -36,38 +36,59 @@ def chromium():
         browser.close()
 
 
+def open_page(chromium, folder, result, complaints, width=1280, measured=False, **options):
+    """Opens a result's page; whatever it complains of or asks for is added to ``complaints``."""
+    path = folder / f"report{len(list(folder.iterdir()))}.html"
+    path.write_text(render_html(result), "utf-8")
+    page = chromium.new_context(viewport={"width": width, "height": 900}, **options).new_page()
+    page.set_default_timeout(20_000)
+    page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
+    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+    page.on(
+        "request",
+        lambda request: (
+            None if request.url == path.as_uri() else complaints.append(f"request: {request.url[:80]}")
+        ),
+    )
+    page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+    if measured:
+        page.session = page.context.new_cdp_session(page)
+        page.session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.goto(path.as_uri())
+    page.wait_for_function(READY)
+    return page
+
+
 @pytest.fixture
 def show(chromium, tmp_path):
-    """Opens a result's page; afterwards the page must have complained of nothing and asked for nothing."""
-    complaints, contexts = [], []
+    """Opens pages; afterwards they must have complained of nothing and asked for nothing."""
+    complaints, pages = [], []
 
-    def open_page(result, width=1280, measured=False, **options):
-        path = tmp_path / f"report{len(contexts)}.html"
-        path.write_text(render_html(result), "utf-8")
-        context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on(
-            "request",
-            lambda request: (
-                None if request.url == path.as_uri() else complaints.append(f"request: {request.url[:80]}")
-            ),
-        )
-        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
-        if measured:
-            page.session = context.new_cdp_session(page)
-            page.session.send("Performance.enable", {"timeDomain": "threadTicks"})
-        page.goto(path.as_uri())
-        page.wait_for_function(READY)
-        return page
+    def show(result, **options):
+        pages.append(open_page(chromium, tmp_path, result, complaints, **options))
+        return pages[-1]
 
-    open_page.complaints = complaints
-    yield open_page
-    for context in contexts:
-        context.close()
+    show.complaints = complaints
+    yield show
+    for page in pages:
+        page.context.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def shared_page(chromium, tmp_path_factory):
+    complaints = []
+    page = open_page(chromium, tmp_path_factory.mktemp("page"), compute_bound(), complaints)
+    yield page, complaints
+    page.context.close()
+
+
+@pytest.fixture
+def page(shared_page):
+    """The page of the compute-bound sample, as it was when it was opened."""
+    page, complaints = shared_page
+    page.click("#clear")
+    yield page
     assert complaints == []
 
 
@@ -118,8 +139,7 @@ def test_a_policy_forbids_every_request_and_every_script_that_is_not_the_page_s(
     show.complaints.clear()
 
 
-def test_launch_shapes_are_united_by_name_and_sorted_by_any_column(show):
-    page = show(compute_bound())
+def test_launch_shapes_are_united_by_name_and_sorted_by_any_column(page):
     assert titles(page)[0].startswith("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT")
     assert len(titles(page)) == len({row["name"] for row in gpt_kernels()})
     for column, key in (("count", 3), ("mean_ns", 4), ("share", 2)):
@@ -133,8 +153,7 @@ def test_launch_shapes_are_united_by_name_and_sorted_by_any_column(show):
     assert titles(page) == sorted(titles(page), key=str.lower)
 
 
-def test_what_is_unknown_is_last_whichever_way_a_column_is_sorted(show):
-    page = show(compute_bound())
+def test_what_is_unknown_is_last_whichever_way_a_column_is_sorted(page):
     for _ in range(2):
         page.click("[data-sort=efficiency]")
         cells = [
@@ -144,8 +163,7 @@ def test_what_is_unknown_is_last_whichever_way_a_column_is_sorted(show):
         assert "–" not in cells[:-2]
 
 
-def test_search_takes_a_regular_expression_and_says_when_it_is_none(show):
-    page = show(compute_bound())
+def test_search_takes_a_regular_expression_and_says_when_it_is_none(page):
     page.fill("#search", "^nvjet.*(NNT|NTN)$")
     assert len(titles(page)) == 2
     page.fill("#search", "aten::gelu")
@@ -200,8 +218,7 @@ def test_a_phase_chosen_in_the_phase_table_filters_kernels_and_gaps(show):
     ("group", "first", "rows"),
     [("family", "gemm", 8), ("phases", "backward", 7), ("operators", "aten::mm", 10), ("shape", "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 11), ("bound", "compute", 4), ("dtype", "bf16", 3)],
 )  # fmt: skip
-def test_groups_divide_the_same_time(show, group, first, rows):
-    page = show(compute_bound())
+def test_groups_divide_the_same_time(page, group, first, rows):
     total = page.inner_text("#summary").split(", ")[1]
     page.select_option("#group", group)
     assert titles(page)[0] == first
@@ -209,8 +226,7 @@ def test_groups_divide_the_same_time(show, group, first, rows):
     assert page.inner_text("#summary").split(", ")[1] == total
 
 
-def test_a_row_opens_to_its_name_shapes_operators_phases_and_lines_by_keyboard(show):
-    page = show(compute_bound())
+def test_a_row_opens_to_its_name_shapes_operators_phases_and_lines_by_keyboard(page):
     page.focus(f"{ROWS} .kernel-name")
     page.keyboard.press("Enter")
     assert page.locator(f"{ROWS} .kernel-name").first.get_attribute("aria-expanded") == "true"
@@ -236,8 +252,7 @@ def test_the_table_is_saved_as_csv_that_a_spreadsheet_cannot_run(show):
     page.wait_for_selector("#copy-csv:has-text('Copied')")
 
 
-def test_a_point_of_the_roofline_opens_its_row(show):
-    page = show(compute_bound())
+def test_a_point_of_the_roofline_opens_its_row(page):
     page.evaluate("profkit.plots.drawAll()")
     box = page.locator("#plot-roofline > div")
     page.fill("#search", "elementwise")
@@ -305,8 +320,7 @@ def test_text_has_contrast_in_both_themes(show):
         assert page.evaluate(script) == [], (name, scheme)
 
 
-def test_headings_tables_and_controls_have_names_for_a_screen_reader(show):
-    page = show(compute_bound())
+def test_headings_tables_and_controls_have_names_for_a_screen_reader(page):
     assert page.locator("main, header, nav[aria-label], footer").count() == 4
     assert page.locator("h1").count() == 1
     assert page.locator("table:not(:has(th[scope=col]))").count() == 0
