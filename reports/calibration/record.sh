@@ -32,7 +32,7 @@ counters() { # NAME CACHE METRICS
   ncu --profile-from-start off --clock-control none --cache-control "$2" --metrics "$3" -f -o "$out/ncu/$1" \
     python3 "$here/record.py" --out "$out/ncu" --mode ncu --only "$only"
   mv "$out/ncu/ncu.jsonl" "$out/ncu/$1.jsonl"
-  ncu --import "$out/ncu/$1.ncu-rep" --page raw --csv --print-kernel-base demangled | gzip -9 > "$out/ncu/$1.csv.gz"
+  ncu --import "$out/ncu/$1.ncu-rep" --page raw --csv --print-kernel-base demangled --print-units base | gzip -9 > "$out/ncu/$1.csv.gz"
 }
 
 stage() {

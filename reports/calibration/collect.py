@@ -1,0 +1,197 @@
+"""Turn what `record.sh` left into `data/`: small files without paths, environment or host names.
+
+    collect.py OUT DATA
+
+Kineto traces, nsys exports (NSYS: the command to export with), ncu tables with the columns of one kernel a row.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+COUNTERS = {
+    "duration_ns": "gpu__time_duration.sum",
+    "sm_throughput_pct": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram_throughput_pct": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "memory_throughput_pct": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "l2_throughput_pct": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "tensor_pipe_pct": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+    "dram_bytes": "dram__bytes.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+}
+MARKER = "spin_kernel(long)"
+
+NAMES = {  # the columns of an export that hold ids of strings
+    "CUPTI_ACTIVITY_KIND_RUNTIME": ("nameId",),
+    "CUPTI_ACTIVITY_KIND_KERNEL": ("demangledName", "shortName", "mangledName"),
+    "NVTX_EVENTS": ("textId",),
+    "ThreadNames": ("nameId",),
+    "PROFILER_OVERHEAD": ("nameId",),
+}
+KEPT = {
+    *NAMES,
+    "StringIds",
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "CUPTI_ACTIVITY_KIND_MEMSET",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    "CUDA_GRAPH_NODE_EVENTS",
+    "ANALYSIS_DETAILS",
+    "TARGET_INFO_SYSTEM_ENV",
+    "TARGET_INFO_SESSION_START_TIME",
+    "TARGET_INFO_GPU",
+    "TARGET_INFO_CUDA_CONTEXT_INFO",
+    "TARGET_INFO_CUDA_STREAM",
+    "META_DATA_CAPTURE",
+    "META_DATA_EXPORT",
+    "ENUM_CUDA_MEMCPY_OPER",
+    "ENUM_CUDA_MEM_KIND",
+    "ENUM_CUPTI_SYNC_TYPE",
+}
+SAFE_FACTS = (
+    "CpuCores",
+    "CpuArchitecture",
+    "CpuDescription",
+    "NvDriverVersion",
+    "OsDescription",
+    "CudaDriverVersion",
+)
+UNSAFE = re.compile(r"ARGUMENT|ENVIRONMENT|WORKING_DIR|USER|DISPLAY_NAME|UUID|PATH|HOST$|FILE$|TIME_LOCAL")
+LEAK = re.compile(rb"/(?:tmp|root|home|work|opt|usr)/|HOME=|PATH=")
+
+
+def clean(export: Path) -> None:
+    """Keep what happened on the GPU and in the recorded threads; drop everything about the machine."""
+    base = sqlite3.connect(export)
+    tables = {n for (n,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for table in tables - KEPT:
+        base.execute(f'DROP TABLE "{table}"')
+    threads = " UNION ".join(
+        f"SELECT globalTid FROM {t}" for t in ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS") if t in tables
+    )
+    if "ThreadNames" in tables:
+        base.execute(f"DELETE FROM ThreadNames WHERE globalTid NOT IN ({threads})")
+    used = " UNION ".join(
+        f"SELECT {column} FROM {t} WHERE {column} IS NOT NULL"
+        for t, columns in NAMES.items()
+        if t in tables
+        for column in columns
+        if column in {c[1] for c in base.execute(f"PRAGMA table_info({t})")}
+    )
+    base.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used})")
+    base.execute(f"DELETE FROM TARGET_INFO_SYSTEM_ENV WHERE name NOT IN {SAFE_FACTS}")
+    base.execute("UPDATE TARGET_INFO_GPU SET uuid = '00000000-0000-0000-0000-000000000000'")
+    base.create_function("unsafe", 1, lambda name: bool(UNSAFE.search(name)))
+    for table in ("META_DATA_CAPTURE", "META_DATA_EXPORT"):
+        base.execute(f"DELETE FROM {table} WHERE unsafe(name)")
+    base.commit()
+    base.execute("PRAGMA page_size = 1024")
+    base.execute("VACUUM")
+    base.close()
+
+
+def store(target: Path, content: bytes) -> None:
+    found = LEAK.search(content)
+    if found:
+        sys.exit(
+            f"{target.name}: holds {content[found.start() - 40 : found.end() + 40]!r}; it must not be stored"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(gzip.compress(content, 9, mtime=0))
+
+
+def rows_of(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def timelines(out: Path, data: Path, mode: str) -> None:
+    """Export report N, the Nth capture range, under the name of the Nth workload."""
+    for number, row in enumerate(rows_of(out / mode / f"{mode}.jsonl"), 1):
+        report = out / mode / f"report.{number}.nsys-rep"
+        with tempfile.TemporaryDirectory() as folder:
+            export = Path(folder) / f"{row['name']}.sqlite"
+            nsys = os.environ.get("NSYS", "nsys")
+            command = [nsys, "export", "-q", "true", "--type", "sqlite", "-o", str(export), str(report)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            clean(export)
+            store(data / mode / f"{export.name}.gz", export.read_bytes())
+
+
+def traces(out: Path, data: Path) -> None:
+    for path in sorted((out / "kineto").glob("*.json.gz")):
+        text = gzip.decompress(path.read_bytes()).decode()
+        text = re.sub(r'("(?:traceName|kernel_file)": ")[^"]*/', r"\1", text)
+        store(data / "kineto" / path.name, text.encode())
+
+
+def sections(path: Path, order: list[str]) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """The rows of each workload in ncu's list: a marker kernel precedes each."""
+    table = list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
+    if any(
+        table[0][metric] not in ("", "%", "ns", "byte") for metric in COUNTERS.values() if metric in table[0]
+    ):
+        sys.exit(f"{path.name}: exported without --print-units base")
+    starts = [i for i, row in enumerate(table) if row["Kernel Name"].endswith(MARKER)]
+    if len(starts) != len(order):
+        sys.exit(f"{path.name}: {len(starts)} markers for {len(order)} workloads")
+    for name, start, end in zip(order, starts, [*starts[1:], len(table)], strict=True):
+        yield name, table[start + 1 : end]
+
+
+def number(text: str) -> float | int:
+    value = float(text.replace(",", ""))
+    return int(value) if value.is_integer() and abs(value) > 100 else round(value, 2)
+
+
+def counters(out: Path, data: Path) -> None:
+    """One table a workload: cold caches, and beside them the bytes with the caches as they were."""
+    lists = {}
+    for name in ("cold", "warm"):
+        order = [str(row["name"]) for row in rows_of(out / "ncu" / f"{name}.jsonl")]
+        lists[name] = dict(sections(out / "ncu" / f"{name}.csv.gz", order))
+    for workload, cold in lists["cold"].items():
+        warm = lists["warm"].get(workload, [])
+        same = [r["Kernel Name"] for r in warm] == [r["Kernel Name"] for r in cold]
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(
+            ["kernel", "grid", "block", *COUNTERS, "warm_dram_read_bytes", "warm_dram_write_bytes"]
+        )
+        for index, row in enumerate(cold):
+            extra = (
+                [number(warm[index][COUNTERS[c]]) for c in ("dram_read_bytes", "dram_write_bytes")]
+                if same
+                else ["", ""]
+            )
+            values = [number(row[metric]) for metric in COUNTERS.values()]
+            writer.writerow([row["Kernel Name"], row["Grid Size"], row["Block Size"], *values, *extra])
+        store(data / "ncu" / f"{workload}.csv.gz", text.getvalue().encode())
+
+
+def main() -> None:
+    out, data = Path(sys.argv[1]), Path(sys.argv[2])
+    traces(out, data)
+    counters(out, data)
+    for mode in ("nsys", "emit"):
+        timelines(out, data, mode)
+    rates = json.loads((out / "rates.json").read_text())
+    (data / "environment.json").write_text(json.dumps(rates, indent=1) + "\n")
+    times = {r.pop("name"): r for r in rows_of(out / "kineto" / "plain.jsonl")}
+    for row in times.values():
+        row.pop("mode"), row.pop("took_s")
+    (data / "plain.json").write_text(json.dumps(times, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
