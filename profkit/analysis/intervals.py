@@ -32,7 +32,13 @@ class Intervals:
         if not len(start):
             return cls.none()
         order = np.argsort(start, kind="stable")
-        start, reach = start[order], np.maximum.accumulate(end[order])
+        return cls.of_sorted(start[order], np.maximum.accumulate(end[order]))
+
+    @classmethod
+    def of_sorted(cls, start: Column, reach: Column) -> Self:
+        """The union of non-empty intervals whose starts and ends are both in order."""
+        if not len(start):
+            return cls.none()
         opens = np.ones(len(start), bool)
         opens[1:] = start[1:] > reach[:-1]
         closes = np.append(np.flatnonzero(opens)[1:] - 1, len(start) - 1)

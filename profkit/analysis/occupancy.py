@@ -35,8 +35,8 @@ class Segments:
 
     def in_state(self, *states: State) -> Intervals:
         """The time in any of some states."""
-        chosen = np.isin(self.state, states)
-        return Intervals.of(self.start_ns[chosen], self.end_ns[chosen])
+        chosen = self.state == states[0] if len(states) == 1 else np.isin(self.state, states)
+        return Intervals.of_sorted(self.start_ns[chosen], self.end_ns[chosen])
 
     def clipped(self, start: int, end: int) -> Segments:
         """The part inside a window."""

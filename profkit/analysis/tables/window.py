@@ -64,31 +64,30 @@ def _wall_ns(views: Sequence[TraceView], hull_ns: int) -> int:
 def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[Row]:
     count = min((v.steps.count for v in views if v.steps.count), default=0)
     stepped = [(v, o) for v, o in zip(views, offsets, strict=True) if v.steps.count]
-    rows = []
-    for at in range(count):
-        states = np.zeros(len(State), np.int64)
-        device_ns, walls, starts, ends = 0, [], [], []
-        for view, offset in stepped:
-            walls.append(int(view.steps.end_ns[at] - view.steps.start_ns[at]))
-            for device in range(len(view.trace.devices)):
-                start, end = view.steps.border_ns[device, at : at + 2].tolist()
-                states += view.segments[device].within([start], [end])[:, 0]
-                device_ns += end - start
-                starts.append(start + offset)
-                ends.append(end + offset)
-        rows.append(
-            {
-                "name": stepped[0][0].steps.names[at],
-                "kept": all(at >= view.first_kept for view, _ in stepped),
-                "wall_ns": max(walls),
-                "device_ns": device_ns,
-                "gpu_busy_ns": int(states[list(BUSY_STATES)].sum()),
-                "shares": shares_row(states),
-                "start_ns": min(starts, default=0),
-                "end_ns": max(ends, default=0),
-                "note": None,
-            }
-        )
+    states = np.zeros((len(State), count), np.int64)
+    wall, start, end, device_ns = (np.zeros(count, np.int64) for _ in range(4))
+    start += np.iinfo(np.int64).max
+    for view, offset in stepped:
+        wall = np.maximum(wall, (view.steps.end_ns - view.steps.start_ns)[:count])
+        for device in range(len(view.trace.devices)):
+            border = view.steps.border_ns[device, : count + 1]
+            states += view.segments[device].within(border[:-1], border[1:])
+            device_ns += np.diff(border)
+            start, end = np.minimum(start, border[:-1] + offset), np.maximum(end, border[1:] + offset)
+    rows = [
+        {
+            "name": stepped[0][0].steps.names[at],
+            "kept": all(at >= view.first_kept for view, _ in stepped),
+            "wall_ns": int(wall[at]),
+            "device_ns": int(device_ns[at]),
+            "gpu_busy_ns": int(states[list(BUSY_STATES), at].sum()),
+            "shares": shares_row(states[:, at]),
+            "start_ns": int(start[at]) if end[at] else 0,
+            "end_ns": int(end[at]),
+            "note": None,
+        }
+        for at in range(count)
+    ]
     _explain_outliers(rows)
     return rows
 
