@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,11 @@ from profkit.analysis.range_names import is_library, is_operator_name, profiler_
 from profkit.analysis.result import Row
 from profkit.model_memory import MemoryHistory
 
-__all__ = ["Stretch", "Stretches", "find_stretches", "phase_rows", "stretch_rows"]
+__all__ = ["PhaseSpan", "Stretch", "Stretches", "find_stretches", "phase_rows", "stretch_rows"]
+
+
+PhaseSpan = tuple[str, int, int]
+"""Path, start and end in ns of a phase that another recording of the same process knows."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,13 @@ class Stretches:
         return owner
 
 
-def find_stretches(history: MemoryHistory, replayed: DeviceReplay) -> Stretches:
+def find_stretches(
+    history: MemoryHistory, replayed: DeviceReplay, others: Sequence[PhaseSpan] = ()
+) -> Stretches:
     """Sort the annotations into phases, steps and optimizer steps.
 
     Marks of ``profkit.phase`` are the phases where there are any; else all annotations that are no step, no
-    operator and no mark of a library.
+    operator and no mark of a library; else ``others``, the phases of a trace of the same process in Unix time.
     """
     names = [history.text(int(name)) or "" for name in history.annotations.name]
     steps = [step_like(name) or profiler_step(name) for name in names]
@@ -62,7 +69,7 @@ def find_stretches(history: MemoryHistory, replayed: DeviceReplay) -> Stretches:
     ]
     profiler = [i for i, name in enumerate(names) if profiler_step(name)]
     return Stretches(
-        rows.stretches(phases, nested=True),
+        rows.stretches(phases, nested=True) if phases else rows.spans(others),
         rows.stretches(
             profiler or [i for i, step in enumerate(steps) if step and not marked[i]], nested=False
         ),
@@ -100,6 +107,14 @@ class _Placed:
             opened.append((end, path))
             found.append(Stretch(path, start, end, self._before(start), self._until(end)))
         return found
+
+    def spans(self, spans: Sequence[PhaseSpan]) -> list[Stretch]:
+        if not self._timed:
+            return []
+        ordered = sorted(spans, key=lambda span: (span[1], -span[2]))
+        return [
+            Stretch(path, start, end, self._before(start), self._until(end)) for path, start, end in ordered
+        ]
 
     def _before(self, time_ns: int) -> int:
         return int(np.searchsorted(self._times, time_ns, side="left"))

@@ -13,7 +13,7 @@ from profkit.analysis.memory.replay import curve_of
 from profkit.analysis.result import Row
 from profkit.model import UNKNOWN
 
-__all__ = ["curve_row", "largest_rows", "stack_tree"]
+__all__ = ["curve_row", "largest_rows", "picked_states", "stack_tree"]
 
 _CURVE_BUCKETS: Final = 600
 _MOST_PHASES: Final = 400
@@ -30,7 +30,7 @@ def curve_row(holders: Holders) -> Row:
     the snapshot has no times; ``event`` is then the axis.
     """
     replayed = holders.replayed
-    states = _picked(replayed.allocated, replayed.reserved)
+    states = picked_states(replayed.allocated, replayed.reserved)
     times = np.concatenate([replayed.events.time_ns[:1], replayed.events.time_ns])
     timed = len(times) > 0 and bool((times >= 0).all())
     return {
@@ -49,7 +49,8 @@ def curve_row(holders: Holders) -> Row:
     }  # fmt: skip
 
 
-def _picked(allocated: NDArray[np.int64], reserved: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def picked_states(allocated: NDArray[np.int64], reserved: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """States to draw: of every stretch those of the highest and lowest value, and both peaks."""
     count = len(allocated)
     if count <= 4 * _CURVE_BUCKETS:
         return np.arange(count)

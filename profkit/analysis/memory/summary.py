@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -14,7 +15,14 @@ from profkit.analysis.memory.findings import findings_of
 from profkit.analysis.memory.growth import Boundaries, growth_rows, step_boundaries
 from profkit.analysis.memory.holders import Holders
 from profkit.analysis.memory.owners import Owners
-from profkit.analysis.memory.phases import Stretch, find_stretches, phase_rows, stretch_rows
+from profkit.analysis.memory.phases import (
+    PhaseSpan,
+    Stretch,
+    Stretches,
+    find_stretches,
+    phase_rows,
+    stretch_rows,
+)
 from profkit.analysis.memory.plots import curve_row, largest_rows, stack_tree
 from profkit.analysis.memory.replay import DeviceReplay, replay
 from profkit.analysis.result import Row
@@ -27,7 +35,9 @@ _MOST_STEPS: Final = 500
 _LARGEST_SHOWN: Final = 400
 
 
-def summarise_memory(history: MemoryHistory, origin_ns: int | None = None) -> Row:
+def summarise_memory(
+    history: MemoryHistory, origin_ns: int | None = None, phases: Sequence[PhaseSpan] = ()
+) -> Row:
     """The report's ``memory`` object.
 
     Beside the contract's keys it has, for the page and for people: ``at_end`` (as ``at_peak``, when the snapshot
@@ -40,10 +50,14 @@ def summarise_memory(history: MemoryHistory, origin_ns: int | None = None) -> Ro
     Args:
         history: What the reader returned.
         origin_ns: The Unix time that becomes 0; by default the earliest event or annotation.
+        phases: Phases of a trace of the same process, in Unix time, for snapshots without annotations.
     """
     origin = history_origin_ns(history) or 0 if origin_ns is None else origin_ns
     owners = Owners(history)
-    devices = [_Analysed.of(history, replayed, owners, origin) for replayed in replay(history)]
+    devices = []
+    for replayed in replay(history):
+        stretches = find_stretches(history, replayed, phases)
+        devices.append(_Analysed.of(history, replayed, owners, stretches, origin))
     main = max(devices, key=_Analysed.weight, default=None)
     peaks = [d.row["peak_allocated_bytes"] for d in devices]
     reserved = [d.row["peak_reserved_bytes"] for d in devices]
@@ -87,12 +101,18 @@ class _Analysed:
     row: Row
 
     @classmethod
-    def of(cls, history: MemoryHistory, replayed: DeviceReplay, owners: Owners, origin_ns: int) -> _Analysed:
-        stretches = find_stretches(history, replayed)
+    def of(
+        cls,
+        history: MemoryHistory,
+        replayed: DeviceReplay,
+        owners: Owners,
+        stretches: Stretches,
+        origin_ns: int,
+    ) -> _Analysed:
         activity = activity_of(replayed, stretches, owners)
         categories = categorise(history, replayed, activity, owners)
-        phases = stretches.phase_of_events(len(replayed.events))
-        holders = Holders(replayed, owners, stretches, categories, phases, origin_ns)
+        inside = stretches.phase_of_events(len(replayed.events))
+        holders = Holders(replayed, owners, stretches, categories, inside, origin_ns)
         boundaries = step_boundaries(replayed, stretches, activity)
         growth = growth_rows(replayed, boundaries, owners, categories) if boundaries else []
         peak = int(replayed.allocated.argmax())
