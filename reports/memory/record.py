@@ -351,7 +351,9 @@ def main():
 
     def spawn(name):
         env = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": CASES[name][1]}
-        done = subprocess.run([sys.executable, __file__, str(out), name], env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, __file__, str(out), name], env=env, capture_output=True, text=True, check=False
+        )
         print(name, done.returncode, done.stderr[-600:] if done.returncode else "", flush=True)
 
     with ThreadPoolExecutor(7) as pool:
