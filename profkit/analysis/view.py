@@ -145,14 +145,17 @@ def _span(trace: Trace, steps: Steps) -> Span:
 
 
 def _warm_up_tail(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
-    """Operations whose launch lies before the recording: they start before anything that it launched."""
+    """Operations whose launch lies before the recording: they start before anything that it launched.
+
+    One without a correlation id lost its launch some other way: it is not excused.
+    """
     tail = np.zeros(len(trace.operations), bool)
-    linked = launches.linked
+    linked, known = launches.linked, trace.operations.correlation != 0
     for device in range(len(trace.devices)):
         mine = trace.operations.device == device
         if (mine & linked).any():
             first = trace.operations.start_ns[mine & linked].min()
-            tail |= mine & ~linked & (trace.operations.start_ns < first)
+            tail |= mine & known & ~linked & (trace.operations.start_ns < first)
     return tail
 
 

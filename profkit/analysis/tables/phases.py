@@ -61,7 +61,7 @@ def _rows_of(view: TraceView) -> list[Row]:
     shares = _shares(view)
     return [
         {
-            "name": path.rsplit("/", 1)[-1],
+            "name": path.rsplit("/", 1)[-1].replace("∕", "/"),
             "path": path,
             "count": int(occurrences[at]),
             "host_wall_ns": int(wall[at]),

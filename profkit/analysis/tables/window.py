@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import distinct
 from profkit.analysis.intervals import Intervals
 from profkit.analysis.result import SHARES, Row
 from profkit.analysis.states import BUSY_STATES, SHARE_OF_STATE, State
@@ -110,7 +111,7 @@ def _explain_outliers(rows: list[Row]) -> None:
 
 def totals_row(views: Sequence[TraceView]) -> Row:
     """Counts and times of the whole files, summed over devices."""
-    row = {
+    row: Row = {
         "kernel_count": 0,
         "kernel_sum_ns": 0,
         "kernel_union_ns": 0,
@@ -142,13 +143,15 @@ def totals_row(views: Sequence[TraceView]) -> Row:
             row["communication_exposed_ns"] += view.segments[device].in_state(State.COMMUNICATION).total_ns
         _count_names(view, kernel, duration, by_name)
     kernels = [{"name": n, "count": c, "total_ns": t} for n, (c, t) in by_name.items()]
+    if not kernels and any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views):
+        row["kernel_count"] = None  # they are inside the graphs: how many is not known
     return {**row, "kernels": sorted(kernels, key=lambda k: (-int(str(k["total_ns"])), str(k["name"])))}
 
 
 def _count_names(
     view: TraceView, kernel: NDArray[np.bool_], duration: NDArray[Any], by_name: dict[str, list[int]]
 ) -> None:
-    names, group = np.unique(view.trace.operations.name[kernel], return_inverse=True)
+    names, group = distinct(view.trace.operations.name[kernel])
     count = np.bincount(group, minlength=len(names))
     total = sums(group, duration[kernel].astype(np.int64), len(names))
     for at, name in enumerate(names.tolist()):
