@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from profkit.analysis.distinct import distinct
 from profkit.analysis.intervals import Intervals
 from profkit.analysis.phases import Phases
 from profkit.analysis.range_names import compiles, fetches_data, matching
@@ -49,7 +50,7 @@ class HostActivity:
         loader = matching(strings, ranges.name, fetches_data)
         data_loader = matching(strings, ranges.name, lambda n: n.startswith("enumerate(DataLoader)#"))
         self._fetching = loader & (phases.rows | (data_loader & (ranges.kind != RangeKind.PYTHON)))
-        self._busy_threads = frozenset(np.unique(calls.thread).tolist())
+        self._busy_threads = frozenset(distinct(calls.thread)[0].tolist())
         self.of_thread = cache(self._of_thread)
         self.recorded = cache(self._recorded)
         self.waiting = cache(self._waiting)

@@ -11,6 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from profkit.analysis.distinct import sorted_distinct
+
 __all__ = ["Intervals", "grouped_union_ns", "previous_enclosing"]
 
 Column = NDArray[np.int64]
@@ -88,7 +90,7 @@ class Intervals:
     def _where(self, other: Intervals, *, both: bool) -> Intervals:
         if not len(self) or not len(other):
             return self if len(self) and not both else Intervals.none()
-        bounds = np.unique(np.concatenate((self.start, self.end, other.start, other.end)))
+        bounds = sorted_distinct(np.concatenate((self.start, self.end, other.start, other.end)))
         left, right = bounds[:-1], bounds[1:]
         keep = self.contains(left) & (other.contains(left) == both)
         return Intervals.of(left[keep], right[keep])
@@ -120,7 +122,7 @@ def grouped_union_ns(group: NDArray[Any], start: Column, end: Column, groups: in
     order = np.lexsort((start, group))
     group, start, end = np.asarray(group, np.int64)[order], start[order], end[order]
     # Ranks instead of times, so that a running maximum can restart in each group without overflow.
-    times = np.unique(np.concatenate((start, end)))
+    times = sorted_distinct(np.concatenate((start, end)))
     rank = np.searchsorted(times, end) + group * len(times)
     reach = np.concatenate(([-1], np.maximum.accumulate(rank)[:-1]))
     first = np.maximum(np.searchsorted(times, start) + group * len(times), reach)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import distinct
 from profkit.analysis.nesting import Nesting
 from profkit.model import OperationKind, RangeKind, Trace
 
@@ -64,7 +65,7 @@ def _join(trace: Trace) -> Column:
         return found
     process_of_thread = np.array([t.process for t in trace.threads] or [-1], np.int64)
     call_process = process_of_thread[calls.thread]
-    for process in np.unique(operations.process):
+    for process in distinct(operations.process)[0].tolist():
         mine = np.flatnonzero((call_process == process) & (calls.correlation != 0))
         ids = calls.correlation[mine]
         # The first row of an id is its runtime call, else the earliest, which is the outermost.
@@ -97,7 +98,7 @@ def launches_without_kernel(trace: Trace, launches: Launches) -> int:
     used[launches.call[launches.linked]] = True
     process = np.array([t.process for t in trace.threads] or [-1], np.int64)[calls.thread]
     missing = 0
-    for each in np.unique(process[launching]):
+    for each in distinct(process[launching])[0].tolist():
         mine = process == each
         # A driver call inside a used runtime call shares its id, and is the same launch.
         idle = calls.correlation[mine & launching & ~used]

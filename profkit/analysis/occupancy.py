@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import sorted_distinct
 from profkit.analysis.intervals import Intervals
 from profkit.analysis.states import BUSY_STATES, State
 from profkit.model import Operations
@@ -70,7 +71,7 @@ def occupy(operations: Operations, rows: Column, state: NDArray[np.int8], first:
         last: Where it ends.
     """
     start, end = operations.start_ns[rows], operations.end_ns[rows]
-    bounds = np.unique(np.clip(np.concatenate((start, end, [first, last])), first, last))
+    bounds = sorted_distinct(np.clip(np.concatenate((start, end, [first, last])), first, last))
     left = bounds[:-1]
     found = np.full(len(left), State.UNKNOWN, np.int8)
     owner = np.full(len(left), -1, np.int64)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import distinct
 from profkit.analysis.launches import Launches
 from profkit.analysis.nesting import Nesting
 from profkit.analysis.range_names import is_library, is_operator_name, matching
@@ -76,7 +77,7 @@ def _phase_rows(trace: Trace, steps: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return plain
     process_of = np.array([t.process for t in trace.threads] or [-1], np.int64)
     process = process_of[ranges.thread] if len(ranges) else np.empty(0, np.int64)
-    plain &= ~np.isin(process, np.unique(process[marked]))
+    plain &= ~np.isin(process, distinct(process[marked])[0])
     return marked | plain
 
 
@@ -87,10 +88,10 @@ def _autograd_threads(trace: Trace, launches: Launches, phases: NDArray[np.bool_
     autograd = (ranges.kind == RangeKind.OPERATOR) & matching(
         trace.strings, ranges.name, lambda text: text.startswith(("autograd::engine::", "torch::autograd::"))
     )
-    marked = {int(t) for t in np.unique(ranges.thread[autograd])}
+    marked = set(distinct(ranges.thread[autograd])[0].tolist())
     kernels = np.isin(trace.operations.kind, (OperationKind.KERNEL, OperationKind.GRAPH)) & launches.linked
-    launching = {int(t) for t in np.unique(launches.thread[kernels])}
-    opening = {int(t) for t in np.unique(ranges.thread[phases])}
+    launching = set(distinct(launches.thread[kernels])[0].tolist())
+    opening = set(distinct(ranges.thread[phases])[0].tolist())
     nameless = {t for t in launching - opening if not trace.threads[t].names}
     return frozenset((named | marked | nameless) & (launching | named) - {-1})
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import distinct
 from profkit.model import IntColumn
 
 __all__ = [
@@ -75,7 +76,7 @@ def matching(strings: Sequence[str], ids: IntColumn, test: Callable[[str], bool]
     """Apply a test of a text to a column of string ids, each distinct text once."""
     if not len(ids):
         return np.zeros(0, bool)
-    distinct, inverse = np.unique(ids, return_inverse=True)
-    answers = np.array([test(strings[i]) if i >= 0 else False for i in distinct.tolist()], bool)
-    result: NDArray[np.bool_] = answers[inverse]
+    known, codes = distinct(ids)
+    answers = np.array([test(strings[i]) if i >= 0 else False for i in known.tolist()], bool)
+    result: NDArray[np.bool_] = answers[codes]
     return result

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import distinct, sorted_distinct
 from profkit.analysis.intervals import Intervals, previous_enclosing
 from profkit.analysis.range_names import matching
 from profkit.model import Syncs, Trace
@@ -97,10 +98,10 @@ def _waited_device(trace: Trace, process: Column, correlation: NDArray[Any]) -> 
     """The device of each wait: by the context of its synchronisation row, else the only one of its process."""
     operations = trace.operations
     found = np.full(len(process), -1, np.int64)
-    for each in np.unique(process):
+    for each in distinct(process)[0]:
         mine = process == each
         own = operations.process == each
-        devices = np.unique(operations.device[own])
+        devices = distinct(operations.device[own])[0]
         if len(devices) == 1:
             found[mine] = devices[0]
             continue
@@ -154,7 +155,7 @@ def _on_the_clock(demand: Intervals, spent: Intervals) -> Intervals:
     if not len(spent):
         return Intervals.none()
     offset = np.concatenate(([0], np.cumsum(demand.end - demand.start)))
-    cuts = np.unique(np.concatenate((offset, spent.start, spent.end)))
+    cuts = sorted_distinct(np.concatenate((offset, spent.start, spent.end)))
     left, right = cuts[:-1], cuts[1:]
     kept = spent.contains(left)
     left, right = left[kept], right[kept]

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profkit.analysis.distinct import distinct
 from profkit.analysis.intervals import Intervals, grouped_union_ns, previous_enclosing
 
 pairs = st.lists(
@@ -63,3 +64,13 @@ def test_the_enclosing_interval_is_the_nearest_earlier_that_ends_no_earlier(ends
     expected = [next((j for j in range(i - 1, -1, -1) if ends[j] >= ends[i]), -1) for i in range(len(ends))]
 
     assert previous_enclosing(np.array(ends, np.int64)).tolist() == expected
+
+
+@given(st.lists(st.one_of(st.integers(-5, 40), st.integers(-(2**62), 2**62)), max_size=30))
+def test_distinct_values_are_those_of_a_sort(values):
+    column = np.array(values, np.int64)
+    expected, inverse = np.unique(column, return_inverse=True)
+    made, codes = distinct(column)
+
+    assert made.tolist() == expected.tolist()
+    assert codes.tolist() == np.ravel(inverse).tolist()

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import distinct
+
 __all__ = ["group_rows", "medians", "sums", "weights_by_pair"]
 
 Column = NDArray[np.int64]
@@ -20,11 +22,12 @@ def group_rows(*columns: NDArray[Any]) -> tuple[Column, Column]:
     """
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        values, codes = np.unique(column, return_inverse=True)
+        values, codes = distinct(column)
         # Numbered anew each time, so that the product stays far from overflow.
-        _, key = np.unique(key * max(len(values), 1) + np.ravel(codes), return_inverse=True)
-    _, example = np.unique(key, return_index=True)
-    return np.ravel(key).astype(np.int64), example.astype(np.int64)
+        key = distinct(key * max(len(values), 1) + codes)[1]
+    example = np.zeros(int(key.max(initial=-1)) + 1, np.int64)
+    example[key[::-1]] = np.arange(len(key))[::-1]
+    return key, example
 
 
 def sums(group: Column, values: NDArray[Any], groups: int) -> NDArray[Any]:

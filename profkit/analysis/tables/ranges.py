@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import distinct
 from profkit.analysis.intervals import Intervals, grouped_union_ns
 from profkit.analysis.nesting import Nesting
 from profkit.analysis.result import Row
@@ -153,7 +154,7 @@ def _projected(view: TraceView, group_of_range: Column, count: int) -> Column:
     pairs: list[tuple[Column, Column]] = []
     chosen = group_of_range >= 0
     stacked = chosen & (ranges.kind != RangeKind.START_END) & ~view.steps.rows
-    for domain in np.unique(ranges.domain[stacked]).tolist():
+    for domain in distinct(ranges.domain[stacked])[0].tolist():
         nesting = Nesting.of(ranges, stacked & (ranges.domain == domain))
         row = nesting.innermost(launches.thread[launched], launches.time_ns[launched])
         operation = launched
@@ -186,7 +187,7 @@ def _process_wide(
         mine = mine[np.argsort(view.launches.time_ns[mine], kind="stable")]
         time = view.launches.time_ns[mine]
         own = rows[process_of == process]
-        for group in np.unique(group_of_range[own]).tolist():
+        for group in distinct(group_of_range[own])[0].tolist():
             chosen = own[group_of_range[own] == group]
             open_time = Intervals.of(ranges.start_ns[chosen], ranges.end_ns[chosen])
             first, last = np.searchsorted(time, open_time.start), np.searchsorted(time, open_time.end)

@@ -52,7 +52,7 @@ def utilisation_rows(
     return rows
 
 
-def _resampled(time: np.ndarray, value: np.ndarray, first: int, last: int) -> tuple[list[int], list[float]]:  # type: ignore[type-arg]
+def _resampled(time: np.ndarray, value: np.ndarray, first: int, last: int) -> tuple[list[int], list[float]]:
     parts = min(_POINTS, len(time))
     part = ((time - first) * parts // max(last - first, 1)).astype(np.int64)
     count = np.bincount(part, minlength=parts)

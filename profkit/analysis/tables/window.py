@@ -75,7 +75,7 @@ def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[Row]:
             states += view.segments[device].within(border[:-1], border[1:])
             device_ns += np.diff(border)
             start, end = np.minimum(start, border[:-1] + offset), np.maximum(end, border[1:] + offset)
-    rows = [
+    rows: list[Row] = [
         {
             "name": stepped[0][0].steps.names[at],
             "kept": all(at >= view.first_kept for view, _ in stepped),
