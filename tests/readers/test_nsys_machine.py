@@ -1,14 +1,17 @@
 """Processes, devices, messages, and files that are not what they seem."""
 
+import contextlib
 import sqlite3
 import time
 
+import numpy as np
 import pytest
 
 from profkit.errors import ReadError
 from profkit.model import OperationKind, RangeKind, Severity
 from profkit.readers.nsys import is_nsys, read_nsys
 from tests.readers.nsys_by_hand import PROCESS, THREAD, Export, codes, names, read
+from tests.shared import DATA
 
 
 @pytest.fixture
@@ -271,3 +274,25 @@ def test_kinds_of_operations_are_told(export):
     trace = read(export)
     assert trace.operations.kind.tolist() == [OperationKind.KERNEL, OperationKind.MEMSET, OperationKind.GRAPH]
     assert names(trace, trace.operations) == ["k", "Memset", "CUDA graph 4"]
+
+
+def test_a_damaged_schema_is_one_clear_line(export):
+    export.kernel("k", 1, 2)
+    export.connection.close()
+    whole = export.path.read_bytes()
+    export.path.write_bytes(whole.replace(b"CREATE TABLE CUPTI", b"CREATE TABL\xce CUPTI"))
+    with pytest.raises(ReadError, match="not a readable SQLite database") as caught:
+        read_nsys(export.path, "x")
+    assert "\n" not in str(caught.value)
+
+
+def test_random_damage_ends_soon_in_a_trace_or_in_one_line(tmp_path):
+    whole = (DATA / "cases/44_memcpy_kinds_no_enum.sqlite").read_bytes()
+    path, random, started = tmp_path / "x.sqlite", np.random.default_rng(7), time.monotonic()
+    for _ in range(300):
+        damaged = np.frombuffer(whole, np.uint8).copy()
+        damaged[random.integers(0, len(whole), 40)] = random.integers(0, 256, 40)
+        path.write_bytes(damaged.tobytes()[: random.integers(len(whole) // 2, len(whole))])
+        with contextlib.suppress(ReadError):
+            read_nsys(path, "x")
+    assert time.monotonic() - started < 60

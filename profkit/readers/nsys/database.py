@@ -112,13 +112,15 @@ class Database:
 
     def fetch(self, sql: str, values: Sequence[int] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, within the time limit of one statement."""
-        self._deadline = time.monotonic() + _STATEMENT_SECONDS
-        return self._connection.execute(sql, values).fetchall()
+        return list(self.stream(sql, values))
 
-    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
+    def stream(self, sql: str, values: Sequence[int] = ()) -> Iterator[tuple[Any, ...]]:
         """The rows of a query one by one, within the time limit of one statement."""
         self._deadline = time.monotonic() + _STATEMENT_SECONDS
-        yield from self._connection.execute(sql)
+        try:
+            yield from self._connection.execute(sql, values)
+        except UnicodeDecodeError as error:  # the message of SQLite's own error holds a damaged name
+            raise sqlite3.DatabaseError("its schema is damaged") from error
 
     def note(self, code: str, severity: Severity, message: str, count: int = 1) -> None:
         """Remember something that a person should know."""
@@ -228,6 +230,9 @@ class Table:
                     return
                 continue
             if not count:
+                return
+            if newest <= last and total:  # damaged pages can lead in a circle
+                self._note_damage(sqlite3.DatabaseError("rows out of order"), total)
                 return
             parsed = iter([np.fromstring(values, np.int64, sep=",") for values in joined])
             constants = [np.broadcast_to(np.int64(null), count) for null in columns.values()]
