@@ -72,6 +72,9 @@ def _inexact(replayed: DeviceReplay, device: Row, where: str) -> list[Row]:
             "before the history began is not recorded."
         )
         rows.append(_row("peak-bounded", Severity.INFO, message))
+    if replayed.reserved is not None and replayed.reserved_peak is None:
+        message = f"{where}More is allocated than reserved: entries of segments are missing from the history."
+        rows.append(_row("segments-missing", Severity.WARNING, message))
     if replayed.lost_frees:
         message = f"{where}{replayed.lost_frees} blocks were allocated again without a recorded free."
         rows.append(_row("lost-frees", Severity.WARNING, message, replayed.lost_frees))

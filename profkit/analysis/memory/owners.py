@@ -19,6 +19,7 @@ _LIBRARY_FILE = re.compile(
     r"<.*|.*(?:^|/)(?:site|dist)-packages/.*|.*(?:^|/)lib/python\d[\d.]*/.*|.*/torchinductor_[^/]*/.*"
     r"|(?:.*/)?torch/(?:_\w+|amp|autograd|cuda|distributed|fx|jit|nn|optim|profiler|utils)/.*"
     r"|(?:.*/)?torch/(?:__init__|_\w+|functional|hub|overrides|serialization|storage)\.py"
+    r"|.*(?:^|/)(?:(?:ana|mini)conda\d*|miniforge\d*|envs/[^/]+|python\d+)/lib/.*"
     r"|(?:.*/)?c[a-z2-7]{50,}\.py|(?:.*/)?profkit/recording/.*",
     re.IGNORECASE,
 )

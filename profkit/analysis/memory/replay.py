@@ -90,6 +90,13 @@ class DeviceReplay:
         cold = self.reserved is None or self.reserved[0] == 0 or not moved
         return bool(started_empty and cold and not (self.lost_frees or self.extra_frees or self.unmatched))
 
+    @property
+    def reserved_peak(self) -> int | None:
+        """The most that was reserved; None when that is unknown, also because its entries are missing."""
+        if self.reserved is None or len(self.events) < 2 or (self.active > self.reserved).any():
+            return None
+        return int(self.reserved.max())
+
     def time_ns(self, state: int) -> int | None:
         """When a state began; for state 0, when the history did."""
         if not len(self.events):
@@ -136,6 +143,10 @@ def _device(history: MemoryHistory, device: int) -> DeviceReplay:
     sizes, unsure = replayed_sizes(
         Timeline(lives.address, rounded, lives.allocated, lives.reusable), ranges, rules
     )
+    checked = known & (lives.allocated > 0)
+    if (truth != sizes)[checked].sum() > (truth != rounded)[checked].sum():
+        # Known blocks say that this allocator splits every rest off: it is not torch's for CUDA.
+        sizes, unsure = rounded, np.zeros(len(rounded), np.int64)
     sized = Lifetimes(
         **{
             **vars(lives),
@@ -157,7 +168,7 @@ def _device(history: MemoryHistory, device: int) -> DeviceReplay:
         lost_frees=lost,
         extra_frees=extra,
         unmatched=unmatched,
-        resized=int(((truth != sizes) & known & (lives.allocated > 0)).sum()),
+        resized=int((truth != sizes)[checked].sum()),
     )
 
 

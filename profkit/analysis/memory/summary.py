@@ -131,7 +131,7 @@ def _device_row(history: MemoryHistory, holders: Holders, peak: int) -> Row:
     return {
         "id": replayed.device,
         "peak_allocated_bytes": int(replayed.allocated.max()) if recorded else None,
-        "peak_reserved_bytes": int(reserved.max()) if reserved is not None and len(replayed.events) > 1 else None,
+        "peak_reserved_bytes": replayed.reserved_peak,
         "peak_active_bytes": int(replayed.active.max()) if recorded else None,
         "peak_time_ns": holders.time_ns(peak) if recorded else None,
         "peak_unsure_bytes": int(replayed.lifetimes.unsure[at_peak].sum()) if recorded else None,

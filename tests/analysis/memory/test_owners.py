@@ -24,6 +24,8 @@ def owners(*stack):
         ("/usr/lib/python3.11/contextlib.py", 81, "inner"),
         ("/home/someone/pytorch/torch/nn/functional.py", 3, "linear"),
         ("/root/.pyenv/versions/3.11.7/lib/python3.11/runpy.py", 3, "run"),
+        ("C:\\Users\\x\\anaconda3\\Lib\\contextlib.py", 81, "inner"),
+        ("C:\\Programs\\Python\\Python311\\Lib\\asyncio\\base.py", 81, "run"),
         ("<frozen runpy>", 88, "_run_code"),
         ("<string>", 3, "generated"),
         ("<eval_with_key>.17", 3, "forward"),

@@ -300,3 +300,40 @@ def test_blocks_from_max_split_size_on_are_taken_whole(request_mib, taken_mib):
     assert device.allocated.tolist() == [stat["allocated"] for stat in allocator.stats]
     assert device.allocated[-1] == taken_mib * MIB or request_mib < 24
     assert device.resized == 0
+
+
+def test_an_allocator_that_splits_every_rest_off_is_not_given_torchs_sizes():
+    rest = {"address": 19 * MIB + MIB // 2, "size": MIB // 2, "requested_size": 0, "state": "inactive"}
+    block = {
+        "address": 0,
+        "size": 19 * MIB + MIB // 2,
+        "requested_size": 19 * MIB + MIB // 2,
+        "state": "active_allocated",
+    }
+    segment = {
+        "device": 0,
+        "address": 0,
+        "total_size": 20 * MIB,
+        "stream": 0,
+        "segment_type": "large",
+        "blocks": [block, rest],
+    }
+    rows = [
+        {"action": action, "addr": 0, "size": block["size"], "stream": 0}
+        for action in ("alloc", "free_requested", "free_completed", "alloc")
+    ]
+    device = replayed({"segments": [segment], "device_traces": [rows]})
+
+    assert device.allocated.max() == block["size"]
+    assert device.resized == 0
+
+
+def test_more_allocated_than_reserved_makes_the_reserved_peak_unknown():
+    allocator = CachingAllocator()
+    allocator.free(allocator.alloc(30 * MIB))
+    allocator.empty_cache()
+    allocator.alloc(MIB)
+    device = replayed(allocator.snapshot(skip=("segment_alloc", "segment_free")))
+
+    assert device.reserved_peak is None
+    assert device.allocated.max() == 30 * MIB
