@@ -171,9 +171,9 @@ class BruteForce:
         """Operations whose launch is lost go by their end; those of the warm-up tail (before all others) nowhere."""
         for device in self.devices:
             mine = [op for op in self.ops if op.device == device]
-            launched = [op.start for op in mine if id(op) in self.launch]
+            first = min((op.start for op in mine if id(op) in self.launch), default=None)
             for op in mine:
-                tail = launched and op.start < min(launched)
+                tail = op.correlation and first is not None and op.start < first
                 if id(op) in self.launch or tail or not self.number_of_steps:
                     continue
                 for number in range(self.number_of_steps):
