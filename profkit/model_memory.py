@@ -4,8 +4,6 @@ The rules of `profkit.model` hold here too: times in ns (Unix time, as torch wri
 an unknown integer. Addresses are the 64-bit pattern of the pointer as a signed integer; 0 is none.
 """
 
-# ruff: noqa: RUF009  (`_column` makes dataclass fields, which ruff sees only in the module that defines it)
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
