@@ -65,10 +65,8 @@ class GPT(nn.Module):
 
 
 @profkit.phase("data")
-def batches(count, device):
-    generator = torch.Generator().manual_seed(1)
-    for _ in range(count):
-        yield torch.randint(VOCABULARY, (BATCH, CONTEXT + 1), generator=generator).to(device)
+def next_batch(generator, device):
+    return torch.randint(VOCABULARY, (BATCH, CONTEXT + 1), generator=generator).to(device)
 
 
 def train_step(model, optimizer, batch):
@@ -92,9 +90,10 @@ def build(device):
 def main(folder="runs/annotated_gpt", steps=8):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model, optimizer = build(device)
+    generator = torch.Generator().manual_seed(1)
     with profkit.record(folder, memory=device == "cuda") as recorder:
-        for batch in batches(steps, device):
-            loss = train_step(model, optimizer, batch)
+        for _ in range(steps):
+            loss = train_step(model, optimizer, next_batch(generator, device))
             recorder.step()
     print(f"loss {loss.item():.3f}; recorded {[path.name for path in recorder.files]} in {recorder.folder}")
 

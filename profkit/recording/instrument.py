@@ -89,7 +89,9 @@ class Instrument:
         marked = phase("optimizer")
 
         def enter(optimizer: Any, args: Any, kwargs: Any) -> None:
-            marked.__exit__(None, None, None)  # a step that raised has left it open: torch skips the post hook
+            marked.__exit__(
+                None, None, None
+            )  # a step that raised has left it open: torch skips the post hook
             marked.__enter__()
 
         def leave(optimizer: Any, args: Any, kwargs: Any) -> None:

@@ -20,7 +20,7 @@ import sys
 import threading
 import zlib
 from collections.abc import AsyncGenerator, Callable, Generator
-from types import CodeType, SimpleNamespace
+from types import CodeType
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
 from profkit.errors import RecordingError
@@ -58,8 +58,8 @@ class _NoTorch:
 
 
 _profiler: Any = _NoTorch()
-_cuda: Any = SimpleNamespace(_initialized=False)
-_history_enabled: Callable[[], bool] = bool
+_history_on = False
+"""Whether the CUDA memory history is on. Asking torch costs up to 1.2 us, so `_history_switch` listens."""
 _record_function: Any = None
 _domain: Any = None
 """The NVTX domain while a tool is attached; a tool attaches when the process starts or never."""
@@ -70,7 +70,7 @@ _warned = False
 
 def recording() -> bool:
     """Whether anything records phases now: an NVTX tool, torch.profiler or the memory history."""
-    if _domain is not None or _profiler._is_profiler_enabled or (_cuda._initialized and _history_enabled()):
+    if _domain is not None or _profiler._is_profiler_enabled or _history_on:
         return not _tracing()
     return False
 
@@ -184,6 +184,7 @@ def _decorate(function: Any, name: str | None, attributes: dict[str, Any]) -> An
         raise RecordingError(
             "profkit.phase", f"cannot mark {kind}", "Give it a name (a str), or decorate a function or method"
         )
+    recording()  # finds torch early, so that the switch of its memory history is heard
     if name is None:
         name = getattr(function, "__name__", None) or type(function).__name__
     if inspect.isasyncgenfunction(function):
@@ -335,7 +336,7 @@ def _annotate(name: str, attributes: dict[str, Any]) -> Any:
     """The open torch annotation, or None where torch does not record."""
     if _seen is not None:
         _seen.add(name)
-    if not (_profiler._is_profiler_enabled or (_cuda._initialized and _history_enabled())) or _emits_nvtx():
+    if not (_profiler._is_profiler_enabled or _history_on) or _emits_nvtx():
         return None
     text = ", ".join(f"{key}={value}" for key, value in attributes.items()) if attributes else None
     try:
@@ -386,22 +387,38 @@ def _emits_nvtx() -> bool:
 
 def _find_torch() -> bool:
     """Bind torch once the program has imported it; whether torch.profiler is active."""
-    global _profiler, _cuda, _history_enabled, _record_function
+    global _profiler, _history_on, _record_function
     torch = sys.modules.get("torch")
     found = sys.modules.get("torch.autograd.profiler")
     if torch is None or not hasattr(torch, "compiler") or not hasattr(found, "_is_profiler_enabled"):
         return False  # not imported, or being imported now
     _profiler = found
     _record_function = _profiler.record_function
-    if hasattr(torch._C, "_cuda_isHistoryEnabled"):
-        _cuda, _history_enabled = torch.cuda, torch._C._cuda_isHistoryEnabled
+    for name in ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy"):
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, _history_switch(getattr(torch._C, name)))
+    if torch.cuda.is_initialized() and hasattr(torch._C, "_cuda_isHistoryEnabled"):
+        _history_on = torch._C._cuda_isHistoryEnabled()
     return bool(_profiler._is_profiler_enabled)
 
 
-def _forget_device() -> None:
+def _history_switch(switch: Callable[..., R]) -> Callable[..., R]:
+    """Torch's own switch of the memory history, which all of its Python goes through, with a listener."""
+
+    @functools.wraps(switch)
+    def listened(enabled: Any, *args: Any, **kwargs: Any) -> R:
+        global _history_on
+        result = switch(enabled, *args, **kwargs)
+        _history_on = bool(enabled)
+        return result
+
+    return listened
+
+
+def _forget_recordings() -> None:
     """In a forked child CUDA cannot be asked for anything, and the recorder is the parent's."""
-    global _cuda, _history_enabled
-    _cuda, _history_enabled = SimpleNamespace(_initialized=False), bool
+    global _history_on
+    _history_on = False
     collect(None)
 
 
@@ -414,4 +431,4 @@ def _warn(problem: object) -> None:
 
 _domain = attached_domain()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_device)
+    os.register_at_fork(after_in_child=_forget_recordings)
