@@ -2,12 +2,13 @@
 
 Forward: 2 · B · H · pairs · (Dqk + Dv), where pairs are the (query, key) pairs that are seen: causal counts as
 causal, top-left aligned as torch's ``is_causal``. Backward with recomputation: 2 · B · H · pairs · (3 Dqk + 2 Dv)
-(FlashAttention 2). One exponential a pair and direction runs on the special function units, 16 a cycle and
+(FlashAttention 2); dQ is summed in fp32, read and written once. One exponential a pair and direction runs on the special function units, 16 a cycle and
 multiprocessor, which for small heads take as long as the products (FlashAttention 3, section 3.1). Grouped queries: H is the number of query heads; keys and values are read for their own heads.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from profkit.analysis.work.shapes import Call, Tensor
 from profkit.analysis.work.work import Work
 
 __all__ = ["ATTENTION_MODELS", "visible_pairs"]
+
+_BLOCK_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class _Schema:
     causal: int
     heads_first: bool
     backward: bool = False
+    separate_dot: bool = True
+    """Backward: a kernel of its own reads the output for the rows' sums of dO·O."""
 
 
 def visible_pairs(queries: int, keys: int, causal: bool) -> float:
@@ -44,7 +49,7 @@ def _attention(schema: _Schema) -> Callable[[Call, KernelClass], Work | None]:
         if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
             return None
         if "dot_do_o" in kernel.function or "convert_dq" in kernel.function:
-            return _helper(kernel, q)
+            return _helper(kernel, q, 2 if schema.heads_first else 1)
         causal, guessed = _causal(call, schema, q, k)
         return _work(schema, (q, k, v), causal, guessed)
 
@@ -59,18 +64,36 @@ def _work(schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor], causal: bool, gue
     inputs = q.numel_bytes() + k.numel_bytes() + v.numel_bytes()
     out = q.numel_bytes() * deep / max(wide, 1)
     statistics = 4.0 * q.shape[0] * q.shape[heads] * q.shape[length]
-    products, read, written = 2.0 * pairs * (wide + deep), inputs, out + statistics
-    if schema.backward:
-        products, read, written = 2.0 * pairs * (3 * wide + 2 * deep), inputs + 2 * (out + statistics), inputs
+    if not schema.backward:
+        products = 2.0 * pairs * (wide + deep)
+        return Work(
+            products,
+            inputs,
+            out + statistics,
+            dtype=q.dtype,
+            guessed=guessed,
+            exponentials=pairs,
+            written_early=True,
+        )
+    accumulated = 4.0 * _rounded(q, length)
+    read = inputs + out + accumulated + 2 * statistics + (0.0 if schema.separate_dot else out)
+    written = inputs - q.numel_bytes() + accumulated + (0.0 if schema.separate_dot else q.numel_bytes())
+    products = 2.0 * pairs * (3 * wide + 2 * deep)
     return Work(products, read, written, dtype=q.dtype, guessed=guessed, exponentials=pairs)
 
 
-def _helper(kernel: KernelClass, q: Tensor) -> Work:
-    """The two small kernels around a backward: rows of dO·O summed, and dQ brought from fp32 to 16 bits."""
-    size = q.numel_bytes()
+def _rounded(q: Tensor, length: int) -> float:
+    """Elements of the fp32 sums of dQ, which backward kernels lay out in whole blocks of rows."""
+    rows = q.shape[length]
+    return q.numel / max(rows, 1) * (math.ceil(rows / _BLOCK_ROWS) * _BLOCK_ROWS)
+
+
+def _helper(kernel: KernelClass, q: Tensor, length: int) -> Work:
+    """The two small kernels around a backward: rows of dO·O summed and dQ's sums cleared, and dQ brought to 16 bits."""
+    size, accumulated = q.numel_bytes(), 4.0 * _rounded(q, length)
     if "dot_do_o" in kernel.function:
-        return Work(2.0 * q.numel, 2 * size, 4.0 * q.numel, role="dot", dtype="fp32")
-    return Work(float(q.numel), 4.0 * q.numel, size, role="convert", dtype="fp32")
+        return Work(2.0 * q.numel, 2 * size, accumulated, role="dot", dtype="fp32")
+    return Work(float(q.numel), accumulated, size, role="convert", dtype="fp32")
 
 
 def _causal(call: Call, schema: _Schema, q: Tensor, k: Tensor) -> tuple[bool, bool]:
@@ -93,10 +116,10 @@ ATTENTION_MODELS: dict[str, Callable[[Call, KernelClass], Work | None]] = {
         "_efficient_attention_forward": _Schema(0, 9, False),
         "_cudnn_attention_forward": _Schema(0, 10, True),
         "_scaled_dot_product_flash_attention_backward": _Schema(1, 11, True, True),
-        "_scaled_dot_product_efficient_attention_backward": _Schema(1, 11, True, True),
+        "_scaled_dot_product_efficient_attention_backward": _Schema(1, 11, True, True, False),
         "_scaled_dot_product_cudnn_attention_backward": _Schema(1, 14, True, True),
         "_flash_attention_backward": _Schema(1, 11, False, True),
-        "_efficient_attention_backward": _Schema(1, 14, False, True),
+        "_efficient_attention_backward": _Schema(1, 14, False, True, False),
         "_cudnn_attention_backward": _Schema(1, 14, True, True),
         "_flash_attn_forward": _Schema(0, 5, False),
         "_flash_attn_backward": _Schema(1, 11, False, True),

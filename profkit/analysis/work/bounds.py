@@ -94,12 +94,24 @@ class _Groups:
     issue_ns: NDArray[np.float64]
     special_ns: NDArray[np.float64]
     used: NDArray[np.float64]
+    early: NDArray[np.bool_]
 
     @classmethod
     def unknown(cls, count: int) -> _Groups:
         flop, read, written, peak = (np.full(count, np.nan) for _ in range(4))
         side, basis = np.full(count, _B.UNKNOWN, np.int8), np.full(count, Basis.UNKNOWN, np.int8)
-        return cls(flop, read, written, peak, side, basis, np.zeros(count), np.zeros(count), np.ones(count))
+        return cls(
+            flop,
+            read,
+            written,
+            peak,
+            side,
+            basis,
+            np.zeros(count),
+            np.zeros(count),
+            np.ones(count),
+            np.zeros(count, bool),
+        )
 
 
 def _bound_kernels(
@@ -117,7 +129,8 @@ def _bound_kernels(
     fraction = explained.fraction
     read, written = groups.read[group] * fraction, groups.written[group] * fraction
     device = operations.device[rows]
-    moved = read + written_to_dram(read, written, card.l2_bytes[device])
+    left = written_to_dram(read, written, card.l2_bytes[device])
+    moved = read + np.where(groups.early[group], written, left)
     moved = np.minimum(moved, card.most_bytes(device, duration))
     work.flop[rows], work.dram_bytes[rows], work.peak_flops[rows] = (
         groups.flop[group] * fraction,
@@ -188,9 +201,10 @@ def _work_of_groups(
         groups.peak[index] = peak_of(kernel, found, gpu)
         if found:
             groups.flop[index], groups.written[index] = found.flop, found.write_bytes
-            again = repeated_bytes(found, kernel, launch, gpu) + reread_bytes(found, gpu)
+            again = repeated_bytes(found, kernel, launch, gpu) + reread_bytes(found, launch, gpu)
             groups.read[index] = found.read_bytes + again
-            groups.issue_ns[index] = issue_ns(found, kernel, gpu)
+            groups.early[index] = found.written_early
+            groups.issue_ns[index] = issue_ns(found, gpu)
             groups.special_ns[index] = exponential_ns(found, gpu)
         if found or groups.side[index] != _B.UNKNOWN:
             shaped = ids[index] >= 0 and found and not found.guessed

@@ -50,10 +50,11 @@ def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None
             return None
         spread = x.numel if transposed else out
         per_element = weight.shape[1] * math.prod(weight.shape[2:])
+        known = math.nan if kernel.family is Family.GEMM else 1.0  # transforms' data is not known
         return Work(
             flop=2.0 * spread * per_element,
-            read_bytes=x.nbytes(kernel.dtype) + weight.nbytes(kernel.dtype),
-            write_bytes=out * element_bytes(x.dtype or kernel.out_dtype),
+            read_bytes=known * (x.nbytes(kernel.dtype) + weight.nbytes(kernel.dtype)),
+            write_bytes=known * out * element_bytes(x.dtype or kernel.out_dtype),
             dtype=x.dtype,
         )
 
@@ -124,6 +125,8 @@ def _backward(
             return Work(flop, gb + wb, ib, role="dgrad", dtype=g.dtype)
         if direction == "wgrad":
             return Work(flop, gb + ib, wb, role="wgrad", dtype=g.dtype)
+        if kernel.family is Family.GEMM:
+            gb = ib = wb = math.nan  # an algorithm by transforms (FFT, im2col): what they write is not known
         both = "True, True" in call.scalar(len(call.inputs) - 1) or not call.scalars
         scale = 2 if both else 1
         return Work(

@@ -70,9 +70,9 @@ _RULES: tuple[tuple[Family, re.Pattern[str]], ...] = tuple(
         (_F.LOSS, r"nll_?loss|classnllcriterion|cross_?entropy|ctc_?loss|mse_kernel|multi_?margin"),
         (_F.OPTIMIZER, r"multi_tensor_apply|lpnorm_cleanup|lamb_|koptimizer|adam_|_adam|adam$|amp_update_scale|^multi_tensor|sgd_"),
         (_F.RANDOM, r"dropout|distribution_|masked_scale|curand|philox|rand_?perm"),
-        (_F.INDEX, r"gather|scatter|index|(?<!rotary_)embedding|pooled_embs|compute_grad_weight|compute_num_of_partial|krn_partial|take_put|bucketize|masked_select"
+        (_F.INDEX, r"gather(?!topk)|scatter|index|(?<!rotary_)embedding|pooled_embs|compute_grad_weight|compute_num_of_partial|krn_partial|take_put|bucketize|masked_select"
                    r"|bounds_check"),
-        (_F.SORT, r"sort|topk|devicescan|scan_|_scan|deviceselect|devicemerge|uniquebykey|compactinit|histogram|rocprim"
+        (_F.SORT, r"sort|topk|computeblock|computedigit|reverse_indices|devicescan|scan_|_scan|deviceselect|devicemerge|uniquebykey|compactinit|histogram|rocprim"
                   r"|deviceruns|devicerunlength|cub::.*partition"),
         (_F.REDUCE, r"reduce|norm_kernel"),
         (_F.POOLING, r"pool|upsample|grid_sampl|interpolat|reflection_pad|replication_pad"),

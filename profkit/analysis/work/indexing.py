@@ -7,10 +7,19 @@ from collections.abc import Callable
 
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
+from profkit.analysis.work.thresholds import INSTRUCTIONS
 from profkit.analysis.work.work import Work
 
 __all__ = ["INDEXING_MODELS"]
 
+_READING_PASSES = (
+    "radixsorthistogram",
+    "radixsortupsweep",
+    "gathertopk",
+    "computeblockdigitcounts",
+    "radixfindkth",
+)
+_MOVING_PASSES = ("radixsortonesweep", "radixsortdownsweep", "segmentedradixsort", "mergesort")
 _SEGMENT = 10
 """Rows of a gradient that PyTorch's embedding backward sums in one partial segment (NROWS_PER_THREAD)."""
 
@@ -66,12 +75,17 @@ def _embedding_backward(call: Call, kernel: KernelClass) -> Work | None:
 
 
 def _gather(call: Call, kernel: KernelClass) -> Work | None:
-    """``gather(x, dim, index)``: one element (at least a sector when they lie apart) for each index."""
+    """``gather(x, dim, index)``; an index that is expanded over the other dimensions takes whole rows."""
     x, index = call.tensor(0), call.tensor(2)
-    if not x or not index or kernel.family not in (Family.INDEX, Family.ELEMENTWISE):
+    axis = (call.integers(1) or (0,))[0]
+    if not x or not index or not x.shape or kernel.family not in (Family.INDEX, Family.ELEMENTWISE):
         return None
     size = element_bytes(x.dtype or kernel.dtype)
-    return Work(0.0, min(x.numel, index.numel) * size + _index_bytes(index), index.numel * size)
+    read = min(x.numel, index.numel) * size
+    if index.stored < index.numel:
+        along = x.shape[axis % len(x.shape)]
+        read = min(_distinct(index.stored, along), float(index.stored)) * x.numel / max(along, 1) * size
+    return Work(0.0, read + index.stored * element_bytes(index.dtype or "int64"), index.numel * size)
 
 
 def _scatter(call: Call, kernel: KernelClass) -> Work | None:
@@ -88,16 +102,20 @@ def _scatter(call: Call, kernel: KernelClass) -> Work | None:
 
 
 def _sort(call: Call, kernel: KernelClass) -> Work | None:
-    """``sort``, ``topk`` and scans: every pass moves keys (and indices) in and out."""
+    """``sort``, ``topk`` and scans: the passes over everything; their many small helpers are not modelled."""
     x = next(iter(call.tensors()), None)
     if not x or kernel.family not in (Family.SORT, Family.REDUCE):
         return None
-    if "histogram" in kernel.function:
-        return Work(0.0, x.numel * element_bytes(x.dtype or kernel.dtype), 0.0, whole=True)
-    if kernel.function.endswith("initkernel") or "exclusivesum" in kernel.function:
-        return Work(whole=True)
-    size = x.numel * (element_bytes(x.dtype or kernel.dtype) + (0.0 if "cum" in call.name else 8.0))
-    return Work(float(x.numel), size, size, whole=True, dtype="fp32")
+    keys = x.numel * element_bytes(x.dtype or kernel.dtype)
+    if any(word in kernel.function for word in _READING_PASSES):
+        return Work(float(x.numel), keys, 0.0, whole=True, dtype="fp32")
+    if "scan" in kernel.function and "cum" in call.name:
+        return Work(
+            float(x.numel), keys, keys, whole=True, dtype="fp32", instructions=x.numel * INSTRUCTIONS["scan"]
+        )
+    if any(word in kernel.function for word in _MOVING_PASSES):
+        return Work(float(x.numel), keys + 8.0 * x.numel, keys + 8.0 * x.numel, whole=True, dtype="fp32")
+    return None
 
 
 def _sort_pass(count: int) -> Work:

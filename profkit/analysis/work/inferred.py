@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from profkit.analysis.work.issue import pointwise_instructions
 from profkit.analysis.work.launch import Launch
 from profkit.analysis.work.list_names import CHUNK_ELEMENTS
 from profkit.analysis.work.names import Family, KernelClass
@@ -86,7 +87,13 @@ def _pointwise(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> Work | N
     items = kernel.items or _vectorized_items(threads * sum(sizes), launch.mean_ns, bandwidth)
     elements = float(threads * items)
     read = elements * sum(sizes[1:])
-    return Work(elements, read, elements * sizes[0], dtype=kernel.dtype, elements=elements)
+    return Work(
+        elements,
+        read,
+        elements * sizes[0],
+        dtype=kernel.dtype,
+        instructions=pointwise_instructions(kernel, elements),
+    )
 
 
 def _vectorized_items(bytes_per_item: float, mean_ns: float, bandwidth: float | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum, auto
 
@@ -81,4 +82,4 @@ def _general_model(full: str, kernel: KernelClass) -> _Model | None:
 
 
 def _plausible(work: Work) -> bool:
-    return all(0 <= value < 1e20 for value in (work.flop, work.read_bytes, work.write_bytes))
+    return all(math.isnan(v) or 0 <= v < 1e20 for v in (work.flop, work.read_bytes, work.write_bytes))

@@ -17,6 +17,9 @@ from profkit.hardware import TENSOR, TENSOR_HALF, VECTOR
 __all__ = ["Family", "KernelClass", "classify"]
 
 _LONGEST_SHORT_NAME = 72
+_OLD_INSTRUCTIONS = re.compile(
+    r"sm_?[78]\d|ampere|turing|volta|cutlass_[78]\d|flash_(?:fwd|bwd)|fmha_cutlass|s16816|s1688|i16832|d884"
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class KernelClass:
     """Products that the unit makes for one that is wanted: 3 where fp32 is emulated by tf32."""
     lists: tuple[float, float] | None = None
     """Kernels over lists of tensors (optimizers): tensors read and written for each element."""
+    before_hopper: bool = False
+    """Matrix kernels: built on the instructions of older cards (mma.sync)."""
     style: str = ""
     """Pointwise kernels: ``vectorized``, ``unrolled`` or ``strided``."""
     function: str = ""
@@ -82,7 +87,7 @@ def _classify(name: str) -> KernelClass:
         return KernelClass(
             short_name=_shortened(_matrix_label(signature, family, matrix)), family=family, dtype=matrix.dtype,
             out_dtype=matrix.out_dtype, unit=matrix.unit, tile=matrix.tile, function=function,
-            products=_products(function, matrix),
+            products=_products(function, matrix), before_hopper=bool(_OLD_INSTRUCTIONS.search(signature.text)),
         )  # fmt: skip
     if "elementwise_kernel" in function:
         pointwise = read_pointwise_name(signature)

@@ -57,4 +57,6 @@ def _foreach(call: Call, kernel: KernelClass) -> Work | None:
     read = 0.0 if call.name in ("_foreach_zero_",) else sum(sizes)
     if call.name == "_foreach_copy_":
         read = sum(sizes[1:])
+    if call.name == "_foreach_addcmul_":
+        read = sum(sizes[:2])  # every optimizer of PyTorch passes its gradients as both factors
     return Work(2.0 * sum(t.numel for t in lists[0]), read, written, dtype="fp32")

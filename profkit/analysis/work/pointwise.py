@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from profkit.analysis.work.issue import coalesced_rank, pointwise_instructions
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
+from profkit.analysis.work.thresholds import INSTRUCTIONS
 from profkit.analysis.work.work import Work
 
 __all__ = ["POINTWISE_FAMILIES", "POINTWISE_MODELS", "fused", "pointwise"]
@@ -55,7 +57,8 @@ def pointwise(call: Call, kernel: KernelClass) -> Work | None:
     read = sum(read_bytes(tensor, _operand_type(kernel, i)) for i, tensor in enumerate(sources))
     if kernel.family is Family.FILL:
         read = 0.0
-    return Work(_FLOP_PER_ELEMENT * elements, read, written, dtype=_arithmetic(tensors), elements=elements)
+    issued = pointwise_instructions(kernel, elements, coalesced_rank(tensors))
+    return Work(_FLOP_PER_ELEMENT * elements, read, written, dtype=_arithmetic(tensors), instructions=issued)
 
 
 def read_bytes(tensor: Tensor, fallback: str | None) -> float:
@@ -96,7 +99,8 @@ def _copy(call: Call, kernel: KernelClass) -> Work | None:
     if not target or not source or kernel.family not in POINTWISE_FAMILIES:
         return None
     written = target.numel * element_bytes(target.dtype or kernel.out_dtype)
-    return Work(target.numel, read_bytes(source, kernel.dtype), written, dtype="fp32", elements=target.numel)
+    issued = pointwise_instructions(kernel, target.numel, coalesced_rank([target, source]))
+    return Work(target.numel, read_bytes(source, kernel.dtype), written, dtype="fp32", instructions=issued)
 
 
 def _fill(call: Call, kernel: KernelClass) -> Work | None:
@@ -110,7 +114,8 @@ def _cat(call: Call, kernel: KernelClass) -> Work | None:
     """``cat(tensors)``: everything is read and written once."""
     tensors = call.tensors()
     size = sum(tensor.numel * element_bytes(tensor.dtype or kernel.dtype) for tensor in tensors)
-    return Work(0.0, size, size, elements=sum(tensor.numel for tensor in tensors)) if size else None
+    issued = sum(tensor.numel for tensor in tensors) * INSTRUCTIONS["cat"]
+    return Work(0.0, size, size, instructions=issued) if size else None
 
 
 def _dropout(call: Call, kernel: KernelClass) -> Work | None:
@@ -140,10 +145,26 @@ def fused(call: Call, kernel: KernelClass) -> Work | None:
     largest = max(tensor.numel for tensor in tensors)
     written = max(tensor.nbytes() for tensor in tensors[1:] or tensors)
     listed = max(1, kernel.function.count("_") - 2)
-    return Work(float(listed * largest), size - min(written, size), min(written, size), dtype="fp32")
+    return Work(
+        float(listed * largest),
+        size - min(written, size),
+        min(written, size),
+        dtype="fp32",
+        instructions=largest * listed * INSTRUCTIONS["fused"],
+    )
+
+
+def _addcmul(call: Call, kernel: KernelClass) -> Work | None:
+    """``addcmul_(self, a, b)``: every optimizer of PyTorch passes its gradient as both factors."""
+    self, a, b = (call.tensor(i) for i in range(3))
+    if not self or not a or not b or kernel.family is not Family.ELEMENTWISE:
+        return None
+    once = Call("addcmul_", (self, a), call.scalars) if (a.shape, a.strides) == (b.shape, b.strides) else call
+    return pointwise(once, kernel)
 
 
 POINTWISE_MODELS: dict[str, Callable[[Call, KernelClass], Work | None]] = {
+    "addcmul_": _addcmul,
     "copy_": _copy,
     "_copy_from": _copy,
     "fill_": _fill,

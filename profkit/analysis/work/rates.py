@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profkit.analysis.work.names import Family, KernelClass
+from profkit.analysis.work.thresholds import HOPPER_MMA_SYNC
 from profkit.analysis.work.work import Work
 from profkit.hardware import TENSOR, VECTOR, Gpu
 
@@ -24,6 +25,8 @@ def peak_of(kernel: KernelClass, work: Work | None, gpu: Gpu | None) -> float:
     rate = gpu.peak(dtype, unit)
     if rate is None and dtype in _OTHER_HALF:
         rate = gpu.peak(_OTHER_HALF[dtype], unit)
+    if unit != VECTOR and gpu.compute_capability.startswith("9.") and kernel.before_hopper:
+        rate = rate and rate * HOPPER_MMA_SYNC
     return (rate or gpu.peak("fp32", VECTOR) or float("nan")) / kernel.products
 
 

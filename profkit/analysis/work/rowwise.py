@@ -1,7 +1,7 @@
 """Bytes of reductions, norms, softmax, losses and pooling.
 
-Compulsory traffic: each tensor once. A batch norm's statistics need a second pass over the whole input, which
-reads again what has left the cache; a softmax's or layer norm's row stays there. FLOP per element after TraceLens' models.
+Compulsory traffic: each tensor once. Where the result needs a second pass (batch norms, softmax of long rows), each
+block reads again what has left the cache meanwhile. FLOP per element after TraceLens' models.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from profkit.analysis.work.issue import norm_instructions
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.pointwise import read_bytes
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
@@ -49,7 +50,8 @@ def _layer_norm(call: Call, kernel: KernelClass) -> Work | None:
         return Work(role="parameters", dtype="fp32")
     weights = sum(t.nbytes(kernel.dtype) for t in call.tensors()[1:])
     rows = x.numel / max(x.shape[-1], 1) if x.shape else 1.0
-    return Work(8.0 * x.numel, size + weights, size + 8.0 * rows, dtype="fp32", elements=x.numel)
+    issued = norm_instructions(x.numel, rows)
+    return Work(8.0 * x.numel, size + weights, size + 8.0 * rows, dtype="fp32", instructions=issued)
 
 
 def _layer_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
@@ -76,7 +78,15 @@ def _batch_norm(call: Call, kernel: KernelClass) -> Work | None:
     if "transform_input" in kernel.function or "_inf_" in kernel.function or kernel.function.endswith("norm"):
         return Work(4.0 * x.numel, size, size, role="result", dtype="fp32")
     again = 0.0 if "singleread" in kernel.function else size
-    return Work(8.0 * x.numel, size, size, dtype="fp32", elements=x.numel, reread_bytes=again)
+    return Work(
+        8.0 * x.numel,
+        size,
+        size,
+        dtype="fp32",
+        instructions=norm_instructions(x.numel, 0.0),
+        reread_bytes=again,
+        held="persist" in kernel.function,
+    )
 
 
 def _batch_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
@@ -91,7 +101,15 @@ def _batch_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
     if "elemt" in kernel.function:
         return Work(6.0 * x.numel, inputs, size, role="result", dtype="fp32")
     again = 0.0 if "singleread" in kernel.function else inputs
-    return Work(12.0 * x.numel, inputs, size, dtype="fp32", elements=x.numel, reread_bytes=again)
+    return Work(
+        12.0 * x.numel,
+        inputs,
+        size,
+        dtype="fp32",
+        instructions=norm_instructions(x.numel, 0.0),
+        reread_bytes=again,
+        held="persist" in kernel.function,
+    )
 
 
 def _softmax(call: Call, kernel: KernelClass) -> Work | None:
@@ -101,7 +119,7 @@ def _softmax(call: Call, kernel: KernelClass) -> Work | None:
         return None
     size = x.numel * element_bytes(x.dtype or kernel.dtype)
     out = x.numel * 4.0 if call.flag(2) else size
-    return Work(5.0 * x.numel, size, out, dtype="fp32")
+    return Work(5.0 * x.numel, size, out, dtype="fp32", reread_bytes=_second_pass(kernel, size))
 
 
 def _softmax_backward(call: Call, kernel: KernelClass) -> Work | None:
@@ -111,7 +129,13 @@ def _softmax_backward(call: Call, kernel: KernelClass) -> Work | None:
         return None
     sizes = [t.numel * element_bytes(t.dtype or kernel.dtype) for t in (grad, output)]
     out = grad.numel * 2.0 if call.scalar(3) in ("5", "15") else sizes[0]
-    return Work(4.0 * grad.numel, sum(sizes), out, dtype="fp32")
+    return Work(4.0 * grad.numel, sum(sizes), out, dtype="fp32", reread_bytes=_second_pass(kernel, sizes[0]))
+
+
+def _second_pass(kernel: KernelClass, size: float) -> float:
+    """Rows are read again for the result unless the kernel keeps them in shared memory or registers."""
+    kept = any(word in kernel.function for word in ("smem", "reg", "warp", "persist"))
+    return 0.0 if kept else size
 
 
 def _nll_loss(call: Call, kernel: KernelClass) -> Work | None:

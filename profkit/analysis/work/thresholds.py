@@ -6,11 +6,14 @@ __all__ = [
     "DRIFT",
     "FEWEST_SAMPLES",
     "HELD_ON_CHIP",
-    "INSTRUCTIONS_PER_ELEMENT",
+    "HOPPER_MMA_SYNC",
+    "INSTRUCTIONS",
     "OVERHEAD_FACTOR",
     "RASTER_LOSS",
     "RESIDENT_INPUT",
     "RESIDENT_WRITE",
+    "STRIDED_BASE",
+    "STRIDED_PER_DIMENSION",
     "UNSATURATED_BELOW",
 ]
 
@@ -29,14 +32,30 @@ RESIDENT_INPUT = 0.3
 RASTER_LOSS = 1.45
 """Repeated reads over those of ideal square patches."""
 
-DRIFT = 0.15
-"""Share of the blocks along the slow side of a grid of tiles that read an operand for themselves."""
+DRIFT = 0.02
+"""Share of an operand that each further block of a band reads for itself, since blocks drift apart."""
 
 HELD_ON_CHIP = 1.5
 """Bytes, as a multiple of the L2 cache, that a second pass over an input finds on the chip."""
 
-INSTRUCTIONS_PER_ELEMENT = {"strided": 40.0, "unrolled": 26.0, "cat": 96.0, "norm": 60.0}
-"""Instructions for one element: of a pointwise kernel for each array that it touches; of others in all."""
+INSTRUCTIONS = {
+    "unrolled": 26.0,
+    "cat": 96.0,
+    "norm": 50.0,
+    "norm row": 30_000.0,
+    "scan": 90.0,
+    "fused": 12.0,
+}
+"""Instructions for one element: of a casting pointwise kernel for each array, of a fused kernel for each word of its
+name, of the others in all; and for each row of a norm."""
+
+STRIDED_BASE = 11.0
+STRIDED_PER_DIMENSION = 6.0
+"""Instructions of a strided pointwise kernel for each element and array, and more for each dimension."""
 
 FEWEST_SAMPLES = 4
 """GPU metric samples wholly inside kernels that are alike, below which they say nothing."""
+
+HOPPER_MMA_SYNC = 0.63
+"""Share of a Hopper card's matrix rate that kernels built for older cards can reach: their instruction (mma.sync)
+feeds the units at this share of wgmma's rate (Luo et al. 2024, Dissecting Hopper via microbenchmarking)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +38,8 @@ def repeated_bytes(work: Work, kernel: KernelClass, launch: Launch, gpu: Gpu | N
 
     The blocks that run at one time cover a patch of the result. Each patch reads its rows of A and its columns of
     B; an operand that outgrows its part of the cache is read again for every patch along the other side. Kernels
-    that are known to number their blocks along one side first (their grid is the grid of tiles) cover bands, and
-    blocks of one band drift apart.
+    whose grid is the grid of tiles number their blocks along its first side: they cover bands, within which blocks
+    drift apart.
     """
     if work.gemm is None or work.role != "main":
         return 0.0
@@ -50,13 +51,11 @@ def repeated_bytes(work: Work, kernel: KernelClass, launch: Launch, gpu: Gpu | N
     splits = _splits(kernel, launch, batch)
     again = _workspace(work, splits, l2)
     bands = _bands(launch, tile, rows, columns)
+    cores = (gpu.sm_count if gpu else None) or _DEFAULT_SMS
     if bands:
-        first_a, first_b = bands
-        again += (first_b - 1.0) * DRIFT * a * _missed(a / splits, l2) + (
-            first_a - 1.0
-        ) * DRIFT * b * _missed(b / splits, l2)
+        again += _banded(bands, (a, b), launch.blocks_per_sm() * cores, splits, l2)
     else:
-        patch = tile[0] * tile[1] * ((gpu.sm_count if gpu else None) or _DEFAULT_SMS)
+        patch = tile[0] * tile[1] * cores
         side = math.sqrt(patch)
         wide = min(patch / min(side, rows), columns)
         high = min(patch / wide, rows)
@@ -65,10 +64,29 @@ def repeated_bytes(work: Work, kernel: KernelClass, launch: Launch, gpu: Gpu | N
     return batch * again
 
 
-def reread_bytes(work: Work, gpu: Gpu | None) -> float:
-    """What a second pass reads from memory: the part that neither the cache nor the multiprocessors hold."""
+def _banded(
+    bands: _Bands, operands: tuple[float, float], resident: int, splits: int, l2_bytes: float
+) -> float:
+    """What is read again when blocks run along one side of the tiles first, band after band."""
+    across, repeated = (bands.columns, operands[0]) if bands.rows_first else (bands.rows, operands[1])
+    along = bands.rows if bands.rows_first else bands.columns
+    thick = max(1.0, min(resident / along, across))
+    passes = math.ceil(across / thick) * (1.0 + DRIFT * (thick - 1.0))
+    return (passes - 1.0) * repeated * _missed(repeated / splits, l2_bytes)
+
+
+def reread_bytes(work: Work, launch: Launch, gpu: Gpu | None) -> float:
+    """What a second pass reads from memory again.
+
+    Blocks on the chip at one time compete for the cache with what they read; a persistent kernel keeps its
+    data in registers and shared memory as well, as far as it fits.
+    """
     l2 = (gpu.l2_bytes if gpu else None) or _DEFAULT_L2_BYTES
-    return max(work.reread_bytes - HELD_ON_CHIP * l2, 0.0)
+    if work.held:
+        return max(work.reread_bytes - HELD_ON_CHIP * l2, 0.0)
+    resident = launch.blocks_per_sm() * ((gpu.sm_count if gpu else None) or _DEFAULT_SMS)
+    in_flight = work.reread_bytes * min(1.0, resident / max(launch.blocks, 1))
+    return work.reread_bytes * _missed(in_flight, l2)
 
 
 def _missed(size: float, l2_bytes: float) -> float:
@@ -89,12 +107,20 @@ def _workspace(work: Work, splits: int, l2_bytes: float) -> float:
     return 2.0 * partial * _missed(partial, l2_bytes)
 
 
-def _bands(launch: Launch, tile: tuple[int, ...], rows: float, columns: float) -> tuple[float, float] | None:
-    """Tiles along the rows and along the columns, when the grid is the grid of tiles; the first side runs first."""
+@dataclass(frozen=True)
+class _Bands:
+    """A grid that is the grid of tiles: how many along the rows and the columns, and which side runs first."""
+
+    rows: int
+    columns: int
+    rows_first: bool
+
+
+def _bands(launch: Launch, tile: tuple[int, ...], rows: float, columns: float) -> _Bands | None:
     for high, wide in ((tile[0], tile[1]), (tile[1], tile[0])):
         along = (math.ceil(rows / high), math.ceil(columns / wide))
         if launch.grid[:2] == along:
-            return 1.0, float(along[1])
+            return _Bands(*along, rows_first=True)
         if launch.grid[:2] == along[::-1]:
-            return float(along[0]), 1.0
+            return _Bands(*along, rows_first=False)
     return None

@@ -50,10 +50,14 @@ class Work:
     """The type of the arithmetic, where the operator knows it and the kernel's name may not."""
     exponentials: float = 0.0
     """Exponentials that attention computes besides its products, on units of their own."""
-    elements: float = 0.0
-    """Elements that the kernel's threads handle, for the model of instruction issue; 0 when unknown."""
+    instructions: float = 0.0
+    """Instructions of its threads, where a model knows them (issue.py); 0 when unknown."""
     reread_bytes: float = 0.0
-    """Bytes of ``read_bytes`` that a second pass reads again, as far as they have left the cache."""
+    """Bytes of ``read_bytes`` that a second pass of each block reads again, as far as they have left the cache."""
+    held: bool = False
+    """The second pass runs over data that the kernel keeps on the chip as far as it fits."""
+    written_early: bool = False
+    """Blocks write their results all along, so that at the end these have left the cache."""
     guessed: bool = False
     """A scalar that the formula needs is not recorded; the basis is then `Basis.INFERRED`."""
     whole: bool = False
