@@ -374,3 +374,19 @@ def test_the_page_stays_small_and_quick_whatever_the_input(show):
 
 def test_a_page_without_plots_does_not_carry_their_library():
     assert len(render_html(SAMPLES["unknown"]())) < 200_000
+
+
+def test_on_paper_plots_are_light_and_fit_the_sheet(show):
+    page = show(compute_bound(), color_scheme="dark")
+    page.evaluate("profkit.plots.drawAll()")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert (
+        page.evaluate("document.querySelector('#plot-roofline .main-svg').getBoundingClientRect().width")
+        == 700
+    )
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "auto"
+    page.wait_for_function(
+        "document.querySelector('#plot-roofline .main-svg').getBoundingClientRect().width > 900"
+    )

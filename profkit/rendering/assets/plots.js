@@ -54,15 +54,32 @@ profkit.plots = (() => {
     plots.push({ figure, box, height, make, wire, drawn: false });
   }
 
+  const PAPER = 700; // a sheet's width in CSS pixels, margins taken off
+  function paint(plot, library, width) {
+    const { traces, shape } = plot.make();
+    return library.react(plot.box, traces, layout({ height: plot.height, ...(width && { width }), ...shape }), config);
+  }
+
   async function draw(plot) {
     const library = await plotly();
-    const { traces, shape } = plot.make();
     const first = !plot.drawn;
     plot.drawn = true;
-    await library.react(plot.box, traces, layout({ height: plot.height, ...shape }), config);
+    await paint(plot, library);
     if (first) plot.wire?.(plot.box);
     plot.figure.dataset.drawn = "true";
   }
+
+  // On paper plots are light and as wide as the sheet, whatever the screen has.
+  let theme = "auto";
+  addEventListener("beforeprint", () => {
+    theme = document.documentElement.dataset.theme;
+    document.documentElement.dataset.theme = "light";
+    for (const plot of plots) if (plot.drawn) paint(plot, window.Plotly, PAPER);
+  });
+  addEventListener("afterprint", () => {
+    document.documentElement.dataset.theme = theme;
+    for (const plot of plots) if (plot.drawn) paint(plot, window.Plotly).then(() => window.Plotly.Plots.resize(plot.box));
+  });
 
   function roofline() {
     const rows = profkit.kernels.rows?.filter((row) => row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0 && row.share > 0.0005 && row.bound !== "overhead") ?? [];

@@ -1,0 +1,99 @@
+import dataclasses
+import math
+import re
+
+import pytest
+
+from profkit.rendering import RENDERERS
+from profkit.rendering.digest import kernels_by_name, phase_tree, scale_of
+from profkit.rendering.html import render_html
+from tests.rendering.sample_reports import SAMPLES, compute_bound, multi_rank, unknown
+from tests.rendering.samples import steps
+
+ADDED = {"grid", "block", "device", "source_lines", "confidence", "basis_shares", "runner_up", "instead", "caveats",
+         "note", "by_category", "curve", "growth", "allocator", "stacks", "largest"}  # fmt: skip
+
+
+def without_added(value):
+    if isinstance(value, dict):
+        return {key: without_added(item) for key, item in value.items() if key not in ADDED}
+    return [without_added(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("form", RENDERERS)
+def test_keys_that_an_analysis_may_add_may_be_absent(name, form):
+    result = SAMPLES[name]()
+    fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+    bare = {
+        key: without_added(value)
+        for key, value in fields.items()
+        if key not in ("window", "timeline", "method", "utilisation")
+    }
+    bare["window"] = fields["window"] | {
+        "steps": [
+            {key: step[key] for key in step if key not in ("start_ns", "end_ns", "note")}
+            for step in fields["window"]["steps"]
+        ]
+    }
+    assert RENDERERS[form](dataclasses.replace(result, **bare, timeline=None, method={}, utilisation=[]))
+
+
+def test_a_scale_is_one_step_of_one_device_where_there_are_steps():
+    assert (scale_of(compute_bound()).divisor, scale_of(compute_bound()).label) == (3, "per step")
+    assert (scale_of(multi_rank()).divisor, scale_of(multi_rank()).label) == (6, "per step and device")
+    assert (scale_of(unknown()).divisor, scale_of(unknown()).label) == (1, "in all")
+    assert scale_of(compute_bound()).count(9) == "3"
+    assert scale_of(compute_bound()).count(10) == "3.3"
+
+
+def test_a_phase_lies_under_the_longest_path_that_it_continues_even_when_names_hold_slashes():
+    paths = ["a", "b", "a/x", "a/x/y/z", "c/d"]
+    tree = phase_tree([{"path": path} for path in paths])
+    assert [(depth, row["path"]) for depth, row in tree] == [
+        (0, "a"),
+        (1, "a/x"),
+        (2, "a/x/y/z"),
+        (0, "b"),
+        (0, "c/d"),
+    ]
+
+
+def test_a_kernel_of_several_shapes_has_the_bound_and_efficiency_of_its_larger_side():
+    row = compute_bound().kernels[0]
+    rows = [
+        row | {"total_ns": 600, "count": 6, "bound": "compute", "efficiency": 0.5, "unsaturated": False},
+        row | {"total_ns": 200, "count": 1, "bound": "compute", "efficiency": 0.1, "unsaturated": True},
+        row | {"total_ns": 700, "count": 9, "bound": "memory", "efficiency": 0.9, "unsaturated": False},
+    ]
+    (united,) = kernels_by_name(dataclasses.replace(compute_bound(), kernels=rows))
+    assert (united["bound"], united["total_ns"], united["count"], united["unsaturated"]) == (
+        "compute",
+        1500,
+        16,
+        False,
+    )
+    assert math.isclose(united["efficiency"], (600 * 0.5 + 200 * 0.1) / 800)
+
+
+def test_the_bar_of_the_page_is_as_long_as_its_shares():
+    page = render_html(compute_bound())
+    bar = re.search(r'<div class="hero-bar">(.*?)</div>', page, re.S)[1]
+    shares = compute_bound().verdict["shares"]
+    drawn = {
+        name: float(length)
+        for name, length in re.findall(r'class="tone-(\w+)" x="[\d.]+" width="([\d.]+)"', bar)
+    }
+    assert drawn == {
+        name: pytest.approx(1000 * ns / sum(shares.values()), abs=0.01) for name, ns in shares.items() if ns
+    }
+
+
+def test_of_many_steps_the_first_and_the_last_are_shown_and_the_others_counted():
+    result = compute_bound()
+    result.window["steps"] = steps(500, result.verdict["shares"])
+    page = render_html(result)
+    assert "461 in the middle not shown" in page
+    assert "<bdi>step 0</bdi>" in page
+    assert "<bdi>step 500</bdi>" in page
+    assert "<bdi>step 250</bdi>" not in page
