@@ -1,0 +1,100 @@
+"""Record the study's pairs on a GPU, in two runs of one process each.
+
+    record_pairs.py before OUT [NAMES]    a trace of every first side, with its plain times
+    record_pairs.py after OUT [NAMES]     the plain times of both sides, after the predictions are committed
+
+The pairs are those of `examples/before_after`.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import importlib
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PAIRS = HERE.parents[1] / "examples" / "before_after"
+sys.path[:0] = [str(PAIRS), str(HERE.parents[1])]
+
+import steps as shared  # noqa: E402
+import torch  # noqa: E402
+
+Build = Callable[[], Callable[[], Any]]
+STEPS = 3
+
+
+def pairs(only: set[str]) -> Iterator[tuple[str, Build, Build]]:
+    for path in sorted(PAIRS.glob("*.py")):
+        module = importlib.import_module(path.stem)
+        for name, (before, after) in getattr(module, "PAIRS", {}).items():
+            if not only or name in only:
+                yield name, before, after
+
+
+def times(build: Build) -> tuple[Callable[[], Any], dict[str, Any]]:
+    shared.defaults()
+    step = build()
+    median, each = shared.timed(step)
+    return step, {"step_ms": median, "loops_ms": [round(t, 4) for t in each]}
+
+
+def trace(step: Callable[[], Any], path: Path) -> None:
+    """A torch.profiler trace with shapes; the file names no folder."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    raw = path.with_suffix("")
+    with torch.profiler.profile(
+        activities=activities,
+        record_shapes=True,
+        schedule=torch.profiler.schedule(wait=0, warmup=1, active=STEPS),
+        on_trace_ready=lambda p: p.export_chrome_trace(str(raw)),
+    ) as profiler:
+        for _ in range(STEPS + 1):
+            step()
+            profiler.step()
+    text = re.sub(r'("(?:traceName|kernel_file)": ")[^"]*/', r"\1", raw.read_text())
+    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    raw.unlink()
+
+
+def side(name: str, build: Build, out: Path, traced: bool) -> dict[str, Any]:
+    try:
+        step, row = times(build)
+        if traced:
+            trace(step, out / f"{name}.json.gz")
+        row["peak_bytes"] = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+    except Exception as error:  # noqa: BLE001 - each pair stands alone
+        row = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+    step = None
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    return row
+
+
+def main(which: str, folder: str, only: str = "") -> None:
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    started = time.time()
+    card = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    rows: dict[str, Any] = {"card": card, "torch": torch.__version__, "pairs": {}}
+    for name, before, after in pairs(set(filter(None, only.split(",")))):
+        rows["pairs"][name] = {"before": side(name, before, out, which == "before")}
+        if which == "after":
+            rows["pairs"][name]["after"] = side(name, after, out, False)
+        print(f"{time.time() - started:6.1f} s", name, json.dumps(rows["pairs"][name])[:160], flush=True)
+        (out / f"{which}.json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
