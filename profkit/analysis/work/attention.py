@@ -19,6 +19,8 @@ from profkit.analysis.work.work import Work
 __all__ = ["ATTENTION_MODELS", "visible_pairs"]
 
 _BLOCK_ROWS = 128
+_DIAGONAL_ROWS = 64
+"""Side of the blocks on a causal diagonal, which are computed whole."""
 
 
 @dataclass(frozen=True)
@@ -59,27 +61,22 @@ def _attention(schema: _Schema) -> Callable[[Call, KernelClass], Work | None]:
 def _work(schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor], causal: bool, guessed: bool) -> Work:
     q, k, v = qkv
     length, heads = (2, 1) if schema.heads_first else (1, 2)
-    pairs = visible_pairs(q.shape[length], k.shape[length], causal) * q.shape[0] * q.shape[heads]
+    queries, keys = q.shape[length], k.shape[length]
+    pairs = visible_pairs(queries, keys, causal) * q.shape[0] * q.shape[heads]
     wide, deep = q.shape[3], v.shape[3]
-    inputs = q.numel_bytes() + k.numel_bytes() + v.numel_bytes()
-    out = q.numel_bytes() * deep / max(wide, 1)
-    statistics = 4.0 * q.shape[0] * q.shape[heads] * q.shape[length]
-    if not schema.backward:
-        products = 2.0 * pairs * (wide + deep)
-        return Work(
-            products,
-            inputs,
-            out + statistics,
-            dtype=q.dtype,
-            guessed=guessed,
-            exponentials=pairs,
-            written_early=True,
-        )
-    accumulated = 4.0 * _rounded(q, length)
-    read = inputs + out + accumulated + 2 * statistics + (0.0 if schema.separate_dot else out)
-    written = inputs - q.numel_bytes() + accumulated + (0.0 if schema.separate_dot else q.numel_bytes())
-    products = 2.0 * pairs * (3 * wide + 2 * deep)
-    return Work(products, read, written, dtype=q.dtype, guessed=guessed, exponentials=pairs)
+    inputs, size = q.numel_bytes() + k.numel_bytes() + v.numel_bytes(), q.numel_bytes()
+    out, statistics = size * deep / max(wide, 1), 4.0 * q.shape[0] * q.shape[heads] * queries
+    flop, read, written = 2.0 * pairs * (wide + deep), inputs, out + statistics
+    if schema.backward:
+        accumulated, alone = 4.0 * _rounded(q, length), 0.0 if schema.separate_dot else 1.0
+        flop = 2.0 * pairs * (3 * wide + 2 * deep)
+        read = inputs + out + accumulated + 2 * statistics + alone * out
+        written = inputs - size + accumulated + alone * size
+    executed = 1.0 + _DIAGONAL_ROWS / max(queries, _DIAGONAL_ROWS) if causal and queries > 1 else 1.0
+    return Work(
+        flop, read, written, dtype=q.dtype, guessed=guessed, executed=executed, exponentials=pairs * executed,
+        written_early=not schema.backward,
+    )  # fmt: skip
 
 
 def _rounded(q: Tensor, length: int) -> float:

@@ -95,23 +95,17 @@ class _Groups:
     special_ns: NDArray[np.float64]
     used: NDArray[np.float64]
     early: NDArray[np.bool_]
+    executed: NDArray[np.float64]
 
     @classmethod
     def unknown(cls, count: int) -> _Groups:
         flop, read, written, peak = (np.full(count, np.nan) for _ in range(4))
         side, basis = np.full(count, _B.UNKNOWN, np.int8), np.full(count, Basis.UNKNOWN, np.int8)
         return cls(
-            flop,
-            read,
-            written,
-            peak,
-            side,
-            basis,
-            np.zeros(count),
-            np.zeros(count),
-            np.ones(count),
-            np.zeros(count, bool),
-        )
+            flop, read, written, peak, side, basis,
+            issue_ns=np.zeros(count), special_ns=np.zeros(count), used=np.ones(count),
+            early=np.zeros(count, bool), executed=np.ones(count),
+        )  # fmt: skip
 
 
 def _bound_kernels(
@@ -138,7 +132,8 @@ def _bound_kernels(
         groups.peak[group],
     )
     work.memory_ns[rows] = moved / card.bandwidth[device] * 1e9
-    work.compute_ns[rows] = work.flop[rows] / groups.peak[group] * 1e9 + groups.special_ns[group] * fraction
+    executed = work.flop[rows] * groups.executed[group]
+    work.compute_ns[rows] = executed / groups.peak[group] * 1e9 + groups.special_ns[group] * fraction
     work.basis[rows] = groups.basis[group]
     issue_ns = groups.issue_ns[group] * fraction
     matrix_units = np.array([card.classes[n].tensor_core is True for n in operations.name[rows].tolist()])
@@ -203,7 +198,7 @@ def _work_of_groups(
             groups.flop[index], groups.written[index] = found.flop, found.write_bytes
             again = repeated_bytes(found, kernel, launch, gpu) + reread_bytes(found, launch, gpu)
             groups.read[index] = found.read_bytes + again
-            groups.early[index] = found.written_early
+            groups.early[index], groups.executed[index] = found.written_early, found.executed
             groups.issue_ns[index] = issue_ns(found, gpu)
             groups.special_ns[index] = exponential_ns(found, gpu)
         if found or groups.side[index] != _B.UNKNOWN:

@@ -17,6 +17,8 @@ from profkit.analysis.work.work import Work
 
 __all__ = ["CONVOLUTION_MODELS"]
 
+_TILE_CHANNELS = 64
+
 
 @dataclass(frozen=True)
 class _Arguments:
@@ -56,6 +58,7 @@ def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None
             read_bytes=known * (x.nbytes(kernel.dtype) + weight.nbytes(kernel.dtype)),
             write_bytes=known * out * element_bytes(x.dtype or kernel.out_dtype),
             dtype=x.dtype,
+            executed=_padding(kernel, weight, (call.integers(arguments.groups) or (1,))[0]),
         )
 
     return model
@@ -121,10 +124,11 @@ def _backward(
         flop = 2.0 * (i.numel if turned else g.numel) * w.shape[1] * math.prod(w.shape[2:])
         gb, ib, wb = g.nbytes(kernel.dtype), i.nbytes(kernel.dtype), w.nbytes(kernel.dtype)
         direction = _direction(kernel.function)
+        executed = _padding(kernel, w, max(1, i.shape[1] // max(w.shape[1], 1)))
         if direction == "dgrad":
-            return Work(flop, gb + wb, ib, role="dgrad", dtype=g.dtype)
+            return Work(flop, gb + wb, ib, role="dgrad", dtype=g.dtype, executed=executed)
         if direction == "wgrad":
-            return Work(flop, gb + ib, wb, role="wgrad", dtype=g.dtype)
+            return Work(flop, gb + ib, wb, role="wgrad", dtype=g.dtype, executed=executed)
         if kernel.family is Family.GEMM:
             gb = ib = wb = math.nan  # an algorithm by transforms (FFT, im2col): what they write is not known
         both = "True, True" in call.scalar(len(call.inputs) - 1) or not call.scalars
@@ -136,10 +140,27 @@ def _backward(
     return model
 
 
+def _padding(kernel: KernelClass, weight: Tensor, groups: int) -> float:
+    """Matrix units multiply tiles of channels: small groups share a tile, whose other blocks are zeros."""
+    if groups <= 1 or kernel.tensor_core is not True:
+        return 1.0
+    return float(max(1, min(groups, _TILE_CHANNELS // max(weight.shape[0] // groups, 1))))
+
+
 def _direction(function: str) -> str | None:
-    if "wgrad" in function or "wrw" in function or "bwdweight" in function.replace("_", ""):
+    if (
+        "wgrad" in function
+        or "wrw" in function
+        or "grad_weight" in function
+        or "bwdweight" in function.replace("_", "")
+    ):
         return "wgrad"
-    if "dgrad" in function or "bwddata" in function.replace("_", "") or "igemm_bwd" in function:
+    if (
+        "dgrad" in function
+        or "depthwise2d_backward" in function
+        or "bwddata" in function.replace("_", "")
+        or "igemm_bwd" in function
+    ):
         return "dgrad"
     return None
 

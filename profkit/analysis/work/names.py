@@ -58,8 +58,8 @@ class KernelClass:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether its work is matrix products."""
-        return self.family in MATRIX_FAMILIES
+        """Whether its work is matrix products; a depthwise convolution sums over no channels."""
+        return self.family in MATRIX_FAMILIES and "depthwise" not in self.function
 
     @property
     def is_collective(self) -> bool:

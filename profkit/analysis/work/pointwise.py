@@ -6,6 +6,7 @@ An input whose strides leave holes is read in sectors of 32 bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from profkit.analysis.work.issue import coalesced_rank, pointwise_instructions
@@ -49,7 +50,7 @@ def pointwise(call: Call, kernel: KernelClass) -> Work | None:
     in_place = call.name.endswith("_") and not call.name.endswith("__")
     expected = len(kernel.operands) - 1 if kernel.operands else len(tensors)
     sources = tensors[: max(expected, 1)] if len(tensors) > expected else tensors
-    elements = max(tensor.numel for tensor in tensors)
+    elements = _broadcast_elements(tensors)
     if in_place:
         written = tensors[0].numel * element_bytes(tensors[0].dtype or kernel.out_dtype)
     else:
@@ -59,6 +60,20 @@ def pointwise(call: Call, kernel: KernelClass) -> Work | None:
         read = 0.0
     issued = pointwise_instructions(kernel, elements, coalesced_rank(tensors))
     return Work(_FLOP_PER_ELEMENT * elements, read, written, dtype=_arithmetic(tensors), instructions=issued)
+
+
+def _broadcast_elements(tensors: Sequence[Tensor]) -> int:
+    """Elements of the shape that all inputs are broadcast to; of the largest input where they do not fit."""
+    sides: list[int] = []
+    for tensor in tensors:
+        for axis, n in enumerate(reversed(tensor.shape)):
+            if axis == len(sides):
+                sides.append(n)
+            elif 1 not in (n, sides[axis]) and n != sides[axis]:
+                return max(t.numel for t in tensors)
+            elif sides[axis] == 1:
+                sides[axis] = n
+    return math.prod(sides)
 
 
 def read_bytes(tensor: Tensor, fallback: str | None) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from profkit.analysis.work.issue import norm_instructions
+from profkit.analysis.work.issue import norm_instructions, pointwise_instructions
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.pointwise import read_bytes
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
@@ -65,6 +65,32 @@ def _layer_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
     if "gamma" in kernel.function or "partgrad" in kernel.function:
         return Work(4.0 * x.numel, inputs, 8.0 * x.shape[-1], role="weights", dtype="fp32")
     return Work(10.0 * x.numel, inputs, inputs / 2, dtype="fp32")
+
+
+def _group_norm(call: Call, kernel: KernelClass) -> Work | None:
+    """``native_group_norm(x, ...)``: moments, tiny parameters by channel, then a pointwise kernel."""
+    x = call.tensor(0)
+    if x and kernel.style:
+        size = x.numel * element_bytes(x.dtype or kernel.dtype)
+        issued = pointwise_instructions(kernel, x.numel)
+        return Work(4.0 * x.numel, size, size, role="result", dtype="fp32", instructions=issued)
+    return _layer_norm(call, kernel)
+
+
+def _group_norm_backward(call: Call, kernel: KernelClass) -> Work | None:
+    """``native_group_norm_backward(grad, x, ...)``: sums by channel, tiny parameters, then a pointwise kernel."""
+    grad, x = call.tensor(0), call.tensor(1)
+    if not grad or not x:
+        return None
+    inputs = grad.numel * element_bytes(grad.dtype or kernel.dtype) + x.numel * element_bytes(
+        x.dtype or kernel.dtype
+    )
+    if kernel.style:
+        issued = pointwise_instructions(kernel, x.numel)
+        return Work(6.0 * x.numel, inputs, inputs / 2, role="result", dtype="fp32", instructions=issued)
+    if "internalgradients" in kernel.function:
+        return Work(4.0 * x.numel, inputs, 0.0, role="sums", dtype="fp32")
+    return Work(role="parameters", dtype="fp32") if kernel.family is Family.NORM else None
 
 
 def _batch_norm(call: Call, kernel: KernelClass) -> Work | None:
@@ -180,9 +206,11 @@ def _pool_backward(call: Call, kernel: KernelClass) -> Work | None:
 
 _Model = Callable[[Call, KernelClass], Work | None]
 ROWWISE_MODELS: dict[str, _Model] = {
-    **dict.fromkeys(("native_layer_norm", "native_group_norm", "_fused_rms_norm", "rms_norm"), _layer_norm),
+    "native_group_norm": _group_norm,
+    "native_group_norm_backward": _group_norm_backward,
+    **dict.fromkeys(("native_layer_norm", "_fused_rms_norm", "rms_norm"), _layer_norm),
     **dict.fromkeys(
-        ("native_layer_norm_backward", "native_group_norm_backward", "_fused_rms_norm_backward"),
+        ("native_layer_norm_backward", "_fused_rms_norm_backward"),
         _layer_norm_backward,
     ),
     **dict.fromkeys(

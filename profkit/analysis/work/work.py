@@ -48,6 +48,8 @@ class Work:
     """Kernels of one operator call with the same role share the work."""
     dtype: str | None = None
     """The type of the arithmetic, where the operator knows it and the kernel's name may not."""
+    executed: float = 1.0
+    """Arithmetic that the kernel executes for each useful operation; ``flop`` counts the useful ones."""
     exponentials: float = 0.0
     """Exponentials that attention computes besides its products, on units of their own."""
     instructions: float = 0.0
@@ -82,7 +84,7 @@ class OperationWork:
     peak_flops: NDArray[np.float64]
     """FLOP/s of the unit and type that it uses; NaN is unknown."""
     compute_ns: NDArray[np.float64]
-    """``flop / peak_flops``, and for attention the time of its exponentials."""
+    """``flop / peak_flops`` (for grouped convolutions of what is executed), and attention's exponentials."""
     memory_ns: NDArray[np.float64]
     """``dram_bytes / bandwidth``."""
     overhead_ns: NDArray[np.float64]

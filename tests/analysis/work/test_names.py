@@ -51,7 +51,7 @@ _BY_FAMILY = [
     ("__amd_rocclr_fillBufferAligned", "fill"),
     ("__amd_rocclr_copyBuffer", "copy"),
     ("void at::native::_scatter_gather_elementwise_kernel<128, 4, at::native::_cuda_scatter_gather_internal_kernel<true>>(int)", "index"),
-    ("void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>(T1)", "index"),
+    ("void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>(T1)", "sort"),
     ("my_own_kernel", "other"),
 ]  # fmt: skip
 
