@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from profkit.analysis.health import health_row, undecided_reason
+from profkit.analysis.memory_section import give_phase_peaks, memory_row
 from profkit.analysis.profiler_cost import with_profiler_cost
 from profkit.analysis.result import Result, Row
 from profkit.analysis.states import BUSY_STATES
@@ -26,10 +27,13 @@ from profkit.analysis.timeline import timeline_row
 from profkit.analysis.verdict import verdict_row
 from profkit.analysis.view import TraceView, view_trace
 from profkit.hardware import Gpu, find_gpu
-from profkit.model import Device, Trace
+from profkit.model import Device, Finding, Severity, Trace
 from profkit.model_memory import MemoryHistory
 
 __all__ = ["Options", "summarise", "time_offsets", "timelines"]
+
+
+_FINDINGS_ON_THE_PROGRAM: Final = frozenset({"out-of-memory", "leak", "fragmentation", "allocator-churn"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +66,13 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     busy = sum(
         int(states_of(v, d)[list(BUSY_STATES)].sum()) for v in views for d in range(len(v.trace.devices))
     )
-    findings = [f for r in recordings for f in r.findings]
     phases = phase_rows(views)
-    memory = _memory(histories, phases)
+    memory = memory_row(histories, views, offsets)
+    give_phase_peaks(phases, memory)
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
-        health=health_row(views, findings, _dropped(recordings)),
+        health=health_row(views, _findings(recordings, memory), _dropped(recordings)),
         window=window_row(views, offsets),
         verdict=verdict_row(
             views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories)
@@ -94,15 +98,36 @@ def timelines(
 ) -> tuple[list[TraceView], Row | None]:
     """The analysed traces of some recordings, and the memory section: what an exported timeline is made from."""
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
-    return _views(recordings, options), _memory(histories, [])
+    views = _views(recordings, options)
+    return views, memory_row(histories, views, time_offsets(views))
 
 
 def _views(recordings: Sequence[Trace | MemoryHistory], options: Options) -> list[TraceView]:
-    traces = _only_device([r for r in recordings if isinstance(r, Trace)], options.device)
-    views = _with_window([view_trace(t, _gpus(t, options.peaks), options.step_name) for t in traces])
+    traces, lenders = _timelines_and_lenders([r for r in recordings if isinstance(r, Trace)])
+    lending = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in lenders]
+    views = _with_window(
+        [
+            view_trace(t, _gpus(t, options.peaks), options.step_name, _lender(t, lending))
+            for t in _only_device(traces, options.device)
+        ]
+    )
     if options.plain_step_ns is None:
         return views
     return [with_profiler_cost(view, options.plain_step_ns) for view in views]
+
+
+def _timelines_and_lenders(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
+    """Beside an nsys export, a profiler trace is another execution: it lends shapes, and no time of it counts."""
+    timelines = [t for t in traces if t.source.format == "nsys" and len(t.operations)]
+    if not timelines or len(timelines) == len(traces):
+        return list(traces), []
+    return timelines, [t for t in traces if t not in timelines]
+
+
+def _lender(trace: Trace, lending: Sequence[TraceView]) -> TraceView | None:
+    """The lender of the same rank, or the only one."""
+    same = [view for view in lending if view.trace.source.rank == trace.source.rank]
+    return same[0] if same else lending[0] if lending else None
 
 
 def _undecided(views: Sequence[TraceView], histories: Sequence[MemoryHistory]) -> str | None:
@@ -247,25 +272,23 @@ def _input_row(recording: Trace | MemoryHistory) -> Row:
     }
 
 
+def _findings(recordings: Sequence[Trace | MemoryHistory], memory: Row | None) -> list[Finding]:
+    """What the readers found, and of the memory section's findings those on the snapshot, not on the program."""
+    found = [f for r in recordings if isinstance(r, Trace) for f in r.findings]
+    for row in (memory or {}).get("findings", ()):
+        if row["code"] not in _FINDINGS_ON_THE_PROGRAM:
+            found.append(
+                Finding(row["code"], Severity[row["severity"].upper()], row["message"], row["count"])
+            )
+    return found
+
+
 def _dropped(recordings: Sequence[Trace | MemoryHistory]) -> dict[str, int]:
     total: dict[str, int] = {}
     for recording in recordings:
         for reason, count in recording.dropped.items():
             total[reason] = total.get(reason, 0) + count
     return total
-
-
-def _memory(histories: Sequence[MemoryHistory], phases: Sequence[Row]) -> Row | None:
-    """The memory section; each phase of the timeline gets the peak that the snapshot knows for its path."""
-    if not histories:
-        return None
-    from profkit.analysis.memory import summarise_memory
-
-    memory: Row = summarise_memory(histories[0])
-    peaks = {row["path"]: row["peak_allocated_bytes"] for row in memory.get("by_phase", ())}
-    for row in phases:
-        row["peak_allocated_bytes"] = peaks.get(row["path"])
-    return memory
 
 
 def _method(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView], options: Options) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from profkit.analysis.host_activity import HostActivity
 from profkit.analysis.idle import QUEUE_LATENCY_NS, IdleContext, explain_gaps
 from profkit.analysis.launches import Launches, find_launches
+from profkit.analysis.lending import lend_work
 from profkit.analysis.occupancy import Segments, find_gaps, occupy, with_idle
 from profkit.analysis.phases import Phases, find_phases
 from profkit.analysis.states import State
@@ -61,6 +62,10 @@ class TraceView:
     """Like `Steps.of_operation`; operations without a launch record go by their end, the warm-up tail nowhere."""
     warm_up_tail: NDArray[np.bool_]
     """Operations without a launch record that ran before the first one with it."""
+    lender: TraceView | None = None
+    """The profiler trace that lent work and operators."""
+    match: Column = field(default_factory=lambda: np.empty(0, np.int64))
+    """For every operation: that of the lender that it was matched with, or -1."""
     first_kept: int = 0
     windows: Sequence[Span] = ()
     """The analysed window of each device."""
@@ -95,19 +100,25 @@ class TraceView:
         return self.segments[device].clipped(*self.windows[device])
 
 
-def view_trace(trace: Trace, gpus: Sequence[Gpu | None], step_name: str | None = None) -> TraceView:
+def view_trace(
+    trace: Trace, gpus: Sequence[Gpu | None], step_name: str | None = None, lender: TraceView | None = None
+) -> TraceView:
     """Find out everything that the tables of a trace need.
 
     Args:
         trace: The timeline.
         gpus: The card of each device of the trace, where known.
         step_name: The name of the ranges that are steps, where the usual names do not do.
+        lender: A profiler trace of the same step, which lends shapes and operators.
     """
     launches = find_launches(trace)
     steps = find_steps(trace, launches, step_name)
     phases = find_phases(trace, launches, steps.rows)
     waits = find_waits(trace)
     work = bound_operations(trace, launches.operator, launches.operators.parent, gpus)
+    match = np.full(len(trace.operations), -1, np.int64)
+    if lender is not None:
+        work, match = lend_work(trace, launches, steps, phases, work, lender)
     state = np.array([_STATE_OF_BOUND[b] for b in OperationBound], np.int8)[work.bound]
     span = _span(trace, steps)
     queue = min((g.queue_ns for g in gpus if g is not None), default=QUEUE_LATENCY_NS)
@@ -121,7 +132,22 @@ def view_trace(trace: Trace, gpus: Sequence[Gpu | None], step_name: str | None =
     tail = _warm_up_tail(trace, launches)
     step = _with_unlaunched(trace, launches, steps, tail)
     return TraceView(
-        trace, gpus, launches, steps, phases, waits, activity, work, state, segments, cost, span, step, tail
+        trace=trace,
+        gpus=gpus,
+        launches=launches,
+        steps=steps,
+        phases=phases,
+        waits=waits,
+        activity=activity,
+        work=work,
+        state=state,
+        segments=segments,
+        wait_cost_ns=cost,
+        span=span,
+        step_of_operation=step,
+        warm_up_tail=tail,
+        lender=lender,
+        match=match,
     )
 
 

@@ -124,11 +124,17 @@ def _add_owners(owners: list[Row], part: _Launched) -> None:
         for each, ns in by_path.items():
             name = view.phases.paths[each]
             owners[at]["phases"][name] = owners[at]["phases"].get(name, 0) + ns
-    operator = view.launches.operator[part.rows]
-    name_of = np.where(
-        operator >= 0, view.trace.ranges.name[np.maximum(operator, 0)] if len(view.trace.ranges) else -1, -1
-    )
-    for at, by_name in weights_by_pair(part.group, name_of, np.ones(len(name_of), np.int64)).items():
+    _count_operators(owners, part.group, view, part.rows)
+    if view.lender is not None:
+        lent = view.match[part.rows]
+        known = (lent >= 0) & (view.launches.operator[part.rows] < 0)
+        _count_operators(owners, part.group[known], view.lender, lent[known])
+
+
+def _count_operators(owners: list[Row], group: Column, view: TraceView, rows: Column) -> None:
+    operator, ranges = view.launches.operator[rows], view.trace.ranges
+    name_of = np.where(operator >= 0, ranges.name[np.maximum(operator, 0)] if len(ranges) else -1, -1)
+    for at, by_name in weights_by_pair(group, name_of, np.ones(len(name_of), np.int64)).items():
         for each, launched in list(by_name.items())[:20]:
             name = view.trace.strings[each]
             owners[at]["operators"][name] = owners[at]["operators"].get(name, 0) + launched

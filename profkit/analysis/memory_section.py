@@ -1,0 +1,74 @@
+"""The memory section of a report that may hold timelines too: one clock, one set of phases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from profkit.analysis.memory import PhaseSpan, history_origin_ns, summarise_memory, summarise_trace_memory
+from profkit.analysis.result import Row
+from profkit.analysis.view import TraceView
+from profkit.model_memory import MemoryHistory
+
+__all__ = ["give_phase_peaks", "memory_row"]
+
+
+def memory_row(
+    histories: Sequence[MemoryHistory], views: Sequence[TraceView], offsets: Sequence[int]
+) -> Row | None:
+    """The memory section: of the snapshot with the highest peak, else of what the timelines recorded.
+
+    A snapshot joins a timeline by clock when their times overlap: then both count from the report's origin, and a
+    snapshot without annotations has the timeline's phases.
+
+    Args:
+        histories: The snapshots.
+        views: The timelines.
+        offsets: What to add to each timeline's times to have report times, in ns.
+    """
+    if not histories:
+        recorded = [
+            summarise_trace_memory(view.trace, _phases(view, 0), -offset)
+            for view, offset in zip(views, offsets, strict=True)
+        ]
+        return _fullest([row for row in recorded if row is not None])
+    rows = []
+    for history in histories:
+        origin, phases = None, list[PhaseSpan]()
+        for view, offset in zip(views, offsets, strict=True):
+            epoch = view.trace.unix_epoch_ns
+            if epoch is not None and _overlap(history, view.span[0] + epoch, view.span[1] + epoch):
+                origin, phases = epoch - offset, _phases(view, epoch)
+                break
+        rows.append(summarise_memory(history, origin, phases))
+    return _fullest(rows)
+
+
+def give_phase_peaks(phases: Sequence[Row], memory: Row | None) -> None:
+    """Give each phase of the timelines the peak that the memory section knows for its path."""
+    peaks = {row["path"]: row["peak_allocated_bytes"] for row in memory["by_phase"]} if memory else {}
+    for row in phases:
+        row["peak_allocated_bytes"] = peaks.get(row["path"])
+
+
+def _fullest(rows: Sequence[Row]) -> Row | None:
+    return max(rows, key=lambda row: row["peak_allocated_bytes"] or 0, default=None)
+
+
+def _overlap(history: MemoryHistory, start: int, end: int) -> bool:
+    times = history.events.time_ns[history.events.time_ns >= 0]
+    first = history_origin_ns(history)
+    return first is not None and len(times) > 0 and first < end and int(times.max()) > start
+
+
+def _phases(view: TraceView, epoch: int) -> list[PhaseSpan]:
+    ranges = view.trace.ranges
+    rows = np.flatnonzero(view.phases.path >= 0)
+    spans = zip(
+        view.phases.path[rows].tolist(),
+        ranges.start_ns[rows].tolist(),
+        ranges.end_ns[rows].tolist(),
+        strict=True,
+    )
+    return [(view.phases.paths[path], start + epoch, end + epoch) for path, start, end in spans]
