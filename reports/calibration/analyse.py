@@ -73,7 +73,9 @@ def markdown(
         "## To and Q", tables.clock_table(results["clock"]),
         "## Verdicts", tables.verdict_count_table(results["verdicts"]),
         "Verdicts that are not the truth by construction, with the unprofiled step known:\n",
-        tables.wrong_verdicts_table([v for v in verdicts if held_out or not v.workload.held_out]),
+        tables.wrong_verdicts_table(
+            [v for v in verdicts if held_out or not v.workload.held_out], scores.counter_sides(kernels)
+        ),
         "## The same step by nsys and by Kineto: shares of busy time, in points",
         tables.busy_table(results["busy"]),
         "## What misses, longest first" + ("" if held_out else " (workloads of the fit)"),
@@ -107,7 +109,7 @@ def main() -> None:
             n: scores.confusion([r for r in kernels if r.recorder == n]) for n in ("kineto", "emit", "nsys")
         },
         "clock": clocks,
-        "verdicts": scores.verdict_scores(verdicts),
+        "verdicts": scores.verdict_scores(verdicts, scores.counter_sides(kernels)),
         "busy": scores.busy_differences(verdicts),
     }
     (HERE / "results.json").write_text(json.dumps(tidy(results), indent=1) + "\n")

@@ -109,8 +109,17 @@ def kernel_dict(row: KernelRow) -> dict[str, Any]:
     }
 
 
-def verdict_scores(rows: Sequence[VerdictRow]) -> dict[str, Any]:
-    """How many verdicts are the truth by construction; probes have none."""
+def counter_sides(rows: Rows) -> dict[str, str]:
+    """For each workload, the side on which its kernels spend most of the time that the counters decide."""
+    time: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for r in rows:
+        if r.expected:
+            time[r.workload.name][r.expected] += r.time_ns
+    return {name: max(sides, key=lambda s: sides[s]) for name, sides in time.items()}
+
+
+def verdict_scores(rows: Sequence[VerdictRow], sides: dict[str, str]) -> dict[str, Any]:
+    """How many verdicts are the truth by construction, and how many that or the counters' side; probes have none."""
     judged = [r for r in rows if r.workload.truth != "none"]
 
     def count(kept: Sequence[VerdictRow]) -> dict[str, int]:
@@ -118,6 +127,9 @@ def verdict_scores(rows: Sequence[VerdictRow]) -> dict[str, Any]:
             "recordings": len(kept),
             "right": sum(r.bound == r.workload.truth for r in kept),
             "right_knowing_plain_step": sum(r.bound_plain == r.workload.truth for r in kept),
+            "right_by_truth_or_counters": sum(
+                r.bound_plain in (r.workload.truth, sides.get(r.workload.name)) for r in kept
+            ),
         }
 
     return {

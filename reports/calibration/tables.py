@@ -86,20 +86,30 @@ def verdict_count_table(counts: dict[str, Any]) -> str:
     for recorder, splits in counts.items():
         for split, c in splits.items():
             n = c["recordings"]
-            rows.append([recorder, split, str(n), f"{c['right']}", f"{c['right_knowing_plain_step']}"])
-    return table(["recorder", "split", "recordings", "verdict right", "right, plain step known"], rows)
+            right = [c["right"], c["right_knowing_plain_step"], c["right_by_truth_or_counters"]]
+            rows.append([recorder, split, str(n), *map(str, right)])
+    header = [
+        "recorder",
+        "split",
+        "recordings",
+        "right",
+        "right, plain step known",
+        "... or as the counters say",
+    ]
+    return table(header, rows)
 
 
-def wrong_verdicts_table(rows: Sequence[VerdictRow]) -> str:
+def wrong_verdicts_table(rows: Sequence[VerdictRow], sides: dict[str, str]) -> str:
     wrong = [r for r in rows if r.workload.truth not in ("none", r.bound_plain)]
     return table(
-        ["workload", "split", "recorder", "truth", "verdict", "plain step known", "basis"],
+        ["workload", "split", "recorder", "truth", "counters", "verdict", "plain step known", "basis"],
         (
             [
                 r.workload.name,
                 r.workload.split,
                 r.recorder,
                 r.workload.truth,
+                sides.get(r.workload.name, ""),
                 r.bound,
                 r.bound_plain,
                 r.confidence,

@@ -1,0 +1,175 @@
+"""The calibration study: its data are whole and clean, its matching and scoring are right, its clock is profkit's."""
+
+import gzip
+import hashlib
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from profkit.hardware import OVERHEAD_NS, QUEUE_NS
+
+FOLDER = Path(__file__).parents[2] / "reports" / "calibration"
+DATA = FOLDER / "data"
+LEAK = re.compile(rb"/(?:tmp|root|home|work|opt|usr)/|HOME=|PATH=|SECRET|TOKEN=")
+
+
+@pytest.fixture(scope="module")
+def study():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("study")
+
+
+@pytest.fixture(scope="module")
+def scores(study):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("scores")
+
+
+@pytest.fixture(scope="module")
+def workloads(study):
+    return {w.name: w for w in study.workloads()}
+
+
+def recording(study, work, recorder):
+    return dict(study.recordings(work))[recorder]
+
+
+def test_the_held_out_third_follows_from_the_names_alone(workloads):
+    split = json.loads((DATA / "split.json").read_text())
+    for name, work in workloads.items():
+        held_out = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 3 == 0
+        assert work.held_out is held_out
+        assert (name in split["held_out"]) is held_out
+    assert set(split["fit"]) | set(split["held_out"]) == set(workloads)
+    assert 25 <= len(workloads) / 3 <= len(split["held_out"]) + 5
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_both_parts_have_memory_bound_matrix_products(workloads, held_out):
+    found = [w for w in workloads.values() if w.kind == "matrix_memory" and w.held_out is held_out]
+    assert len(found) >= 5
+
+
+def test_every_workload_was_recorded_in_every_way_that_it_needs(workloads):
+    plain = json.loads((DATA / "plain.json").read_text())
+    for name, work in workloads.items():
+        assert (DATA / "nsys" / f"{name}.sqlite.gz").exists()
+        assert (DATA / "kineto" / f"{name}.json.gz").exists()
+        assert (DATA / "ncu" / f"{name}.csv.gz").exists() is work.counters
+        assert (name in plain) is (work.kind != "probe")
+
+
+def test_the_data_name_no_machine_and_no_environment():
+    files = sorted(DATA.glob("*/*.gz"))
+    assert len(files) > 300
+    for path in files:
+        found = LEAK.search(gzip.decompress(path.read_bytes()))
+        assert not found, f"{path.name}: {found}"
+
+
+@pytest.mark.parametrize("recorder", ["nsys", "emit", "kineto"])
+@pytest.mark.parametrize(
+    "name", ["linear_train_bf16", "adam_foreach_fp32", "sort_topk_fp32", "attn_efficient_fp32"]
+)
+def test_every_counted_kernel_is_found_in_every_step_of_the_trace(study, workloads, recorder, name):
+    work = workloads[name]
+    rows = study.kernel_rows(work, recorder, recording(study, work, recorder))
+    table = study.counters(work)
+    assert len(rows) == len(table)
+    long = [(r.time_ns, t["duration_ns"]) for r, t in zip(rows, table, strict=True) if r.time_ns > 20_000]
+    assert long
+    assert all(0.7 < ours / theirs < 1.3 for ours, theirs in long)
+
+
+def kernel(study, **changes):
+    values = dict(
+        workload=study.Workload("w", "gemm", "compute", "", True, False), recorder="kineto", name="k", matrix=True,
+        time_ns=20_000.0, sm=80.0, dram=20.0, measured_bytes=100.0, compulsory_read=0.0, bytes=100.0, bound="compute",
+        efficiency=0.8, unsaturated=False, basis="modelled",
+    )  # fmt: skip
+    return study.KernelRow(**values | changes)
+
+
+@pytest.mark.parametrize(
+    ("sm", "dram", "matrix", "expected"),
+    [(80, 20, True, "compute"), (20, 80, True, "memory"), (80, 20, False, "memory"), (44, 45, True, None), (46, 45, True, "compute")],
+)  # fmt: skip
+def test_counters_tell_a_side_only_above_45_percent(study, sm, dram, matrix, expected):
+    assert kernel(study, sm=sm, dram=dram, matrix=matrix).expected == expected
+
+
+def test_scores_are_weighted_by_time(study, scores):
+    right, wrong = (
+        kernel(study, time_ns=30_000.0),
+        kernel(study, time_ns=10_001.0, bound="memory", bytes=200.0),
+    )
+    found = scores.demanded([right, wrong])
+    assert found["side_agrees"]["share"] == pytest.approx(30_000 / 40_001)
+    assert found["bytes_within_25_pct"]["share"] == pytest.approx(30_000 / 40_001)
+
+
+def test_bytes_are_scored_for_long_kernels_and_unknown_bytes_miss(study, scores):
+    short, unknown = kernel(study, time_ns=10_000.0), kernel(study, bytes=float("nan"))
+    found = scores.demanded([short, unknown, kernel(study, bytes=124.0), kernel(study, bytes=126.0)])[
+        "bytes_within_25_pct"
+    ]
+    assert found["kernels"] == 3
+    assert found["share"] == pytest.approx(1 / 3)
+
+
+def test_slow_kernels_must_be_called_slow_and_busy_ones_must_not(study, scores):
+    slow = dict(sm=20.0, dram=10.0)
+    rows = [
+        kernel(study, **slow),
+        kernel(study, unsaturated=True, **slow),
+        kernel(study, bound="overhead", **slow),
+    ]
+    assert scores.demanded(rows)["slow_called_slow"]["share"] == pytest.approx(2 / 3)
+    assert scores.demanded([kernel(study), kernel(study, unsaturated=True)])["busy_flagged"]["share"] == 0.5
+
+
+@pytest.mark.parametrize("recorder", ["nsys", "kineto"])
+def test_the_clock_of_launches_is_what_profkit_takes(study, workloads, recorder):
+    clock = importlib.import_module("clock")
+    found = clock.launch_clock(recording(study, workloads["probe_launches"], recorder))
+    assert found["duration_ns"]["add to 1 element"]["median"] == pytest.approx(OVERHEAD_NS, rel=0.05)
+    for queue in ("full queue, one element", "from stream to stream, by events", "nodes of a graph"):
+        assert found["gap_ns"][queue]["count"] > 100
+        assert 0 < found["gap_ns"][queue]["median"] < found["gap_ns"][queue]["p99"] < QUEUE_NS
+
+
+def test_a_kernel_of_many_empty_blocks_takes_longer(study, workloads):
+    clock = importlib.import_module("clock")
+    durations = clock.launch_clock(recording(study, workloads["probe_launches"], "nsys"))["duration_ns"]
+    many, few = durations["empty, 67584 blocks"]["median"], durations["empty, 8448 blocks"]["median"]
+    assert (many - few) / (67584 - 8448) == pytest.approx(0.6, abs=0.05)
+
+
+def test_with_shapes_and_the_plain_step_known_the_verdict_is_the_truth_or_what_counters_say(
+    study, scores, workloads
+):
+    wrong = []
+    fit = [w for w in workloads.values() if not w.held_out and w.truth != "none"]
+    for work in fit:
+        trace = recording(study, work, "kineto")
+        row = study.verdict(work, "kineto", trace)
+        if row.bound_plain != work.truth:
+            rows = study.kernel_rows(work, "kineto", trace) if work.counters else []
+            if row.bound_plain != scores.counter_sides(rows).get(work.name):
+                wrong.append((work.name, work.truth, row.bound_plain))
+    assert not wrong
+    assert len(fit) > 50
+
+
+def test_the_report_is_written_from_the_data(study, scores, workloads):
+    tables, plots = importlib.import_module("tables"), importlib.import_module("plots")
+    work = workloads["gemm_tf32"]
+    rows = study.kernel_rows(work, "kineto", recording(study, work, "kineto"))
+    page = tables.demands_table(scores.by_split(rows))
+    assert "100.0 % of 1.0 ms" in page
+    assert plots.bytes_plot(rows).count("<title>gemm_tf32") == 3
