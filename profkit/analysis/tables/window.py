@@ -85,6 +85,7 @@ def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[Row]:
             "shares": shares_row(states[:, at]),
             "start_ns": int(start[at]) if end[at] else 0,
             "end_ns": int(end[at]),
+            "bound": _largest(shares_row(states[:, at])),
             "note": None,
         }
         for at in range(count)
@@ -93,12 +94,19 @@ def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[Row]:
     return rows
 
 
+def _largest(shares: dict[str, int]) -> str:
+    largest = max(SHARES, key=lambda s: shares[s])
+    return largest if shares[largest] else "unknown"
+
+
 def _explain_outliers(rows: list[Row]) -> None:
     """Say of each kept step that is far longer than the median which share grew."""
     kept = [row for row in rows if row["kept"]]
     if len(kept) < 3:
         return
     length = float(np.median([row["device_ns"] for row in kept]))
+    if not length:
+        return
     usual = {share: float(np.median([row["shares"][share] for row in kept])) for share in SHARES}
     for row in kept:
         if row["device_ns"] > OUTLIER_RATIO * length:
