@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import convolution_workloads  # noqa: F401  (registers)
 import host_workloads  # noqa: F401  (registers)
 import memory_workloads  # noqa: F401  (registers)
 import torch
