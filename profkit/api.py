@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,6 +156,7 @@ def analyze(
     device: int | None = None,
     peaks: Gpu | None = None,
     plain_step_ns: int | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Read recordings and analyse them as one report.
 
@@ -166,12 +167,22 @@ def analyze(
         device: The report's id of the only device to look at.
         peaks: Rates of the card, in place of the table's.
         plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
+        progress: Called with a few words before each long piece of work.
 
     Raises:
         ReadError: A file cannot be read; the message says why and what to do.
     """
     files = [file for path in _as_list(paths) for file in _expand(path)]
-    recordings = [read(file) for file in files]
+    say = progress or (lambda _: None)
+    recordings = []
+    for number, file in enumerate(files, 1):
+        say(
+            f"reading {Path(file).name} ({number} of {len(files)})"
+            if len(files) > 1
+            else f"reading {Path(file).name}"
+        )
+        recordings.append(read(file))
+    say("analysing")
     if plain_step_ns is None:
         plain_step_ns = _plain_step_ns(files)
     options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)

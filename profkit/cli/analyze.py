@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePath
+from typing import Any
 
 import click
 
+from profkit.errors import printable
 from profkit.units import parse_duration_ns
 
 __all__ = ["command"]
@@ -37,6 +41,7 @@ class _Duration(click.ParamType[int]):
     "--peaks", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Rates of the card."
 )
 @click.option("--plain-step", type=_Duration(), help="The step's time without a profiler, e.g. 38.3ms.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress and print no report; only write it.")
 @click.option("--open", "open_", is_flag=True, help="Show the page in a browser.")
 def command(
     files: tuple[str, ...],
@@ -46,6 +51,7 @@ def command(
     device: int | None,
     peaks: str | None,
     plain_step: int | None,
+    quiet: bool,
     open_: bool,
 ) -> None:
     r"""Say what holds a training step up, and where each millisecond goes.
@@ -63,27 +69,53 @@ def command(
     from profkit.hardware import load_peaks
     from profkit.rendering import render_text
 
-    report = analyze(
-        files,
-        step=step,
-        device=device,
-        peaks=load_peaks(Path(peaks)) if peaks else None,
-        plain_step_ns=plain_step,
-    )
+    with _progress(quiet) as progress:
+        report = analyze(
+            files,
+            step=step,
+            device=device,
+            peaks=load_peaks(Path(peaks)) if peaks else None,
+            plain_step_ns=plain_step,
+            progress=progress,
+        )
     chosen = format_ or (
         FORMATS.get(PurePath(output).suffix.lower(), "html") if output and output != "-" else None
     )
-    if output == "-" or (output is None and chosen not in (None, "html")):
+    printed = output == "-" or (output is None and chosen not in (None, "html"))
+    if printed:
         click.echo(report.render(chosen or "text"), nl=False)
-        return
-    target = Path(output) if output else Path(f"{_stem(files[0])}.profkit.html")
-    refuse_input(target, files)
-    write_whole(target, report.render(chosen or "html"))
-    if output is None:
+    else:
+        target = Path(output) if output else Path(f"{_stem(files[0])}.profkit.html")
+        refuse_input(target, files)
+        write_whole(target, report.render(chosen or "html"))
+    if output is None and not printed and not quiet:
         click.echo(render_text(report.result, color=sys.stdout.isatty()), nl=False)
-    click.echo(f"Wrote {target}", err=True)
-    if open_:
-        click.launch(str(target))
+    elif not quiet:
+        _warn(report.result.health["findings"])
+    if not printed:
+        click.echo(f"Wrote {target}", err=True)
+        if open_:
+            click.launch(str(target))
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A line on the terminal that says what is being done; nothing where nobody looks."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("") as status:
+        yield lambda words: status.update(Text(words))
+
+
+def _warn(findings: list[dict[str, Any]]) -> None:
+    """What the text report would say of the recording's health, for those who only keep the file."""
+    for finding in findings:
+        if finding["severity"] != "info":
+            click.echo(f"{finding['severity']}: {printable(finding['message'])}", err=True)
 
 
 def _stem(file: str) -> str:
