@@ -15,7 +15,7 @@ from profkit.analysis.work.launch import Launch
 from profkit.analysis.work.measured import Activity, sampled_activity
 from profkit.analysis.work.names import KernelClass, classify
 from profkit.analysis.work.rates import exponential_ns, peak_of
-from profkit.analysis.work.thresholds import OVERHEAD_FACTOR, UNSATURATED_BELOW
+from profkit.analysis.work.thresholds import OVERHEAD_FACTOR, TIE, UNSATURATED_BELOW
 from profkit.analysis.work.traffic import repeated_bytes, reread_bytes, written_to_dram
 from profkit.analysis.work.work import Basis, OperationBound, OperationWork, Work
 from profkit.hardware import OVERHEAD_NS, TENSOR, VECTOR, Gpu
@@ -223,16 +223,22 @@ def _decide(
 ) -> None:
     """The largest of the three times; where the work is unknown, the family's side.
 
+    A matrix kernel whose compute and memory times are equal within the models' error is on the compute side.
     Unknown work of blocks that cannot use the card for longer than `To`, however good they are, is overhead.
     """
     compute, memory, overhead = work.compute_ns[rows], work.memory_ns[rows], work.overhead_ns[rows]
     known = ~np.isnan(memory) | ~np.isnan(compute)
     terms = np.stack([np.nan_to_num(compute), np.nan_to_num(memory), overhead])
     largest = terms.argmax(axis=0).astype(np.int8)
+    tie = (
+        (largest == _B.MEMORY) & (side == _B.COMPUTE) & (terms[_B.COMPUTE] * (1.0 + TIE) >= terms[_B.MEMORY])
+    )
+    largest[tie] = _B.COMPUTE
     short = (duration * used <= overhead) | (duration <= OVERHEAD_FACTOR * overhead)
     guessed = np.where(short & (side <= _B.MEMORY), _B.OVERHEAD, side)
     bound = np.where(known & (side != _B.COMMUNICATION), largest, guessed).astype(np.int8)
-    efficiency = np.minimum(terms.max(axis=0) / np.maximum(duration, 1.0), 1.0)
+    chosen = np.take_along_axis(terms, largest[None].astype(np.intp), axis=0)[0]
+    efficiency = np.minimum(chosen / np.maximum(duration, 1.0), 1.0)
     efficiency[~known | (bound > _B.MEMORY)] = np.nan
     work.bound[rows], work.efficiency[rows] = bound, efficiency
     work.unsaturated[rows] = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
+from profkit.analysis.work.thresholds import INSTRUCTIONS
 from profkit.analysis.work.work import Work
 
 __all__ = ["CONVOLUTION_MODELS"]
 
-_TILE_CHANNELS = 64
+_TILE_CHANNELS, _FEWEST_CHANNELS = 64, 8
 
 
 @dataclass(frozen=True)
@@ -35,33 +36,63 @@ class _Arguments:
 def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None]:
     def model(call: Call, kernel: KernelClass) -> Work | None:
         x, weight = call.tensor(0), call.tensor(1)
-        if (
-            kernel.family not in (Family.CONVOLUTION, Family.GEMM)
-            or not x
-            or not weight
-            or len(x.shape) != len(weight.shape)
-        ):
+        if not x or not weight or len(x.shape) != len(weight.shape) or len(x.shape) < 3:
             return None
         transposed = (
-            bool(arguments.transposed)
+            arguments.transposed
             if isinstance(arguments.transposed, bool)
-            else bool(call.flag(arguments.transposed))
+            else call.flag(arguments.transposed)
         )
-        out = _output_elements(call, arguments, x, weight, transposed)
+        out = _output_elements(call, arguments, x, weight, bool(transposed))
         if out is None:
             return None
+        out_bytes = out * element_bytes(x.dtype or kernel.out_dtype)
+        if kernel.family is Family.LAYOUT:
+            return _layout(kernel, x, (x.nbytes(kernel.dtype) + weight.nbytes(kernel.dtype), out_bytes))
+        if not _multiplies(kernel):
+            return None
         spread = x.numel if transposed else out
-        per_element = weight.shape[1] * math.prod(weight.shape[2:])
-        known = math.nan if kernel.family is Family.GEMM else 1.0  # transforms' data is not known
+        known = _known(kernel, weight)
+        groups = (call.integers(arguments.groups) or (1,))[0]
         return Work(
-            flop=2.0 * spread * per_element,
+            flop=2.0 * spread * weight.shape[1] * math.prod(weight.shape[2:]),
             read_bytes=known * (x.nbytes(kernel.dtype) + weight.nbytes(kernel.dtype)),
-            write_bytes=known * out * element_bytes(x.dtype or kernel.out_dtype),
+            write_bytes=known * out_bytes,
             dtype=x.dtype,
-            executed=_padding(kernel, weight, (call.integers(arguments.groups) or (1,))[0]),
+            executed=_executed(kernel, weight, groups, "fprop"),
+            instructions=_instructions(kernel, weight, out),
         )
 
     return model
+
+
+def _multiplies(kernel: KernelClass) -> bool:
+    """Kernels that do the convolution's products; sums of partial results and offsets tables are small."""
+    helper = "splitkreduce" in kernel.function or "offsets" in kernel.function
+    return kernel.family in (Family.CONVOLUTION, Family.GEMM) and not helper
+
+
+def _known(kernel: KernelClass, weight: Tensor) -> float:
+    """NaN for a product that works on transformed data (FFT, im2col), whose size is not known; else 1."""
+    return math.nan if kernel.family is Family.GEMM and math.prod(weight.shape[2:]) > 1 else 1.0
+
+
+def _instructions(kernel: KernelClass, weight: Tensor, elements: float) -> float:
+    """A depthwise kernel checks borders and computes offsets for every tap of every element."""
+    depthwise = "depthwise" in kernel.function
+    return elements * math.prod(weight.shape[2:]) * INSTRUCTIONS["tap"] if depthwise else 0.0
+
+
+def _layout(kernel: KernelClass, x: Tensor, sizes: tuple[float, float]) -> Work | None:
+    """Kernels around a convolution that bring tensors to its layout and back, or pad few channels to eight."""
+    to, back = sizes
+    if "addpadding" in kernel.function:
+        channels = x.shape[1]
+        size = x.nbytes(kernel.dtype)
+        return Work(0.0, size, size / max(channels, 1) * math.ceil(channels / 8) * 8, role="pad")
+    if "nhwctonchw" in kernel.function:
+        return Work(0.0, back, back, role="back")
+    return Work(0.0, to, to, role="to") if "nchwtonhwc" in kernel.function else None
 
 
 def _output_elements(
@@ -112,39 +143,45 @@ def _backward(
 
     def model(call: Call, kernel: KernelClass) -> Work | None:
         g, i, w = call.tensor(grad), call.tensor(x), call.tensor(weight)
-        if (
-            kernel.family not in (Family.CONVOLUTION, Family.GEMM)
-            or not g
-            or not i
-            or not w
-            or len(w.shape) < 3
-        ):
+        if not g or not i or not w or len(w.shape) < 3:
+            return None
+        gb, ib, wb = g.nbytes(kernel.dtype), i.nbytes(kernel.dtype), w.nbytes(kernel.dtype)
+        if kernel.family is Family.LAYOUT:
+            return _layout(kernel, i, (gb + ib + wb, ib + wb))
+        if not _multiplies(kernel):
             return None
         turned = bool(call.flag(transposed)) if transposed is not None else False
         flop = 2.0 * (i.numel if turned else g.numel) * w.shape[1] * math.prod(w.shape[2:])
-        gb, ib, wb = g.nbytes(kernel.dtype), i.nbytes(kernel.dtype), w.nbytes(kernel.dtype)
-        direction = _direction(kernel.function)
-        executed = _padding(kernel, w, max(1, i.shape[1] // max(w.shape[1], 1)))
-        if direction == "dgrad":
-            return Work(flop, gb + wb, ib, role="dgrad", dtype=g.dtype, executed=executed)
+        direction, known = _direction(kernel.function), _known(kernel, w)
+        groups = max(1, i.shape[1] // max(w.shape[1], 1))
+        read, written, scale = gb + wb, ib, 1.0
         if direction == "wgrad":
-            return Work(flop, gb + ib, wb, role="wgrad", dtype=g.dtype, executed=executed)
-        if kernel.family is Family.GEMM:
-            gb = ib = wb = math.nan  # an algorithm by transforms (FFT, im2col): what they write is not known
-        both = "True, True" in call.scalar(len(call.inputs) - 1) or not call.scalars
-        scale = 2 if both else 1
+            read, written = gb + ib, wb
+        elif direction is None:
+            scale = 2.0 if "True, True" in call.scalar(len(call.inputs) - 1) or not call.scalars else 1.0
+            read, written = scale * (gb + (ib + wb) / 2), scale * (ib + wb) / 2
         return Work(
-            scale * flop, scale * (gb + (ib + wb) / 2), scale * (ib + wb) / 2, role="either", dtype=g.dtype
-        )
+            scale * flop, known * read, known * written, role=direction or "either", dtype=g.dtype,
+            executed=_executed(kernel, w, groups, direction or ""), instructions=_instructions(kernel, w, g.numel),
+        )  # fmt: skip
 
     return model
 
 
-def _padding(kernel: KernelClass, weight: Tensor, groups: int) -> float:
-    """Matrix units multiply tiles of channels: small groups share a tile, whose other blocks are zeros."""
-    if groups <= 1 or kernel.tensor_core is not True:
+def _executed(kernel: KernelClass, weight: Tensor, groups: int, direction: str) -> float:
+    """Arithmetic that matrix units execute for each useful operation.
+
+    They multiply tiles. Small groups share a tile of channels, whose other blocks are zeros; few channels are
+    padded to the tile's depth for every tap (forward), or to its narrow side (gradient of the input).
+    """
+    if kernel.tensor_core is not True:
         return 1.0
-    return float(max(1, min(groups, _TILE_CHANNELS // max(weight.shape[0] // groups, 1))))
+    inputs, outputs = weight.shape[1], weight.shape[0] // max(groups, 1)
+    if groups > 1:
+        return float(max(1, min(groups, _TILE_CHANNELS // max(outputs, 1))))
+    narrow, deep = (min(kernel.tile[:2]), kernel.tile[2]) if kernel.tile else (_FEWEST_CHANNELS, 0)
+    padded = narrow if direction == "dgrad" else deep or _FEWEST_CHANNELS
+    return padded / inputs if 0 < inputs < _FEWEST_CHANNELS else 1.0
 
 
 def _direction(function: str) -> str | None:

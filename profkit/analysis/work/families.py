@@ -49,7 +49,7 @@ _RULES: tuple[tuple[Family, re.Pattern[str]], ...] = tuple(
     for family, pattern in (
         (_F.COMMUNICATION, r"^nccl|^rccl|nvshmem|cross_device_reduce|multimem_|two_shot_all_?reduce|one_shot_all_?reduce"
                            r"|all_?reduce_kernel|allgather_kernel|reduce_scatter_kernel|deep_?ep|intranode::|internode::"),
-        (_F.FILL, r"rocclr_fillbuffer|^memset"),
+        (_F.FILL, r"rocclr_fillbuffer|^memset|init_device_workspace"),
         (_F.COPY, r"rocclr_copybuffer|^memcpy|catarraybatchedcopy|split_with_sizes_copy|chunk_cat|copy_out_contiguous|reshape_and_cache|store_kv|^copy_"),
         (_F.LAYOUT, r"nchwtonhwc|nhwctonchw|generictranspose|converttensor|batched_transpose|addpadding|scalepackedtensor|cublastransposeparams"
                     r"|tensor_?transform|subtensorop|^transpose|cudnn.*transpose"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from profkit.analysis.work.issue import pointwise_instructions
 from profkit.analysis.work.launch import Launch
 from profkit.analysis.work.list_names import CHUNK_ELEMENTS
@@ -20,7 +18,6 @@ _BELIEVABLE = 1.5
 """Outputs that stay in the cache let an estimate exceed what the memory moved, but not by more."""
 _VECTOR_PRODUCTS = ("gemv", "dot_kernel", "reduce_1block", "splitkreduce", "gemmk1", "scal_kernel")
 _AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine")
-_FEW_CHANNELS = re.compile(r"first_layer|_aligna[12]_|(?<=[0-9])c[1-4]r\d")
 
 
 def infer_side(kernel: KernelClass) -> OperationBound:
@@ -41,15 +38,13 @@ def used_share(launch: Launch, gpu: Gpu | None) -> float:
 
 
 def _is_lean(kernel: KernelClass) -> bool:
-    """Matrix kernels with little arithmetic a byte: vectors, few rows, few channels, passes around attention."""
+    """Matrix kernels with little arithmetic a byte: vectors, few rows, passes around attention."""
     if kernel.family is Family.ATTENTION:
         return any(word in kernel.function for word in _AROUND_ATTENTION)
-    if kernel.family is Family.CONVOLUTION:
-        return bool(_FEW_CHANNELS.search(kernel.function))
     if any(word in kernel.function for word in _VECTOR_PRODUCTS):
         return True
     narrow, wide = sorted(kernel.tile[:2]) if kernel.tile else (0, 0)
-    return 0 < narrow <= _SKINNY_TILE and wide > narrow
+    return kernel.family is Family.GEMM and 0 < narrow <= _SKINNY_TILE and wide > narrow
 
 
 def infer_work(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> Work | None:

@@ -17,6 +17,7 @@ from profkit.hardware import TENSOR, TENSOR_HALF, VECTOR
 __all__ = ["Family", "KernelClass", "classify"]
 
 _LONGEST_SHORT_NAME = 72
+_DEPTHWISE = re.compile(r"depthwise|conv2d_c1_k1|grouped_direct")
 _OLD_INSTRUCTIONS = re.compile(
     r"sm_?[78]\d|ampere|turing|volta|cutlass_[78]\d|flash_(?:fwd|bwd)|fmha_cutlass|s16816|s1688|i16832|d884"
 )
@@ -59,7 +60,7 @@ class KernelClass:
     @property
     def is_matrix(self) -> bool:
         """Whether its work is matrix products; a depthwise convolution sums over no channels."""
-        return self.family in MATRIX_FAMILIES and "depthwise" not in self.function
+        return self.family in MATRIX_FAMILIES and not _DEPTHWISE.search(self.function)
 
     @property
     def is_collective(self) -> bool:

@@ -44,7 +44,7 @@ _FLOP_PER_ELEMENT = 4.0
 
 def pointwise(call: Call, kernel: KernelClass) -> Work | None:
     """Any pointwise operator: inputs broadcast to one shape, in place when the name ends in ``_``."""
-    tensors = call.tensors()
+    tensors = call.operands()
     if not tensors:
         return None
     in_place = call.name.endswith("_") and not call.name.endswith("__")

@@ -13,6 +13,7 @@ from profkit.analysis.work.issue import norm_instructions, pointwise_instruction
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.pointwise import read_bytes
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
+from profkit.analysis.work.thresholds import INSTRUCTIONS
 from profkit.analysis.work.work import Work
 
 __all__ = ["ROWWISE_MODELS", "reduction"]
@@ -25,7 +26,8 @@ def reduction(call: Call, kernel: KernelClass) -> Work | None:
         return None
     read = read_bytes(x, kernel.dtype)
     kept = _kept(call, x)
-    return Work(float(x.numel), read, kept * element_bytes(kernel.out_dtype or x.dtype), dtype="fp32")
+    written = kept * element_bytes(kernel.out_dtype or x.dtype)
+    return Work(float(x.numel), read, written, dtype="fp32", instructions=x.numel * INSTRUCTIONS["reduce"])
 
 
 def _kept(call: Call, x: Tensor) -> float:
@@ -145,7 +147,14 @@ def _softmax(call: Call, kernel: KernelClass) -> Work | None:
         return None
     size = x.numel * element_bytes(x.dtype or kernel.dtype)
     out = x.numel * 4.0 if call.flag(2) else size
-    return Work(5.0 * x.numel, size, out, dtype="fp32", reread_bytes=_second_pass(kernel, size))
+    return Work(
+        5.0 * x.numel,
+        size,
+        out,
+        dtype="fp32",
+        reread_bytes=_second_pass(kernel, size),
+        instructions=x.numel * INSTRUCTIONS["softmax"],
+    )
 
 
 def _softmax_backward(call: Call, kernel: KernelClass) -> Work | None:

@@ -68,6 +68,14 @@ class Call:
             flat.extend(item if isinstance(item, tuple) else [item] if item else [])
         return [tensor for tensor in flat if tensor.shape]
 
+    def operands(self) -> list[Tensor]:
+        """Tensors that a pointwise kernel takes: with those of no dimension, but for wrapped Python numbers."""
+        flat = [item for item in self.inputs if isinstance(item, Tensor)]
+        own = {tensor.dtype for tensor in flat if tensor.shape}
+        return [
+            t for t in flat if t.shape or t.dtype not in ("fp64", "int64") or t.dtype in own
+        ] or self.tensors()
+
     def scalar(self, position: int) -> str:
         """A scalar's text, or an empty text."""
         return self.scalars[position] if 0 <= position < len(self.scalars) else ""

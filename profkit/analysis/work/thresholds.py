@@ -14,6 +14,7 @@ __all__ = [
     "RESIDENT_WRITE",
     "STRIDED_BASE",
     "STRIDED_PER_DIMENSION",
+    "TIE",
     "UNSATURATED_BELOW",
 ]
 
@@ -39,15 +40,11 @@ HELD_ON_CHIP = 1.5
 """Bytes, as a multiple of the L2 cache, that a second pass over an input finds on the chip."""
 
 INSTRUCTIONS = {
-    "unrolled": 26.0,
-    "cat": 96.0,
-    "norm": 50.0,
-    "norm row": 30_000.0,
-    "scan": 90.0,
-    "fused": 12.0,
-}
-"""Instructions for one element: of a casting pointwise kernel for each array, of a fused kernel for each word of its
-name, of the others in all; and for each row of a norm."""
+    "unrolled": 26.0, "cat": 96.0, "norm": 50.0, "norm row": 30_000.0, "softmax": 55.0, "reduce": 10.0, "scan": 90.0,
+    "tap": 20.0, "fused": 12.0,
+}  # fmt: skip
+"""Instructions for one element: of a casting pointwise kernel for each array, of a depthwise convolution for each tap,
+of a fused kernel for each word of its name, of the others in all; and for each row of a norm."""
 
 STRIDED_BASE = 11.0
 STRIDED_PER_DIMENSION = 6.0
@@ -59,3 +56,6 @@ FEWEST_SAMPLES = 4
 HOPPER_MMA_SYNC = 0.63
 """Share of a Hopper card's matrix rate that kernels built for older cards can reach: their instruction (mma.sync)
 feeds the units at this share of wgmma's rate (Luo et al. 2024, Dissecting Hopper via microbenchmarking)."""
+
+TIE = 0.05
+"""Excess of the memory time over a matrix kernel's compute time that is within the models' error."""
