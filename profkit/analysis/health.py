@@ -188,6 +188,7 @@ def _warm_up(views: Sequence[TraceView]) -> list[Finding]:
         return [Finding("no-steps", Severity.INFO, message)]
     left_out = stepped[0].first_kept
     if left_out:
-        message = f"The first {left_out} of {stepped[0].steps.count} steps were slower than the rest and are left out as warm-up"
+        which = "step was" if left_out == 1 else f"{left_out} steps were"
+        message = f"The first {which} slower than the rest of the {stepped[0].steps.count} and left out as warm-up"
         return [Finding("warm-up-steps", Severity.INFO, message, left_out)]
     return []
