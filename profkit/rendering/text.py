@@ -34,6 +34,7 @@ __all__ = ["render_text"]
 
 _NAMES = 60
 _TOP = 12
+_WIDE = 76
 _SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 
 
@@ -76,7 +77,7 @@ def _verdict(console: Console, result: Result, scale: Scale) -> None:
     if not parts:
         return
     console.print()
-    bar = max(10, min(46, console.width - 50))
+    bar = max(6, min(46, console.width - 40 - len(scale.label)))
     table = _table(("", "left"), ("", "left"), ("", "right"), (f"time {scale.label}", "right"))
     table.show_header = False
     for name, ns, fraction in parts:
@@ -134,27 +135,32 @@ def _kernels(console: Console, result: Result, scale: Scale) -> None:
     if not rows:
         return
     _heading(console, "Kernels", f"{count_text(len(rows))} by name, time {scale.label}")
-    table = _table(("kernel", "left"), ("time", "right"), ("share", "right"), ("count", "right"), ("mean", "right"), ("bound", "left"), ("efficiency", "right"))  # fmt: skip
+    columns = [
+        ("kernel", "left"),
+        ("time", "right"),
+        ("share", "right"),
+        ("bound", "left"),
+        ("efficiency", "right"),
+    ]
+    if console.width >= _WIDE:
+        columns[3:3] = [("count", "right"), ("mean", "right")]
+    table = _table(*columns)
     for row in rows[:_TOP]:
-        efficiency = share_text(row.get("efficiency")) + (" !" if row.get("unsaturated") else "")
         bound = bound_term(row.get("bound"))
-        table.add_row(
-            Text(_clean(row.get("short_name") or row["name"])),
-            duration_text(scale(row["total_ns"])),
-            share_text(row.get("share")),
-            scale.count(row["count"]),
-            duration_text(row["mean_ns"]),
-            Text(_clean(bound.label), style=bound.terminal),
-            efficiency,
-        )
+        cells: dict[str, str | Text] = {
+            "kernel": Text(_clean(row.get("short_name") or row["name"])),
+            "time": duration_text(scale(row["total_ns"])),
+            "share": share_text(row.get("share")),
+            "count": scale.count(row["count"]),
+            "mean": duration_text(row["mean_ns"]),
+            "bound": Text(_clean(bound.label), style=bound.terminal),
+            "efficiency": share_text(row.get("efficiency")) + (" !" if row.get("unsaturated") else ""),
+        }
+        table.add_row(*(cells[name] for name, _ in columns))
     _print(console, table, len(rows) - _TOP, "kernels")
     if any(row.get("unsaturated") for row in rows[:_TOP]):
-        console.print(
-            Text(
-                "  ! unsaturated: under 40 % of its limit, so the kernel is slow and not the card",
-                style="dim",
-            )
-        )
+        note = "  ! unsaturated: under 40 % of its limit, so the kernel is slow and not the card"
+        console.print(Text(note, style="dim"))
 
 
 def _operators(console: Console, result: Result, scale: Scale) -> None:

@@ -116,6 +116,8 @@ profkit.kernels = (() => {
   };
   const tag = (label, kind = "") => element("span", { class: `tag ${kind}` }, label);
 
+  const figure = (value) => element("span", { class: "figure" }, value);
+
   function chipsOf(group) {
     const first = group.members[0];
     if (state.group !== "name" && state.group !== "shape") return tag(`${group.members.length} ${group.members.length === 1 ? "row" : "rows"}`);
@@ -131,13 +133,13 @@ profkit.kernels = (() => {
     const open = state.open.has(group.key);
     const button = element("button", { type: "button", class: "kernel-name", "aria-expanded": String(open), onclick: () => toggle(group.key) },
       element("bdi", {}, clip(group.title, 110)));
-    const efficiency = element("td", { class: "n" }, percent(group.efficiency));
+    const efficiency = element("td", { class: "n" }, figure(percent(group.efficiency)));
     if (group.efficiency !== null) efficiency.prepend(meter(group.efficiency, group.bound));
     const bar = scale.share ? meter((group.share ?? 0) / scale.share, group.bound) : "";
     return element("tr", { "data-key": rowKey(group.key) },
       element("th", { scope: "row" }, element("div", { class: "name" }, button, chipsOf(group))),
       element("td", { class: "n strong" }, ms(perStep(group.total_ns), scale.digits)),
-      element("td", { class: "n" }, bar, percent(group.share)),
+      element("td", { class: "n" }, bar, figure(percent(group.share))),
       element("td", { class: "n" }, countText(group.count, group.partial)),
       element("td", { class: "n" }, group.mean_ns === null ? "–" : fixed(group.mean_ns / 1e3, scale.mean)),
       element("td", { class: "bound" }, chip(group.bound, words("bounds", group.bound)), group.unsaturated ? tag("unsaturated", "warn") : ""),

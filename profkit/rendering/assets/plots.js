@@ -99,11 +99,14 @@ profkit.plots = (() => {
       const device = data.devices.find((one) => one.bandwidth_gbs) ?? {};
       const used = new Set(rows.map((row) => row.dtype));
       const notes = [];
+      const roofs = new Map(); // types of one peak share a roof
       for (const [dtype, peak] of Object.entries(device.peaks ?? {})) {
-        if (!peak || !device.bandwidth_gbs || (used.size && !used.has(dtype))) continue;
+        if (peak && device.bandwidth_gbs && (!used.size || used.has(dtype))) roofs.set(peak, [...(roofs.get(peak) ?? []), dtype]);
+      }
+      for (const [peak, dtypes] of roofs) {
         const ridge = (peak * 1e3) / device.bandwidth_gbs;
         traces.unshift({ type: "scatter", mode: "lines", showlegend: false, hoverinfo: "skip", line: { color: color("soft"), width: 1.2 }, x: [range[0], Math.max(ridge, range[0]), Math.max(range[1], ridge)], y: [(range[0] * device.bandwidth_gbs) / 1e3, peak, peak] });
-        notes.push({ x: Math.log10(range[1]), y: Math.log10(peak), xanchor: "right", yanchor: "bottom", showarrow: false, text: `${safe(dtype, 20)} ${fixed(peak, 0)} TFLOP/s` });
+        notes.push({ x: Math.log10(range[1]), y: Math.log10(peak), xanchor: "right", yanchor: "bottom", showarrow: false, text: `${safe(dtypes.join(", "), 40)} ${fixed(peak, 0)} TFLOP/s` });
       }
       if (notes.length) notes.push({ x: Math.log10(4), y: Math.log10((4 * device.bandwidth_gbs) / 1e3), xanchor: "right", yanchor: "bottom", showarrow: false, text: `${fixed(device.bandwidth_gbs, 0)} GB/s` });
       return { traces, shape: { annotations: notes, hovermode: "closest", xaxis: { type: "log", title: { text: "FLOP per byte of DRAM" }, range: range.map(Math.log10) }, yaxis: { type: "log", title: { text: "TFLOP/s" } } } };
