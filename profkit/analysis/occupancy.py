@@ -41,13 +41,9 @@ class Segments:
 
     def clipped(self, start: int, end: int) -> Segments:
         """The part inside a window."""
-        inside = (self.end_ns > start) & (self.start_ns < end)
-        return Segments(
-            np.maximum(self.start_ns[inside], start),
-            np.minimum(self.end_ns[inside], end),
-            self.state[inside],
-            self.operation[inside],
-        )
+        first, last = np.maximum(self.start_ns, start), np.minimum(self.end_ns, end)
+        inside = first < last
+        return Segments(first[inside], last[inside], self.state[inside], self.operation[inside])
 
 
 @dataclass(frozen=True, eq=False)
