@@ -61,6 +61,7 @@ _profiler: Any = _NoTorch()
 _history_on = False
 """Whether the CUDA memory history is on. Asking torch costs up to 1.2 us, so `_history_switch` listens."""
 _record_function: Any = None
+_tracing_context: Callable[[], Any] = bool
 _domain: Any = None
 """The NVTX domain while a tool is attached; a tool attaches when the process starts or never."""
 _seen: set[str] | None = None
@@ -370,11 +371,7 @@ def _tracing() -> bool:
     if _record_function is None and not _find_torch() and _record_function is None:
         return False
     torch = sys.modules["torch"]
-    return bool(
-        torch.compiler.is_compiling()
-        or torch._guards.TracingContext.try_get() is not None
-        or torch.jit.is_tracing()
-    )
+    return bool(_tracing_context() is not None or torch.compiler.is_compiling() or torch._C._is_tracing())
 
 
 def _emits_nvtx() -> bool:
@@ -387,13 +384,16 @@ def _emits_nvtx() -> bool:
 
 def _find_torch() -> bool:
     """Bind torch once the program has imported it; whether torch.profiler is active."""
-    global _profiler, _history_on, _record_function
+    global _profiler, _history_on, _record_function, _tracing_context
     torch = sys.modules.get("torch")
     found = sys.modules.get("torch.autograd.profiler")
     if torch is None or not hasattr(torch, "compiler") or not hasattr(found, "_is_profiler_enabled"):
         return False  # not imported, or being imported now
     _profiler = found
     _record_function = _profiler.record_function
+    local = getattr(torch._guards, "_TLS", None)  # what try_get() reads, eight times slower
+    read = functools.partial(getattr, local, "tracing_context", None)
+    _tracing_context = torch._guards.TracingContext.try_get if local is None else read
     for name in ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy"):
         if hasattr(torch._C, name):
             setattr(torch._C, name, _history_switch(getattr(torch._C, name)))

@@ -1,0 +1,24 @@
+"""``profkit benchmark``: time a function of a script."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command(name="benchmark")
+@click.argument("targets", nargs=-1, required=True, metavar="SCRIPT.py:FUNCTION...")
+@click.option(
+    "--warmup", default=10, show_default=True, type=click.IntRange(min=0), help="Runs before the first."
+)
+@click.option("--repeat", default=50, show_default=True, type=click.IntRange(min=1), help="Runs that count.")
+def command(targets: tuple[str, ...], warmup: int, repeat: int) -> None:
+    """Time functions that take no arguments; one line of JSON each."""
+    from profkit.recording.benchmark import benchmark, load_function
+
+    for target in targets:
+        result = benchmark(load_function(target), warmup=warmup, repeat=repeat)
+        click.echo(result.json_line())
+        for doubt in result.warnings:
+            click.echo(f"profkit: {target}: {doubt}", err=True)

@@ -1,0 +1,205 @@
+"""`examine`: what can be recorded on this machine, and what mends each lack."""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from profkit.errors import RecordingError
+from profkit.recording.environment import driver_version, output_of
+from profkit.recording.nsys_command import find_nsys, nsys_version
+
+__all__ = ["Check", "examine"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that recording needs."""
+
+    name: str
+    ok: bool
+    found: str
+    """What is there, or what is missing."""
+    needed_for: str
+    mend: str = ""
+    """The command or flag that mends it; empty when nothing is wrong."""
+
+
+def examine() -> list[Check]:
+    """Look at everything that recording needs; nothing is changed, and no GPU work is started."""
+    return [_torch(), _gpu(), _cupti(), _nvtx(), _nsys(), _counters(), _container(), _disk()]
+
+
+def _torch() -> Check:
+    name, needed_for = "torch", "torch.profiler, memory history"
+    if importlib.util.find_spec("torch") is None:
+        return Check(
+            name=name, ok=False, found="not installed", needed_for=needed_for, mend="pip install 'torch>=2.4'"
+        )
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return Check(
+            name=name,
+            ok=False,
+            found=f"does not load: {error}",
+            needed_for=needed_for,
+            mend="pip install --force-reinstall torch",
+        )
+    version = tuple(int(part) for part in str(torch.__version__).split("+")[0].split(".")[:2])
+    if version < (2, 4):
+        return Check(
+            name=name,
+            ok=False,
+            found=f"{torch.__version__} is older than 2.4",
+            needed_for=needed_for,
+            mend="pip install -U 'torch>=2.4'",
+        )
+    cuda = f"CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
+    return Check(name=name, ok=True, found=f"{torch.__version__}, {cuda}", needed_for=needed_for)
+
+
+def _gpu() -> Check:
+    name, needed_for = "GPU and driver", "kernels in any recording, memory history"
+    driver = driver_version()
+    if driver is None:
+        mend = "install the NVIDIA driver; in a container: docker run --gpus all ..."
+        return Check(name=name, ok=False, found="no NVIDIA driver", needed_for=needed_for, mend=mend)
+    if importlib.util.find_spec("torch") is None:
+        return Check(name=name, ok=True, found=f"driver {driver}", needed_for=needed_for)
+    import torch
+
+    if not torch.cuda.is_available():
+        wheel = (
+            "pip install a torch with CUDA: https://pytorch.org"
+            if not torch.version.cuda
+            else "check CUDA_VISIBLE_DEVICES and that the driver is new enough: nvidia-smi"
+        )
+        return Check(
+            name=name,
+            ok=False,
+            found=f"driver {driver}, but torch sees no GPU",
+            needed_for=needed_for,
+            mend=wheel,
+        )
+    cards = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    return Check(name=name, ok=True, found=f"driver {driver}: {cards}", needed_for=needed_for)
+
+
+def _cupti() -> Check:
+    name, needed_for = "CUPTI", "kernels in torch.profiler traces"
+    if importlib.util.find_spec("torch") is None:
+        return Check(
+            name=name,
+            ok=False,
+            found="torch is missing",
+            needed_for=needed_for,
+            mend="pip install 'torch>=2.4'",
+        )
+    import torch
+
+    activities = {activity.name for activity in torch.profiler.supported_activities()}
+    if "CUDA" in activities:
+        return Check(name=name, ok=True, found="in this torch", needed_for=needed_for)
+    found = "this torch has no CUDA activity"
+    mend = (
+        "pip install a torch with CUDA: https://pytorch.org"
+        if not ctypes.util.find_library("cupti")
+        else "check the driver"
+    )
+    return Check(name=name, ok=False, found=found, needed_for=needed_for, mend=mend)
+
+
+def _nvtx() -> Check:
+    name, needed_for = "nvtx", "phases under nsys"
+    version = None
+    if importlib.util.find_spec("nvtx") is not None:
+        from importlib.metadata import version as version_of
+
+        version = version_of("nvtx")
+    if version is None:
+        return Check(
+            name=name,
+            ok=False,
+            found="not installed",
+            needed_for=needed_for,
+            mend="pip install 'nvtx>=0.2.13'",
+        )
+    if tuple(int(part) for part in version.split(".")[:3] if part.isdecimal()) < (0, 2, 13):
+        return Check(
+            name=name,
+            ok=False,
+            found=f"{version} is too old",
+            needed_for=needed_for,
+            mend="pip install -U 'nvtx>=0.2.13'",
+        )
+    return Check(name=name, ok=True, found=version, needed_for=needed_for)
+
+
+def _nsys() -> Check:
+    name, needed_for = "Nsight Systems", "profkit record nsys"
+    try:
+        binary = find_nsys()
+    except RecordingError as error:
+        mend = "install it (https://developer.nvidia.com/nsight-systems), or let PROFKIT_NSYS name the binary"
+        return Check(name=name, ok=False, found=error.problem, needed_for=needed_for, mend=mend)
+    version = nsys_version(binary)
+    if version is None:
+        return Check(
+            name=name,
+            ok=False,
+            found=f"{binary} does not run",
+            needed_for=needed_for,
+            mend=f"{binary} --version",
+        )
+    return Check(name=name, ok=True, found=version, needed_for=needed_for)
+
+
+def _counters() -> Check:
+    """Whether the driver lets this user read the GPU's counters (NVIDIA's ERR_NVGPUCTRPERM page)."""
+    name, needed_for = "GPU counters", "--gpu-metrics"
+    try:
+        settings = Path("/proc/driver/nvidia/params").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return Check(
+            name=name, ok=False, found="no NVIDIA driver", needed_for=needed_for, mend="see GPU and driver"
+        )
+    restricted = "RmProfilingAdminOnly: 1" in settings
+    if restricted and os.geteuid() != 0:
+        mend = "as root: echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/profiling.conf, then reboot; in a container: --cap-add=SYS_ADMIN"
+        return Check(name=name, ok=False, found="for administrators only", needed_for=needed_for, mend=mend)
+    return Check(name=name, ok=True, found="readable", needed_for=needed_for)
+
+
+def _container() -> Check:
+    name, needed_for = "container", "nsys' CPU samples (profkit does not use them)"
+    inside = Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
+    if not inside:
+        return Check(name=name, ok=True, found="not in one, or not known", needed_for=needed_for)
+    paranoid = (output_of(["cat", "/proc/sys/kernel/perf_event_paranoid"]) or "").strip()
+    if paranoid.lstrip("-").isdecimal() and int(paranoid) > 2:
+        mend = "start it with --cap-add=SYS_ADMIN, or on the host: sysctl kernel.perf_event_paranoid=2"
+        return Check(
+            name=name, ok=False, found=f"perf_event_paranoid is {paranoid}", needed_for=needed_for, mend=mend
+        )
+    return Check(name=name, ok=True, found="in one", needed_for=needed_for)
+
+
+def _disk() -> Check:
+    import shutil
+
+    name, needed_for = "disk", "traces (about 10 MB a recorded step, before compression)"
+    free = shutil.disk_usage(Path.cwd()).free
+    found = f"{free / 2**30:.0f} GiB free here"
+    if free < 1 << 30:
+        return Check(
+            name=name,
+            ok=False,
+            found=found,
+            needed_for=needed_for,
+            mend="free some, or record elsewhere: -o FOLDER",
+        )
+    return Check(name=name, ok=True, found=found, needed_for=needed_for)

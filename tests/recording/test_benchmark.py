@@ -1,0 +1,78 @@
+"""profkit.recording.benchmark: warmed up, synchronised, with its doubts."""
+
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from profkit.errors import RecordingError
+from profkit.recording import benchmark as module
+from profkit.recording.benchmark import Benchmark, benchmark, load_function
+
+
+def test_warm_up_runs_do_not_count(monkeypatch):
+    monkeypatch.setattr(module, "_cuda", lambda: None)
+    runs = []
+    result = benchmark(lambda: runs.append(time.sleep(0.002)), warmup=3, repeat=5)
+    assert len(runs) == 8
+    assert len(result.times_ns) == 5
+    assert 2_000_000 <= result.median_ns < 50_000_000
+    row = json.loads(result.json_line())
+    assert row["clock"] == "host"
+    assert row["median_ns"] == result.median_ns
+
+
+def test_slow_first_runs_are_told():
+    assert module._doubts([300, 100, 100, 100, 100, 100, 100, 100, 100, 100]) == [
+        "the first runs are 3.0 times slower than the rest: raise warmup"
+    ]
+
+
+def test_a_wide_spread_is_told():
+    (doubt,) = module._doubts([100, 150] * 10)
+    assert "spreads over" in doubt
+
+
+def test_steady_runs_raise_no_doubt():
+    assert module._doubts([100, 101, 99, 100] * 5) == []
+
+
+def test_on_a_gpu_events_are_read_after_the_device_is_idle(monkeypatch):
+    order = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            self.at = None
+
+        def record(self):
+            order.append("record")
+
+        def elapsed_time(self, end):
+            order.append("read")
+            return 1.25
+
+    cuda = SimpleNamespace(
+        Event=Event, synchronize=lambda: order.append("sync"), get_device_name=lambda: "NVIDIA H200"
+    )
+    monkeypatch.setattr(module, "_cuda", lambda: cuda)
+    result = benchmark(lambda: order.append("run"), warmup=1, repeat=2)
+    assert order == ["run"] + ["sync", "record", "run", "record"] * 2 + ["sync", "read", "read"]
+    assert result.times_ns == [1_250_000, 1_250_000]
+    assert (result.device, result.clock) == ("NVIDIA H200", "cuda events")
+
+
+@pytest.mark.parametrize(("target", "problem"), [("x.py", "no function"), ("gone.py:f", "not a file")])
+def test_a_wrong_target_is_told(target, problem):
+    with pytest.raises(RecordingError, match=problem):
+        load_function(target)
+
+
+def test_a_single_run_has_no_spread():
+    result = Benchmark(name="f", device="cpu", clock="host", warmup=0, times_ns=[7])
+    assert result.spread_ns == 0
+
+
+def test_numbers_that_leave_nothing_are_refused():
+    with pytest.raises(RecordingError, match="nothing to time"):
+        benchmark(lambda: None, repeat=0)
