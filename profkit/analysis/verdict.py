@@ -152,8 +152,9 @@ def _how(decision: _Decision, bound: str) -> str:
 def _caveats(
     views: Sequence[TraceView], decision: _Decision, bound: str, plain_step_ns: int | None
 ) -> list[str]:
-    idle = int(decision.states[State.INPUT :].sum())
-    mostly_idle = idle * 2 > decision.total_ns
+    # What a slower host makes longer; allocation, compilation and copies are not the recorder's doing.
+    late = sum(int(decision.states[s]) for s in (State.HOST, State.SYNC, State.INPUT))
+    mostly_idle = late * 2 > decision.total_ns
     # torch.profiler slows every operator down: on one GPT step, idle 11 % became 43 % (docs/numbers.md).
     kineto = bound in ("launch", "sync", "input") and any(v.trace.source.format == "kineto" for v in views)
     if plain_step_ns is not None or not decision.total_ns or not (mostly_idle or kineto):
