@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from profkit.analysis.distinct import distinct, sorted_distinct
 from profkit.analysis.intervals import Intervals, previous_enclosing
 from profkit.analysis.range_names import matching
-from profkit.model import Syncs, Trace
+from profkit.model import UNKNOWN, Syncs, Trace
 
 __all__ = ["Waits", "find_waits", "spend_credit"]
 
@@ -106,9 +106,9 @@ def _waited_device(trace: Trace, process: Column, correlation: NDArray[Any]) -> 
             found[mine] = devices[0]
             continue
         pairs = np.unique(np.stack((operations.context[own], operations.device[own])), axis=1)
-        device_of_context = dict(pairs.T.tolist())
+        device_of_context = {c: d for c, d in pairs.T.tolist() if c != UNKNOWN}
         contexts = _contexts(trace.syncs, int(each))
-        found[mine] = [device_of_context.get(contexts.get(c, -1), -1) for c in correlation[mine].tolist()]
+        found[mine] = [device_of_context.get(contexts.get(c, UNKNOWN), -1) for c in correlation[mine].tolist()]
     return found
 
 
