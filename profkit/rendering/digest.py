@@ -69,11 +69,11 @@ def findings_by_weight(result: Result) -> list[Row]:
 
 def health_note(result: Result) -> str:
     """What the health of the recording means for the rest of the report, in a few words."""
-    if not result.health.get("ok", True):
-        return "the verdict cannot be trusted"
     worst = max(
         (SEVERITIES.index(severity_of(row)) for row in result.health.get("findings") or ()), default=0
     )
+    if SEVERITIES[worst] == "error":
+        return "the verdict cannot be trusted"
     return "some numbers are incomplete" if worst else "nothing that changes a number"
 
 

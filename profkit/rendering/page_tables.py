@@ -184,7 +184,7 @@ def _advice(row: Row, scale: Scale) -> Row:
         for item in row.get("evidence") or ()
     ]
     return row | {
-        "saving": duration_text(scale(row["saving_ns"])) if row.get("saving_ns") else None,
+        "saving": duration_text(row["saving_ns"]) if row.get("saving_ns") else None,
         "speedup_text": None if not speedup.get("likely") else f"{speedup['likely']:.2f}×",
         "range_text": None if None in (speedup.get("low"), speedup.get("high")) else f"{speedup['low']:.2f}× to {speedup['high']:.2f}×",
         "evidence": evidence,
