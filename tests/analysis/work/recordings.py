@@ -15,12 +15,12 @@ from tests.shared import DATA
 
 
 @cache
-def read(kind, name):
+def read(kind, name, folder=DATA):
     if kind == "kineto":
-        return read_kineto(gzip.decompress((DATA / "kineto" / f"{name}.json.gz").read_bytes()), name)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{name}.sqlite"
-        with gzip.open(DATA / "nsys" / f"{name}.sqlite.gz") as packed, path.open("wb") as plain:
+        return read_kineto(gzip.decompress((folder / "kineto" / f"{name}.json.gz").read_bytes()), name)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / f"{name}.sqlite"
+        with gzip.open(folder / "nsys" / f"{name}.sqlite.gz") as packed, path.open("wb") as plain:
             shutil.copyfileobj(packed, plain)
         return read_nsys(path, path.name)
 

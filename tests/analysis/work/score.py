@@ -6,6 +6,7 @@ A kernel of the trace meets ncu's rows of the same class, grid and block. Everyt
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -80,7 +81,7 @@ def key_of(name: str, grid: Iterable[int], block: Iterable[int]) -> Key:
 
 def read_counters(path: Path) -> dict[Key, list[Counters]]:
     rows = defaultdict(list)
-    with path.open(newline="") as file:
+    with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
         for row in csv.DictReader(file):
             grid, block = (tuple(int(n) for n in re.findall(r"\d+", row[c])) for c in ("grid", "block"))
             columns = ("sm_throughput_pct", "dram_throughput_pct", "dram_bytes", "duration_ns")

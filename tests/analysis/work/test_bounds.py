@@ -231,3 +231,44 @@ def test_the_order_of_events_changes_nothing():
         assert (getattr(straight, column)[order] == getattr(mixed, column)).all()
     for column in ("flop", "dram_bytes", "efficiency"):
         assert np.allclose(getattr(straight, column)[order], getattr(mixed, column), equal_nan=True)
+
+
+def test_a_kernel_kept_busy_by_its_instructions_is_not_unsaturated():
+    strided = (
+        "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda"
+        "(at::TensorIteratorBase&)::{lambda(float)#1}>(at::TensorIteratorBase&)::{lambda(int)#1}>(int)"
+    )
+    call = ("aten::copy_", [[1000, 1000], [1000, 1000], []], ["float", "float", "Scalar"], -1)
+    quick, slow = (work_of([{"name": strided, "ns": ns}], [0], [call]) for ns in (25_000, 400_000))
+    assert quick.efficiency[0] == pytest.approx(0.32)
+    assert (quick.unsaturated[0], slow.unsaturated[0]) == (0, 1)
+
+
+def test_results_that_stay_in_the_cache_are_not_dram_traffic():
+    card = dataclasses.replace(CARD, l2_bytes=1e8)
+    fill = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)"
+    small, large = (("aten::fill_", [[n], []], ["float", "Scalar"], -1) for n in (10**6, 10**8))
+    work = work_of(
+        [{"name": fill, "ns": 10_000}, {"name": fill, "ns": 10**6}], [0, 1], [small, large], gpu=card
+    )
+    assert work.dram_bytes[0] == 0
+    assert work.dram_bytes[1] == pytest.approx(4e8 - 0.43e8)
+
+
+def test_a_near_tie_of_a_product_is_compute():
+    call = ("aten::mm", [[1000, 198], [198, 1000]], ["c10::BFloat16"] * 2, -1)
+    work = work_of(
+        [{"name": GEMM, "ns": 10_000}],
+        [0],
+        [call],
+        gpu=dataclasses.replace(CARD, bandwidth_bytes_per_s=6.85e11),
+    )
+    assert work.memory_ns[0] > work.compute_ns[0] > 0.95 * work.memory_ns[0]
+    assert work.bound[0] == B.COMPUTE
+    assert work.efficiency[0] == pytest.approx(work.compute_ns[0] / 10_000)
+
+
+def test_an_old_kernel_has_a_lower_roof_on_hopper():
+    old = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn"
+    work = work_of([{"name": GEMM, "ns": 40_000}, {"name": old, "ns": 40_000}], [0, 0], [MM, MM])
+    assert work.peak_flops.tolist() == [1e14, pytest.approx(0.63e14)]
