@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import Any
 
@@ -31,11 +32,15 @@ class ProfkitCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin recording."""
-        loader = kwargs.get("train_dataloader")
+        loader, optimizer = kwargs.get("train_dataloader"), kwargs.get("optimizer")
         self._hooks = instrument(
-            kwargs.get("model"), None, getattr(loader, "base_dataloader", loader), depth=self._depth
+            kwargs.get("model"),
+            getattr(optimizer, "optimizer", optimizer),  # Accelerate's wrapper has no hooks
+            getattr(loader, "base_dataloader", loader),
+            depth=self._depth,
         )
         self.recorder = self._record.__enter__()
+        atexit.register(self._finish)  # the Trainer tells no callback when training ends by an error
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An optimizer step is over."""
@@ -44,6 +49,10 @@ class ProfkitCallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write what was recorded."""
+        self._finish()
+
+    def _finish(self) -> None:
+        atexit.unregister(self._finish)
         if self._hooks is not None:
             self._hooks.remove()
             self._hooks = None

@@ -1,0 +1,53 @@
+"""profkit doctor: what is missing, and what mends it."""
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from profkit.cli import main
+from profkit.recording import doctor
+
+
+def test_every_lack_names_its_cure():
+    for check in doctor.examine():
+        assert check.ok or check.mend, check.name
+
+
+def test_a_missing_torch_and_an_old_nvtx_are_told(monkeypatch):
+    find = doctor.importlib.util.find_spec
+    monkeypatch.setattr(
+        doctor.importlib.util, "find_spec", lambda name: None if name == "torch" else find(name)
+    )
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.2.8")
+    checks = {check.name: check for check in doctor.examine()}
+    assert checks["torch"].mend == "pip install 'torch>=2.4'"
+    assert not checks["nvtx"].ok
+    assert "0.2.13" in checks["nvtx"].mend
+
+
+def test_restricted_counters_name_the_drivers_option(monkeypatch):
+    class Settings:
+        def __init__(self, path): ...
+        def read_text(self, **_):
+            return "RmProfilingAdminOnly: 1\n"
+
+    monkeypatch.setattr(doctor, "Path", Settings)
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in doctor._counters().mend
+
+
+def test_the_command_prints_text_and_json(monkeypatch):
+    monkeypatch.setenv("PROFKIT_NSYS", "/nowhere/nsys")
+    text = CliRunner().invoke(main, ["doctor"])
+    assert text.exit_code == 0
+    assert "missing  Nsight Systems" in text.output
+    lines = CliRunner().invoke(main, ["doctor", "--json"]).output.splitlines()
+    assert {json.loads(line)["name"] for line in lines} >= {"torch", "nvtx", "Nsight Systems", "CUPTI"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_without_a_driver_the_container_flag_is_named(monkeypatch):
+    monkeypatch.setattr(doctor, "driver_version", lambda: None)
+    assert "--gpus all" in doctor._gpu().mend

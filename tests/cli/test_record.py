@@ -1,0 +1,115 @@
+"""profkit record: wraps scripts, says what it ran, keeps exit codes."""
+
+import gzip
+import json
+import os
+import shutil
+import sys
+import textwrap
+
+import pytest
+from click.testing import CliRunner
+
+from profkit.errors import RecordingError
+from profkit.recording.run_script import recorded_command
+
+pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
+
+from profkit.cli import main
+
+PROGRAM = """
+    import sys, torch, profkit
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(int(sys.argv[1])):
+        with profkit.phase("forward"):
+            loss = model(torch.ones(2, 4)).sum()
+        loss.backward()
+        optimizer.step()
+    sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KINETO_LOG_LEVEL", "5")
+    (tmp_path / "train.py").write_text(textwrap.dedent(PROGRAM))
+    return [sys.executable, "train.py"]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, ["record", *arguments])
+
+
+def names(path):
+    return [event["name"] for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]]
+
+
+def test_an_unchanged_script_is_recorded_step_by_step(program, tmp_path):
+    done = invoke("torch", "-o", "out", "--wait", "1", "--steps", "2", "--", *program, "8", "0")
+    assert done.exit_code == 0, done.output
+    assert "Wrote out/trace.json.gz" in done.output
+    assert "profkit.recording.run_script" in done.output, "it says what it ran"
+    found = names(tmp_path / "out" / "trace.json.gz")
+    assert {name for name in found if name.startswith("ProfilerStep")} == {"ProfilerStep#3", "ProfilerStep#4"}
+    assert found.count("profkit::forward") == 2
+    command = json.loads((tmp_path / "out" / "run.json").read_text())["command"]
+    assert command == ["train.py", "8", "0"]
+
+
+def test_the_programs_exit_code_comes_out(program):
+    assert invoke("torch", "-o", "out", "--whole", "--", *program, "1", "7").exit_code == 7
+
+
+def test_memory_alone_on_a_machine_without_a_gpu_runs_the_program(program, tmp_path):
+    done = invoke("memory", "-o", "out", "--", *program, "1", "0")
+    assert done.exit_code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
+
+
+@pytest.mark.nsys
+@pytest.mark.skipif(
+    shutil.which(os.environ.get("PROFKIT_NSYS", "nsys")) is None,
+    reason="SKIPPED LOUDLY: no nsys on the PATH or in PROFKIT_NSYS",
+)
+def test_nsys_records_and_exports(program, tmp_path):
+    done = invoke("nsys", "-o", "out", "--", *program, "2", "3")
+    assert done.exit_code == 3, done.output
+    assert (tmp_path / "out" / "report.sqlite").exists()
+    assert "Next: profkit analyze out/report.sqlite" in done.output
+
+
+def test_a_mode_is_chosen_when_none_is_given(program, tmp_path, monkeypatch):
+    monkeypatch.setenv("PROFKIT_NSYS", str(tmp_path / "none"))
+    done = invoke("-o", "out", "--whole", "--", *program, "1", "0")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "trace.json.gz").exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (
+            ["python3", "-u", "-X", "dev", "a.py", "-m"],
+            ["python3", "-u", "-X", "dev", "-m", "RUN", "{}", "a.py", "-m"],
+        ),
+        (["python", "-m", "pkg.train", "--x"], ["python", "-m", "RUN", "{}", "-m", "pkg.train", "--x"]),
+        (["train.py"], [sys.executable, "-m", "RUN", "{}", "train.py"]),
+    ],
+)
+def test_interpreter_options_and_arguments_stay_in_place(program, line):
+    line = ["profkit.recording.run_script" if part == "RUN" else part for part in line]
+    assert recorded_command(program, {}) == line
+
+
+@pytest.mark.parametrize("program", [["torchrun", "train.py"], ["python", "-c", "1"], []])
+def test_what_cannot_be_wrapped_says_so(program):
+    with pytest.raises(RecordingError, match="is not a Python script or module"):
+        recorded_command(program, {})
+
+
+def test_an_error_is_one_line(program, monkeypatch):
+    done = invoke("torch", "--", "torchrun", "x")
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: torchrun x: is not a Python script")

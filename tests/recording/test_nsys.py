@@ -1,0 +1,175 @@
+"""Recording under the real nsys, on the CPU: what NVTX receives, read back with plain SQL."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from profkit.errors import RecordingError
+from profkit.recording import nsys_command
+from profkit.recording.nsys_command import NsysRun, find_nsys, profile_command, record_with_nsys
+
+NSYS = shutil.which(os.environ.get("PROFKIT_NSYS", "nsys"))
+needs_nsys = [
+    pytest.mark.nsys,
+    pytest.mark.skipif(NSYS is None, reason="SKIPPED LOUDLY: no nsys on the PATH or in PROFKIT_NSYS"),
+]
+
+
+def script(tmp_path, body):
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(body))
+    return [sys.executable, str(path)]
+
+
+def ranges(database):
+    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+    try:
+        return connection.execute(
+            "SELECT s.value, n.eventType, n.start, n.end, n.color, n.int64Value FROM NVTX_EVENTS n"
+            " JOIN StringIds s ON s.id = n.textId JOIN NVTX_EVENTS d ON d.domainId = n.domainId"
+            " WHERE d.eventType = 75 AND d.text = 'profkit' AND n.eventType IN (59, 60) ORDER BY n.start"
+        ).fetchall()
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    """One plain script with nothing but phases, recorded by nsys alone."""
+    folder = tmp_path_factory.mktemp("nsys")
+    program = script(
+        folder,
+        """
+        import asyncio, sys, threading, profkit
+        @profkit.phase("forward")
+        def forward():
+            with profkit.phase("loss", micro_batch=3): pass
+        @profkit.phase("generator")
+        def numbers():
+            yield 1
+            yield 2
+        @profkit.phase
+        async def coroutine(delay): await asyncio.sleep(delay)
+        async def both(): await asyncio.gather(coroutine(0.02), coroutine(0.01))
+        forward()
+        try:
+            with profkit.phase("raises"): raise ValueError
+        except ValueError: pass
+        source = numbers(); next(source); source.close()
+        asyncio.run(both())
+        threads = [threading.Thread(target=forward) for _ in range(3)]
+        [thread.start() for thread in threads]; [thread.join() for thread in threads]
+        sys.exit(5)
+        """,
+    )
+    run = NsysRun()
+    code, files = record_with_nsys(run, folder / "out", program)
+    assert code == 5, "the program's own exit code"
+    assert [path.name for path in files] == ["report.sqlite"]
+    assert run.said[0].startswith(NSYS)
+    return files[0]
+
+
+class TestRealNsys:
+    pytestmark = needs_nsys
+
+    def test_phases_alone_reach_nsys(self, database):
+        names = [row[0] for row in ranges(database)]
+        assert names.count("forward") == names.count("loss") == 4
+        assert names.count("raises") == 1
+
+    def test_every_range_is_closed(self, database):
+        assert all(end is not None and end >= start for _, _, start, end, _, _ in ranges(database))
+
+    def test_suspended_functions_are_start_end_ranges(self, database):
+        kinds = {row[0]: row[1] for row in ranges(database)}
+        assert kinds["generator"] == kinds["coroutine"] == 60
+        assert kinds["forward"] == kinds["loss"] == kinds["raises"] == 59
+
+    def test_interleaved_coroutines_span_their_waits(self, database):
+        waits = sorted(end - start for name, _, start, end, _, _ in ranges(database) if name == "coroutine")
+        assert waits[0] >= 10_000_000
+        assert waits[1] >= 20_000_000
+
+    def test_attributes_and_colours_are_kept(self, database):
+        rows = {row[0]: row for row in ranges(database)}
+        assert rows["loss"][5] == 3
+        assert rows["forward"][4] != rows["loss"][4]
+
+
+class TestCommand:
+    def test_the_options_keep_files_small(self, tmp_path):
+        command = profile_command(tmp_path / "nsys", NsysRun(), tmp_path / "report", ["python", "train.py"])
+        for option in ("-s", "--cpuctxsw=none", "--backtrace=none", "--resolve-symbols=false"):
+            assert option in command
+        assert command[command.index("-s") + 1] == "none"
+        assert command[-2:] == ["python", "train.py"]
+
+    def test_a_capture_lets_the_program_go_on_afterwards(self, tmp_path):
+        command = profile_command(tmp_path / "nsys", NsysRun(capture=True), tmp_path / "report", ["x"])
+        assert "--capture-range=cudaProfilerApi" in command
+        assert "--capture-range-end=stop" in command, "nsys' default ends the program"
+
+    def test_a_missing_nsys_says_what_to_do(self, monkeypatch):
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.delenv("PROFKIT_NSYS", raising=False)
+        monkeypatch.setattr(nsys_command, "_PLACES", ())
+        with pytest.raises(RecordingError, match="profkit record torch"):
+            find_nsys()
+
+    def test_a_named_nsys_that_is_none_is_told(self, monkeypatch):
+        monkeypatch.setenv("PROFKIT_NSYS", "/nowhere/nsys")
+        with pytest.raises(RecordingError, match="PROFKIT_NSYS"):
+            find_nsys()
+
+    def test_the_newest_installed_nsys_is_taken(self, monkeypatch, tmp_path):
+        for version in ("2023.4.4", "2025.10.1", "2025.9.2"):
+            binary = tmp_path / version / "bin" / "nsys"
+            binary.parent.mkdir(parents=True)
+            binary.touch()
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.delenv("PROFKIT_NSYS", raising=False)
+        monkeypatch.setattr(nsys_command, "_PLACES", (f"{tmp_path}/*/bin/nsys",))
+        assert find_nsys().parent.parent.name == "2025.10.1"
+
+    def test_refused_counters_are_left_out_with_the_reason(self, monkeypatch, tmp_path):
+        fake = tmp_path / "nsys"
+        fake.write_text(
+            "#!/bin/sh\n"
+            'case "$*" in *gpu-metrics-device=help*) echo "Insufficient privilege: ERR_NVGPUCTRPERM"; exit 1;; esac\n'
+            'if [ "$1" = profile ]; then echo "$@" > ' + str(tmp_path / "said") + "\n"
+            'while [ "$1" != -o ]; do shift; done; touch "$2.nsys-rep"\n'
+            'else for a in "$@"; do case "$a" in --output=*) touch "${a#--output=}";; esac; done; fi\n'
+        )
+        fake.chmod(0o755)
+        monkeypatch.setenv("PROFKIT_NSYS", str(fake))
+        run = NsysRun(gpu_metrics=True)
+        _, files = record_with_nsys(run, tmp_path / "out", ["true"])
+        assert "gpu-metrics" not in (tmp_path / "said").read_text()
+        assert run.said[0].startswith("GPU metrics are left out: Insufficient privilege")
+        assert files == [tmp_path / "out" / "report.sqlite"]
+        _, again = record_with_nsys(NsysRun(), tmp_path / "out", ["true"])
+        assert again == [tmp_path / "out" / "report_2.sqlite"], "an earlier report is never overwritten"
+
+    def test_no_report_is_an_error_with_a_hint(self, monkeypatch, tmp_path):
+        fake = tmp_path / "nsys"
+        fake.write_text("#!/bin/sh\nexit 0\n")
+        fake.chmod(0o755)
+        monkeypatch.setenv("PROFKIT_NSYS", str(fake))
+        with pytest.raises(RecordingError, match=r"profkit\.record"):
+            record_with_nsys(NsysRun(capture=True), tmp_path / "out", ["true"])
+
+
+def test_without_the_package_nvtx_an_attached_tool_is_a_warning(tmp_path):
+    code = "import sys; sys.modules['nvtx'] = None\nimport profkit\nwith profkit.phase('x'): print('ran')"
+    environment = os.environ | {"NVTX_INJECTION64_PATH": str(tmp_path / "none.so")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert done.stdout == "ran\n"
+    assert "pip install 'nvtx>=0.2.13'" in done.stderr
