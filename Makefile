@@ -41,5 +41,8 @@ check: $(VENV)/ready-test ## style, types and layers only
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+reports: $(VENV)/ready ## make the sample reports in reports/samples again
+	$(BIN)/python reports/samples/make.py
+
 clean: ## remove what the other targets made
 	rm -rf $(VENV) demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis

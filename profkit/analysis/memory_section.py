@@ -10,8 +10,9 @@ from profkit.analysis.memory import PhaseSpan, history_origin_ns, summarise_memo
 from profkit.analysis.result import Row
 from profkit.analysis.view import TraceView
 from profkit.model_memory import MemoryHistory
+from profkit.units import bytes_text
 
-__all__ = ["give_phase_peaks", "memory_row"]
+__all__ = ["give_phase_peaks", "memory_row", "memory_sentence"]
 
 
 def memory_row(
@@ -50,6 +51,22 @@ def give_phase_peaks(phases: Sequence[Row], memory: Row | None) -> None:
     peaks = {row["path"]: row["peak_allocated_bytes"] for row in memory["by_phase"]} if memory else {}
     for row in phases:
         row["peak_allocated_bytes"] = peaks.get(row["path"])
+
+
+def memory_sentence(memory: Row) -> str:
+    """What a snapshot by itself says, in place of a verdict on times."""
+    peak = memory["peak_allocated_bytes"]
+    if peak is None:
+        return "The peak of memory is unknown: no history of allocations was recorded."
+    text = f"Memory peaked at {bytes_text(peak)}"
+    held = memory["at_peak"][0] if memory["at_peak"] else None
+    if held and held["where"]:
+        text += f"; {bytes_text(held['bytes'])} of it ({held['category']}) came from {held['where']}"
+    if memory["oom"]:
+        text += ", and it ran out"
+    elif any(row["code"] == "leak" and row["severity"] == "warning" for row in memory["findings"]):
+        text += ", and it grows from step to step"
+    return f"{text}."
 
 
 def _fullest(rows: Sequence[Row]) -> Row | None:

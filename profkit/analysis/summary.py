@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from profkit.analysis.health import health_row, undecided_reason
-from profkit.analysis.memory_section import give_phase_peaks, memory_row
+from profkit.analysis.memory_section import give_phase_peaks, memory_row, memory_sentence
 from profkit.analysis.profiler_cost import with_profiler_cost
 from profkit.analysis.result import Result, Row
 from profkit.analysis.states import BUSY_STATES
@@ -17,6 +17,7 @@ from profkit.analysis.steps import leading_steps_left_out
 from profkit.analysis.tables.communication import communication_rows
 from profkit.analysis.tables.host_time import host_time_row
 from profkit.analysis.tables.kernels import kernel_rows
+from profkit.analysis.tables.parts import part_rows
 from profkit.analysis.tables.phases import phase_rows
 from profkit.analysis.tables.ranges import operator_rows, range_rows
 from profkit.analysis.tables.utilisation import utilisation_rows
@@ -69,14 +70,15 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     phases = phase_rows(views)
     memory = memory_row(histories, views, offsets)
     give_phase_peaks(phases, memory)
+    verdict = verdict_row(views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories))
+    if memory is not None and not views:
+        verdict["sentence"] = memory_sentence(memory)
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
         health=health_row(views, _findings(recordings, memory), _dropped(recordings)),
-        window=window_row(views, offsets),
-        verdict=verdict_row(
-            views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories)
-        ),
+        window={**window_row(views, offsets), "parts": part_rows(views)},
+        verdict=verdict,
         totals=totals_row(views),
         phases=phases,
         kernels=kernel_rows(views, busy),
