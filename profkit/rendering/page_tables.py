@@ -164,8 +164,8 @@ def _health_counts(result: Result) -> list[tuple[str, str]]:
             health.get("launches_without_kernel"),
         ),
         (
-            "profiler's own time",
-            duration_text(health.get("profiler_overhead_ns")),
+            f"profiler's own time, {scale_of(result).label}",
+            duration_text(scale_of(result)(health.get("profiler_overhead_ns"))),
             health.get("profiler_overhead_ns"),
         ),
         *(
