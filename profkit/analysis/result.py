@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 __all__ = ["REPORT_SCHEMA", "SHARES", "Result", "Row"]
@@ -61,3 +61,12 @@ class Result:
     def as_dict(self) -> Row:
         """The report as `profkit.report/1`: JSON types only."""
         return {"schema": REPORT_SCHEMA, **vars(self)}
+
+    @classmethod
+    def from_dict(cls, document: Row) -> Result:
+        """A result from a report that was read back; names that this version does not know are left out.
+
+        Args:
+            document: An instance of `profkit.report/1`, checked against its schema before.
+        """
+        return cls(**{f.name: document[f.name] for f in fields(cls) if f.name in document})
