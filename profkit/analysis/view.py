@@ -54,8 +54,8 @@ class TraceView:
     """The busy `State` of every operation."""
     segments: Sequence[Segments]
     """One a device, over the whole recording."""
-    wait_cost_ns: Column
-    """What each wait was charged, over the devices of its process."""
+    wait_cost_ns: NDArray[np.int64]
+    """What each wait was charged on each device: shape (devices, waits)."""
     span: Span
     """From the first to the last event of host or device."""
     step_of_operation: Column
@@ -124,11 +124,10 @@ def view_trace(
     queue = min((g.queue_ns for g in gpus if g is not None), default=QUEUE_LATENCY_NS)
     activity = HostActivity(trace, phases, waits)
     context = IdleContext(trace, launches, phases, waits, activity, int(queue))
-    segments, cost = [], np.zeros(len(waits), np.int64)
+    segments, cost = [], np.zeros((len(trace.devices), len(waits)), np.int64)
     for device in range(len(trace.devices)):
-        divided, charged = _divide(context, state, device, span, steps.border_ns[device])
+        divided, cost[device] = _divide(context, state, device, span, steps.border_ns[device])
         segments.append(divided)
-        cost += charged
     tail = _warm_up_tail(trace, launches)
     step = _with_unlaunched(trace, launches, steps, tail)
     return TraceView(

@@ -134,7 +134,7 @@ def sync_rows(views: Sequence[TraceView]) -> list[Row]:
 
 def _syncs_of(view: TraceView) -> list[tuple[tuple[Any, ...], dict[str, int]]]:
     waits, trace = view.waits, view.trace
-    chosen = _waits_of_window(view)
+    chosen, charged = _waits_of_window(view)
     if not len(chosen):
         return []
     call = waits.call[chosen]
@@ -143,7 +143,7 @@ def _syncs_of(view: TraceView) -> list[tuple[tuple[Any, ...], dict[str, int]]]:
     group, example = group_rows(trace.calls.name[call], operator, frame, path)
     count = np.bincount(group)
     blocked = sums(group, (waits.end_ns - waits.start_ns)[chosen], len(example))
-    cost = sums(group, view.wait_cost_ns[chosen], len(example))
+    cost = sums(group, charged, len(example))
     found = []
     for at, row in enumerate(example.tolist()):
         key = (
@@ -158,6 +158,21 @@ def _syncs_of(view: TraceView) -> list[tuple[tuple[Any, ...], dict[str, int]]]:
     return found
 
 
-def _waits_of_window(view: TraceView) -> NDArray[np.int64]:
-    """Waits that began in the kept steps; without steps, all."""
-    return np.flatnonzero(view.begun_in_window(view.waits.thread, view.waits.start_ns))
+def _waits_of_window(view: TraceView) -> tuple[NDArray[np.int64], Column]:
+    """Waits that returned in the window, and what they cost there: their credit lapses with that device step.
+
+    By the device's time and not by the host's steps, so that the costs add up to the share ``sync``: what a step's
+    last wait costs lies in the tile of the next step.
+    """
+    waits, operations = view.waits, view.trace.operations
+    inside, cost = np.zeros(len(waits), bool), np.zeros(len(waits), np.int64)
+    if not view.windows:
+        inside = view.begun_in_window(waits.thread, waits.start_ns)
+    for device, (start, end) in enumerate(view.windows):
+        own = np.isin(waits.device, (device, -1))
+        own &= np.isin(waits.process, operations.process[operations.device == device])
+        here = own & (waits.end_ns > start) & (waits.end_ns <= end)
+        inside |= here
+        cost[here] += view.wait_cost_ns[device, here]
+    chosen = np.flatnonzero(inside)
+    return chosen, cost[chosen]
