@@ -218,9 +218,6 @@ class BruteForce:
         """Whether an operation is counted: a kept step launched it."""
         return self.is_kept(self.step_of[id(op)])
 
-    def call_is_kept(self, call: Call) -> bool:
-        return self.is_kept(self._step_index(call.thread[0], call))
-
     def is_kept(self, number: int | None) -> bool:
         return not self.number_of_steps or (number is not None and number >= self.first_kept)
 
@@ -257,7 +254,7 @@ class BruteForce:
 
     # phases
 
-    def phase_rows(self) -> dict[str, dict[str, int]]:
+    def phase_rows(self) -> dict[str, dict[str, int | None]]:
         """Inclusive and exclusive GPU time and kernels of every phase path, for kept operations."""
         kept = [op for op in self.ops if self.in_window(op)]
         paths = {self.path[id(op)][:depth] for op in kept for depth in range(1, len(self.path[id(op)]) + 1)}
@@ -265,11 +262,12 @@ class BruteForce:
         rows = {}
         for path in paths:
             inside = [op for op in kept if self.path[id(op)][: len(path)] == path]
+            hidden = any(op.kind == "graph" for op in inside)
             own = [op for op in inside if self.path[id(op)] == path]
             rows["/".join(path)] = {
                 "gpu_inclusive_ns": self.summed_busy(inside),
                 "gpu_exclusive_ns": self.summed_busy(own),
-                "kernel_count": sum(op.kind == "kernel" for op in inside),
+                "kernel_count": None if hidden else sum(op.kind == "kernel" for op in inside),
                 "count": self.entered().get(path, 0),
             }
         return rows

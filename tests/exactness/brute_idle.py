@@ -64,7 +64,7 @@ class BruteIdle(BruteForce):
             edge = max(edge, op.end)
         if edge < high:
             found.append(Gap(edge, high, None))
-        reaching = [gap for gap in found if gap.end > low and gap.start < high]
+        reaching = [gap for gap in found if max(gap.start, low) < min(gap.end, high)]
         for gap in reaching:
             self._explain(gap, low, high)
         self._spend_credit(device, reaching)
@@ -90,13 +90,14 @@ class BruteIdle(BruteForce):
         silent = without(left, near(self._recorded(thread), start, end))
         lender = self.lender.get(id(op))
         found: dict[str, list[Piece]] = {}
-        for cause in ("allocation", "compilation", "profiler", "input"):
+        for cause in ("allocation", "compilation", "profiler", "input", "waiting"):
             doing = common(left, near(self._doing(thread, cause), start, end))
             if lender:
                 lent = near(self._doing(lender, cause), start, end)
                 doing = united(doing + common(common(left, silent), lent))
             found[cause] = doing
             left = without(left, doing)
+        # Idle time inside a wait is the host's, and no other wait's credit is spent on it.
         return {**found, "host": left}
 
     @cache  # noqa: B019 - as old as the recording
@@ -112,6 +113,8 @@ class BruteIdle(BruteForce):
         spans = [span for span in self.spans if span.thread == thread]
         if cause == "allocation":
             return united([(call.start, call.end) for call in calls if ALLOCATION.fullmatch(call.name)])
+        if cause == "waiting":
+            return united([(call.start, call.end) for call in calls if WAIT.fullmatch(call.name)])
         if cause == "compilation":
             loading = [(call.start, call.end) for call in calls if MODULE.fullmatch(call.name)]
             return united(loading + [(s.start, s.end) for s in spans if _is_loading(s)])
@@ -153,7 +156,7 @@ class BruteIdle(BruteForce):
         for gap in gaps:
             if gap.cause != "late" or gap.after is None:
                 continue
-            host: list[Piece] = gap.pieces["host"]
+            host, waiting = gap.pieces["host"], gap.pieces.pop("waiting")
             sync: list[Piece] = []
             for wait in waits:
                 if wait.call.thread[0] != gap.after.process or not wait.left:
@@ -167,7 +170,16 @@ class BruteIdle(BruteForce):
                     wait.cost += taken
                     sync.append((start, start + taken))
             gap.pieces["sync"] = united(sync)
-            gap.pieces["host"] = without(host, sync)
+            gap.pieces["host"] = united(without(host, sync) + waiting)
+
+    def idle_of_phase(self, device: int, path: tuple[str, ...]) -> dict[str, int]:
+        """Idle time before the operations of a phase and of those inside it, by cause."""
+        total = dict.fromkeys(IDLE_CAUSES, 0)
+        for gap in self.gaps(device):
+            if gap.after is not None and self.path[id(gap.after)][: len(path)] == path:
+                for cause, pieces in gap.pieces.items():
+                    total[cause] += length(pieces)
+        return total
 
     def idle(self, device: int) -> dict[str, int]:
         """Idle time of a device's window by cause."""

@@ -9,6 +9,9 @@ from tests.exactness.intervals_by_hand import length, within
 
 Numbers = dict[str, Any]
 
+OTHER = ("allocation", "compilation", "profiler", "dependency", "tail", "unknown")
+"""The idle causes of the share of that name."""
+
 
 def told(result: Result) -> Numbers:
     """What a report says."""
@@ -28,6 +31,10 @@ def told(result: Result) -> Numbers:
         "steps": [(row["kept"], row["device_ns"], row["gpu_busy_ns"]) for row in steps],
         "phases": {
             row["path"]: (row["count"], row["kernel_count"], row["gpu_inclusive_ns"], row["gpu_exclusive_ns"])
+            for row in result.phases
+        },
+        "idle by phase": {
+            row["path"]: tuple(row["shares"][share] for share in ("input", "sync", "other"))
             for row in result.phases
         },
         "kernels of the window": {
@@ -75,6 +82,7 @@ def worked_out(brute: BruteIdle) -> Numbers:
             path: (row["count"], row["kernel_count"], row["gpu_inclusive_ns"], row["gpu_exclusive_ns"])
             for path, row in brute.phase_rows().items()
         },
+        "idle by phase": {path: _idle_of_phase(brute, path) for path in brute.phase_rows()},
         "kernels of the window": _by_shape(brute),
         "devices": [_device(brute, device, by_device[device]) for device in brute.devices],
         "idle": {cause: sum(causes[cause] for causes in by_device.values()) for cause in IDLE_CAUSES},
@@ -97,7 +105,6 @@ def _told_of_device(row: dict[str, Any]) -> Numbers:
 def _device(brute: BruteIdle, device: int, idle: dict[str, int]) -> Numbers:
     start, end = brute.window(device)
     layers = {name: length(within(pieces, start, end)) for name, pieces in brute.layers(device).items()}
-    other = ("allocation", "compilation", "profiler", "dependency", "tail", "unknown")
     return {
         "window": end - start,
         "busy": length(within(brute.busy(device), start, end)),
@@ -106,8 +113,17 @@ def _device(brute: BruteIdle, device: int, idle: dict[str, int]) -> Numbers:
         "transfer": layers["transfer"],
         "input": idle["input"],
         "sync": idle["sync"],
-        "other": sum(idle[cause] for cause in other),
+        "other": sum(idle[cause] for cause in OTHER),
     }
+
+
+def _idle_of_phase(brute: BruteIdle, path: str) -> tuple[int, int, int]:
+    by_device = [brute.idle_of_phase(device, tuple(path.split("/"))) for device in brute.devices]
+
+    def total(*causes: str) -> int:
+        return sum(idle[cause] for idle in by_device for cause in causes)
+
+    return total("input"), total("sync"), total(*OTHER)
 
 
 def _kind_of_gap(cause: str) -> str:
@@ -146,12 +162,19 @@ def _busy_of_step(brute: BruteIdle, number: int) -> int:
 
 
 def _waits(brute: BruteIdle) -> dict[tuple[str, str | None], tuple[int, int, int]]:
-    rows: dict[tuple[str, str | None], tuple[int, int, int]] = {}
+    """The waits that returned in the window. One may hold up several devices: its cost adds up over them."""
+    cost: dict[int, int] = {}
+    calls = {}
     for device in brute.devices:
         brute.gaps(device)
+        start, end = brute.window(device)
         for wait in brute.waits(device):
-            if brute.call_is_kept(wait.call):
-                key = (wait.call.name, "/".join(wait.phase) or None)
-                count, blocked, cost = rows.get(key, (0, 0, 0))
-                rows[key] = (count + 1, blocked + wait.call.end - wait.call.start, cost + wait.cost)
+            if start < wait.call.end <= end:
+                calls[id(wait.call)] = wait
+                cost[id(wait.call)] = cost.get(id(wait.call), 0) + wait.cost
+    rows: dict[tuple[str, str | None], tuple[int, int, int]] = {}
+    for key, wait in calls.items():
+        name = (wait.call.name, "/".join(wait.phase) or None)
+        count, blocked, spent = rows.get(name, (0, 0, 0))
+        rows[name] = (count + 1, blocked + wait.call.end - wait.call.start, spent + cost[key])
     return rows

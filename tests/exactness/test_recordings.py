@@ -29,7 +29,7 @@ LARGER = sorted(
 )
 NUMBERS = (
     "kernels", "kernel sum", "kernel union", "kernels by name", "busy", "span", "copies", "communication",
-    "exposed communication", "window", "steps", "phases", "kernels of the window", "devices", "idle", "waits",
+    "exposed communication", "window", "steps", "phases", "kernels of the window", "devices", "idle", "idle by phase", "waits",
 )  # fmt: skip
 
 
