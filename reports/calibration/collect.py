@@ -1,6 +1,6 @@
 """Turn what `record.sh` left into `data/`: small files without paths, environment or host names.
 
-    collect.py OUT DATA
+    collect.py OUT DATA      adds to DATA, so a study can be recorded in parts; the card is that of the first part
 
 Kineto traces, nsys exports (NSYS: the command to export with), ncu tables with the columns of one kernel a row.
 """
@@ -158,6 +158,9 @@ def counters(out: Path, data: Path) -> None:
     """One table a workload: cold caches, and beside them the bytes with the caches as they were."""
     lists = {}
     for name in ("cold", "warm"):
+        if not (out / "ncu" / f"{name}.csv.gz").exists():
+            lists[name] = {}
+            continue
         order = [str(row["name"]) for row in rows_of(out / "ncu" / f"{name}.jsonl")]
         lists[name] = dict(sections(out / "ncu" / f"{name}.csv.gz", order))
     for workload, cold in lists["cold"].items():
@@ -185,11 +188,12 @@ def main() -> None:
     counters(out, data)
     for mode in ("nsys", "emit"):
         timelines(out, data, mode)
-    rates = json.loads((out / "rates.json").read_text())
-    (data / "environment.json").write_text(json.dumps(rates, indent=1) + "\n")
-    times = {r.pop("name"): r for r in rows_of(out / "kineto" / "plain.jsonl")}
-    for row in times.values():
-        row.pop("mode"), row.pop("took_s")
+    rates = out / "rates.json"
+    if rates.exists() and not (data / "environment.json").exists():
+        (data / "environment.json").write_text(rates.read_text() + "\n")
+    times = json.loads((data / "plain.json").read_text()) if (data / "plain.json").exists() else {}
+    for row in rows_of(out / "kineto" / "plain.jsonl"):
+        times[str(row["name"])] = {k: v for k, v in row.items() if k not in ("name", "mode", "took_s")}
     (data / "plain.json").write_text(json.dumps(times, indent=1) + "\n")
 
 

@@ -42,7 +42,7 @@ def bandwidths() -> dict[str, float]:
         "copy": 2 * gigabytes / median_s(lambda: y.copy_(x)),
         "read": gigabytes / median_s(lambda: x.sum()),
         "write": gigabytes / median_s(lambda: y.fill_(1.0)),
-        "triad": 3 * gigabytes / median_s(lambda: torch.add(x, x[:1], out=y)) * 2 / 3,
+        "add_broadcast": 2 * gigabytes / median_s(lambda: torch.add(x, x[:1], out=y)),
         "htod_pinned": host.nbytes / 1e9 / median_s(lambda: part.copy_(host, non_blocking=True)),
         "dtoh_pinned": host.nbytes / 1e9 / median_s(lambda: host.copy_(part, non_blocking=True)),
         "htod_pageable": host.nbytes / 1e9 / median_s(lambda: part.copy_(pageable), 5),

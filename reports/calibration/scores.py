@@ -118,8 +118,16 @@ def counter_sides(rows: Rows) -> dict[str, str]:
     return {name: max(sides, key=lambda s: sides[s]) for name, sides in time.items()}
 
 
+def right_answers(row: VerdictRow, sides: dict[str, str]) -> set[str]:
+    """The truth by construction and what was measured: the counters' side; launch where most of the plain step is idle."""
+    answers = {row.workload.truth, sides.get(row.workload.name, row.workload.truth)}
+    if row.plain_ms and row.busy_ms < row.plain_ms / 2 and row.workload.truth in ("compute", "memory"):
+        answers.add("launch")
+    return answers
+
+
 def verdict_scores(rows: Sequence[VerdictRow], sides: dict[str, str]) -> dict[str, Any]:
-    """How many verdicts are the truth by construction, and how many that or the counters' side; probes have none."""
+    """How many verdicts are the truth by construction, and how many that or what was measured; probes have none."""
     judged = [r for r in rows if r.workload.truth != "none"]
 
     def count(kept: Sequence[VerdictRow]) -> dict[str, int]:
@@ -127,9 +135,7 @@ def verdict_scores(rows: Sequence[VerdictRow], sides: dict[str, str]) -> dict[st
             "recordings": len(kept),
             "right": sum(r.bound == r.workload.truth for r in kept),
             "right_knowing_plain_step": sum(r.bound_plain == r.workload.truth for r in kept),
-            "right_by_truth_or_counters": sum(
-                r.bound_plain in (r.workload.truth, sides.get(r.workload.name)) for r in kept
-            ),
+            "right_by_truth_or_measurement": sum(r.bound_plain in right_answers(r, sides) for r in kept),
         }
 
     return {

@@ -86,7 +86,7 @@ def verdict_count_table(counts: dict[str, Any]) -> str:
     for recorder, splits in counts.items():
         for split, c in splits.items():
             n = c["recordings"]
-            right = [c["right"], c["right_knowing_plain_step"], c["right_by_truth_or_counters"]]
+            right = [c["right"], c["right_knowing_plain_step"], c["right_by_truth_or_measurement"]]
             rows.append([recorder, split, str(n), *map(str, right)])
     header = [
         "recorder",
@@ -94,7 +94,7 @@ def verdict_count_table(counts: dict[str, Any]) -> str:
         "recordings",
         "right",
         "right, plain step known",
-        "... or as the counters say",
+        "... or as measured",
     ]
     return table(header, rows)
 
