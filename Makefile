@@ -44,5 +44,8 @@ check: $(VENV)/ready-test ## style, types and layers only
 reports: $(VENV)/ready ## make the sample reports in reports/samples again
 	$(BIN)/python reports/samples/make.py
 
+calibration: $(VENV)/ready ## compare the model with the hardware counters in reports/calibration/data again
+	$(BIN)/python reports/calibration/analyse.py
+
 clean: ## remove what the other targets made
 	rm -rf $(VENV) demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
