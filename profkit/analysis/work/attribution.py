@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.work.grouping import group_rows, where_class
 from profkit.analysis.work.models import Answer, model_work
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.shapes import Call, parse_call
@@ -72,10 +73,11 @@ class _Formulas:
 
     def answers(self, ranges: NDArray[np.int64], names: NDArray[np.int64]) -> NDArray[np.int64]:
         """For pairs of range row and kernel name: an index into `works`, -1 for none, or `climb`."""
-        columns = [getattr(self._trace.ranges, column)[ranges].astype(np.int64) for column in _TEXTS]
-        keys, inverse = np.unique(np.stack([*columns, names]), axis=1, return_inverse=True)
-        found = np.array([self._answer(tuple(key)) for key in keys.T.tolist()], dtype=np.int64)
-        return found[inverse.reshape(-1)]
+        columns = [getattr(self._trace.ranges, column)[ranges] for column in _TEXTS]
+        first, group = group_rows([*columns, names])
+        keys = zip(*(column[first].tolist() for column in (*columns, names)), strict=True)
+        found = np.array([self._answer(key) for key in keys], dtype=np.int64)
+        return found[group]
 
     def _answer(self, key: tuple[int, ...]) -> int:
         if key not in self._known:
@@ -114,10 +116,9 @@ def _fractions(
     operations, ids = trace.operations, rows[shared]
     duration = np.maximum(operations.end_ns[ids] - operations.start_ns[ids], 1).astype(float)
     blocks = np.maximum(operations.grid_x[ids], 1).astype(float)
-    listed = np.array([classes[int(n)].family is Family.OPTIMIZER for n in operations.name[ids]])
+    listed = where_class(operations.name[ids], classes, lambda kernel: kernel.family is Family.OPTIMIZER)
     weight = np.where(listed, blocks, duration)
-    _, group = np.unique(np.stack([owner[shared], role]), axis=1, return_inverse=True)
-    group = group.reshape(-1)
+    _, group = group_rows([owner[shared], role])
     fraction[shared] = np.where(whole, 1.0, weight / np.bincount(group, weight)[group])
     return fraction * _halves(owner, role, shared, names)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.work.attribution import Explained, explain_kernels
+from profkit.analysis.work.grouping import group_rows, where_class
 from profkit.analysis.work.inferred import infer_side, infer_work, used_share
 from profkit.analysis.work.issue import issue_ns
 from profkit.analysis.work.launch import Launch
@@ -112,11 +113,8 @@ def _bound_kernels(
     trace: Trace, rows: NDArray[np.intp], explained: Explained, card: _Cards, work: OperationWork
 ) -> None:
     operations = trace.operations
-    columns = [getattr(operations, column)[rows].astype(np.int64) for column in ("device", "name", *_SHAPE)]
-    _, first, group = np.unique(
-        np.stack([*columns, explained.work]), axis=1, return_index=True, return_inverse=True
-    )
-    group = group.reshape(-1)
+    columns = [getattr(operations, column)[rows] for column in ("device", "name", *_SHAPE)]
+    first, group = group_rows([*columns, explained.work])
     duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
     mean = np.bincount(group, duration) / np.bincount(group)
     groups = _work_of_groups(operations, rows[first], mean, (explained.works, explained.work[first]), card)
@@ -136,7 +134,7 @@ def _bound_kernels(
     work.compute_ns[rows] = executed / groups.peak[group] * 1e9 + groups.special_ns[group] * fraction
     work.basis[rows] = groups.basis[group]
     issue_ns = groups.issue_ns[group] * fraction
-    matrix_units = np.array([card.classes[n].tensor_core is True for n in operations.name[rows].tolist()])
+    matrix_units = where_class(operations.name[rows], card.classes, lambda kernel: kernel.tensor_core is True)
     activity = sampled_activity(trace, rows, group, matrix_units)
     if activity:
         issue_ns = _take_measured(work, rows, activity, card, issue_ns)
@@ -159,9 +157,9 @@ def _take_measured(
     work.memory_ns[at] = activity.dram[known] * duration
     work.dram_bytes[at] = work.memory_ns[at] * card.bandwidth[operations.device[at]] / 1e9
     work.basis[at] = Basis.MEASURED
-    units = np.array([_unit(card.classes[name]) for name in operations.name[at].tolist()])
     for unit, share in ((TENSOR, activity.tensor[known]), (VECTOR, activity.issue[known])):
-        here = (units == unit) & ~np.isnan(share)
+        here = where_class(operations.name[at], card.classes, lambda kernel, unit=unit: _unit(kernel) == unit)  # type: ignore[misc]
+        here &= ~np.isnan(share)
         work.compute_ns[at[here]] = (share * duration)[here]
     measured = issue_ns.copy()
     measured[known] = np.where(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.work.grouping import group_rows
 from profkit.analysis.work.thresholds import FEWEST_SAMPLES
 from profkit.model import IntColumn, Operations, Trace
 
@@ -154,5 +155,4 @@ def _by_length(operations: Operations, rows: NDArray[np.intp], alike: NDArray[np
     """Groups cut further by duration in steps of a fifth: one name and launch may serve several shapes."""
     duration = np.maximum(operations.end_ns[rows] - operations.start_ns[rows], 1).astype(float)
     step = np.round(np.log(duration) / np.log(1.2)).astype(np.int64)
-    _, group = np.unique(np.stack([alike, step]), axis=1, return_inverse=True)
-    return group.reshape(-1)
+    return group_rows([alike, step])[1]
