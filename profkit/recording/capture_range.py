@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from profkit.recording import phases
+from profkit.recording import backends
 from profkit.recording.stages import Stage
 
 __all__ = ["CaptureRange"]
@@ -24,7 +24,7 @@ class CaptureRange:
     def __init__(self, *, shapes: bool) -> None:
         self._shapes = shapes
         self._emitter: Any = None
-        self._range: phases.Opened | None = None
+        self._range: backends.Opened | None = None
         self._device = False
 
     def start(self, stage: Stage) -> None:
@@ -74,9 +74,9 @@ class CaptureRange:
             self._device = False
 
     def _open_step(self, step: int) -> None:
-        self._range = phases.open_range(f"ProfilerStep#{step}")
+        self._range = backends.open_range(f"ProfilerStep#{step}")
 
     def _close_step(self) -> None:
         if self._range is not None:
-            phases.close_range(self._range)
+            backends.close_marks(self._range)
             self._range = None

@@ -96,7 +96,7 @@ class MemoryHistory:
 
 
 def turn_on(stacks: str) -> None:
-    """Start the bounded history, with the names of phases where this torch can keep them (2.5 and later)."""
+    """Start the bounded history, with the names of phases where this torch can keep them."""
     import torch
 
     start = torch.cuda.memory._record_memory_history

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 from profkit.errors import RecordingError
-from profkit.recording import environment, phases
+from profkit.recording import backends, environment
 from profkit.recording.capture_range import CaptureRange
 from profkit.recording.files import RunFolder
 from profkit.recording.memory_history import MemoryHistory, is_out_of_memory
@@ -183,7 +183,7 @@ class Recorder:
         _active = self
         self._facts = self._first_facts(rank, world)
         self._write_facts("running")
-        phases.collect(self._phases)
+        backends.collect(self._phases)
         self._make_parts(self._folder)
         stage = self._schedule.stage(0)
         for part in list(self._parts):
@@ -203,7 +203,7 @@ class Recorder:
             for part in list(self._parts):
                 self._try(part, functools.partial(part.stop, stage))
         finally:
-            phases.collect(None)
+            backends.collect(None)
             _active = None
         self._tell_what_is_missing()
         self._write_facts("done" if error is None else f"ended by {type(error).__name__}")

@@ -24,7 +24,7 @@ import nvtx
 import torch
 
 import profkit
-from profkit.recording import nvtx_domain, phases
+from profkit.recording import backends, nvtx_domain
 
 LIMITS = {"outside_context": 2.0, "outside_decorator": 2.0, "inside_context": 1.5, "inside_decorator": 1.5}
 STEP_LIMIT = 1.03
@@ -211,7 +211,7 @@ def main(result=None):
             "python": platform.python_version(),
             "torch": torch.__version__,
         },
-        "nvtx_tool_attached": nvtx_domain.under_nsys() or phases.nvtx_attached(),
+        "nvtx_tool_attached": nvtx_domain.under_nsys() or backends.nvtx_attached(),
     }
     measured["phase_cost_before_cuda"] = phase_cost()
     measured["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None

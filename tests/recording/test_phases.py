@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from profkit.errors import RecordingError
-from profkit.recording import phases
+from profkit.recording import backends, phases
 from profkit.recording.phases import phase
 from tests.shared import DATA
 
@@ -56,10 +56,10 @@ class FakeDomain:
 def nvtx(monkeypatch):
     """The fake back end of case 60, attached."""
     fake = load_case("60_nvtx_balance_rec").FakeNvtx()
-    monkeypatch.setattr(phases, "_domain", FakeDomain(fake))
-    phases._event.cache_clear()
+    monkeypatch.setattr(backends, "_domain", FakeDomain(fake))
+    backends._event.cache_clear()
     yield fake
-    phases._event.cache_clear()
+    backends._event.cache_clear()
     assert fake.open_ranges() == 0
     assert fake.errors == 0
 
@@ -90,8 +90,8 @@ def test_nothing_is_opened_outside_a_recording(monkeypatch):
     def fail(*_):
         raise AssertionError("opened a phase although nothing records")
 
-    monkeypatch.setattr(phases, "_open", fail)
-    monkeypatch.setattr(phases, "_annotate", fail)
+    monkeypatch.setattr(phases, "open_marks", fail)
+    monkeypatch.setattr(phases, "annotate", fail)
     with phase("quiet"):
         assert phase("also")(lambda: 7)() == 7
         assert list(phase("gen")(lambda: (yield 1))()) == [1]
@@ -140,13 +140,13 @@ def test_threads_share_a_phase_object_without_closing_each_other(nvtx):
 
 def test_a_recording_that_ends_within_a_phase_keeps_later_uses_in_step(nvtx, monkeypatch):
     shared = phase("shared")
-    domain = phases._domain
+    domain = backends._domain
     with shared:
-        monkeypatch.setattr(phases, "_domain", None)
+        monkeypatch.setattr(backends, "_domain", None)
         with shared:
             pass
         assert nvtx.open_ranges() == 1, "the inner, unrecorded use closed the outer range"
-        monkeypatch.setattr(phases, "_domain", domain)
+        monkeypatch.setattr(backends, "_domain", domain)
 
 
 def test_a_with_block_in_a_coroutine_is_a_start_end_range(nvtx):
@@ -365,7 +365,7 @@ def test_attributes_reach_nvtx_as_the_payload(nvtx, monkeypatch):
     with phase("forward", note="text", micro_batch=3):
         pass
     assert events[0].payload == 3
-    assert events[0].color == phases._COLOURS["forward"]
+    assert events[0].color == backends._COLOURS["forward"]
 
 
 def test_a_broken_back_end_warns_once_and_the_program_goes_on(nvtx, monkeypatch):
@@ -373,7 +373,7 @@ def test_a_broken_back_end_warns_once_and_the_program_goes_on(nvtx, monkeypatch)
         raise OSError("tool went away")
 
     monkeypatch.setattr(FakeDomain, "push_range", broken)
-    monkeypatch.setattr(phases, "_warned", False)
+    monkeypatch.setattr(backends, "_warned", False)
     marked = phase("forward")(lambda: 7)
     with pytest.warns(UserWarning, match="tool went away") as warned:
         assert [marked(), marked(), marked()] == [7, 7, 7]
@@ -450,13 +450,13 @@ def test_torch_may_be_imported_after_the_first_phase():
 
 
 def test_a_forked_child_asks_no_device(monkeypatch):
-    monkeypatch.setattr(phases, "_history_on", True)
+    monkeypatch.setattr(backends, "_history_on", True)
     pid = os.fork()
     if pid == 0:
         try:
             with phase("child"):
                 pass
-            status = 0 if not phases.recording() else 3
+            status = 0 if not backends.recording() else 3
         except BaseException:  # noqa: BLE001 - a forked child must never return into pytest
             status = 4
         os._exit(status)
@@ -468,12 +468,12 @@ def test_an_active_memory_history_is_a_recording():
     out = run_python(
         "import torch, contextlib\n"
         "torch._C._cuda_record_memory_history = lambda *args: None\n"
-        "from profkit.recording import phases\n"
+        "from profkit.recording import backends, phases\n"
         "opened = []\n"
         "def show():\n"
         "    with phases.phase('forward'): pass\n"
         "show()\n"
-        "phases._record_function = lambda name, text: opened.append(name) or contextlib.nullcontext()\n"
+        "backends._record_function = lambda name, text: opened.append(name) or contextlib.nullcontext()\n"
         "switch = torch.cuda.memory._record_memory_history\n"
         "switch('all'); show(); switch(None); show()\n"
         "print(opened)"

@@ -1,0 +1,228 @@
+"""What a phase opens while something records: a range of the NVTX domain, and a torch annotation.
+
+Whether something records is asked at every phase, so the question is a few global names and no call into torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import zlib
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from profkit.marks import PHASE_MARK
+from profkit.recording.notices import warn
+from profkit.recording.nvtx_domain import attached_domain
+
+__all__ = [
+    "Opened",
+    "annotate",
+    "close_marks",
+    "collect",
+    "nvtx_attached",
+    "open_marks",
+    "open_range",
+    "recording",
+    "start_span",
+]
+
+R = TypeVar("R")
+Opened = tuple[Any, Any, Any]
+"""What is open: (pops a push/pop range, handle of a start/end range, record_function); each may be None."""
+
+_COLOURS: Final = {
+    "forward": 0x2F6FDE,
+    "backward": 0xD9663A,
+    "optimizer": 0x3C9D5D,
+    "loss": 0x8A5CD1,
+    "data": 0xC9A227,
+}
+_PALETTE: Final = (0x4C78A8, 0xF58518, 0x54A24B, 0xE45756, 0x72B7B2, 0xB279A2, 0xFF9DA6, 0x9D755D, 0xBAB0AC)
+
+
+class _NoTorch:
+    """Stands for ``torch.autograd.profiler`` until the program has imported it."""
+
+    @property
+    def _is_profiler_enabled(self) -> bool:
+        return "torch" in sys.modules and _find_torch()
+
+
+_profiler: Any = _NoTorch()
+_history_on = False
+"""Whether the CUDA memory history is on. Asking torch costs up to 1.2 us, so `_history_switch` listens."""
+_record_function: Any = None
+_tracing_context: Callable[[], Any] = bool
+_domain: Any = None
+"""The NVTX domain while a tool is attached; a tool attaches when the process starts or never."""
+_seen: set[str] | None = None
+"""Where `profkit.record` collects the names of the phases that were recorded."""
+_warned = False
+
+
+def recording() -> bool:
+    """Whether anything records phases now: an NVTX tool, torch.profiler or the memory history."""
+    if _domain is not None or _profiler._is_profiler_enabled or _history_on:
+        return not _tracing()
+    return False
+
+
+# torch.compile runs this function once, when it traces the caller, and takes its answer (False, because of
+# `_tracing`) as a constant: a phase within a compiled function costs nothing and breaks no graph.
+recording._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def collect(names: set[str] | None) -> None:
+    """Add the names of recorded phases to ``names`` from now on; None ends that."""
+    global _seen
+    _seen = names
+
+
+def open_range(name: str) -> Opened:
+    """Open a push/pop range of the NVTX domain only: a step, which torch.profiler marks by itself."""
+    return (_push(name, {}), None, None)
+
+
+def nvtx_attached() -> bool:
+    """Whether an NVTX tool listens to this process."""
+    return _domain is not None
+
+
+def open_marks(name: str, attributes: dict[str, Any], *, nested: bool = True) -> Opened:
+    """Open everything that listens; ``nested`` code is not suspended, so its NVTX range is pushed and popped."""
+    pop = _push(name, attributes) if nested else None
+    span = None if nested else start_span(name, attributes)
+    return pop, span, annotate(name, attributes)
+
+
+def close_marks(opened: Opened) -> None:
+    """Close what is open, the last first."""
+    pop, span, annotation = opened
+    try:
+        if annotation is not None:
+            annotation.__exit__(None, None, None)
+        if pop is not None:
+            pop()
+        if span is not None:
+            _domain.end_range(span)
+    except Exception as error:  # noqa: BLE001 - a recording never takes the program down
+        _warn(error)
+
+
+def _push(name: str, attributes: dict[str, Any]) -> Any:
+    if _domain is None:
+        return None
+    try:
+        _domain.push_range(_event(name, _payload(attributes)))
+    except Exception as error:  # noqa: BLE001 - a recording never takes the program down
+        _warn(error)
+        return None
+    return _domain.pop_range
+
+
+def start_span(name: str, attributes: dict[str, Any]) -> Any:
+    """Start an NVTX range that belongs to no thread's stack; its handle, or None without a tool."""
+    if _domain is None:
+        return None
+    try:
+        return _domain.start_range(_event(name, _payload(attributes)))
+    except Exception as error:  # noqa: BLE001 - a recording never takes the program down
+        _warn(error)
+        return None
+
+
+def annotate(name: str, attributes: dict[str, Any]) -> Any:
+    """The open torch annotation, or None where torch does not record."""
+    if _seen is not None:
+        _seen.add(name)
+    if not (_profiler._is_profiler_enabled or _history_on) or _emits_nvtx():
+        return None
+    text = ", ".join(f"{key}={value}" for key, value in attributes.items()) if attributes else None
+    try:
+        return _record_function(PHASE_MARK + name, text).__enter__()
+    except Exception as error:  # noqa: BLE001 - a recording never takes the program down
+        _warn(error)
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _event(name: str, payload: float | None) -> Any:
+    colour = _COLOURS.get(name) or _PALETTE[zlib.crc32(name.encode()) % len(_PALETTE)]
+    return _domain.get_event_attributes(message=name, color=colour, payload=payload)
+
+
+def _payload(attributes: dict[str, Any]) -> float | None:
+    for value in attributes.values():
+        if type(value) in (int, float):
+            return value  # type: ignore[no-any-return]
+    return None
+
+
+def _tracing() -> bool:
+    """Whether torch traces the program instead of running it: no annotation may enter its graph."""
+    if _record_function is None and not _find_torch() and _record_function is None:
+        return False
+    torch = sys.modules["torch"]
+    return bool(_tracing_context() is not None or torch.compiler.is_compiling() or torch._C._is_tracing())
+
+
+def _emits_nvtx() -> bool:
+    """Whether torch.profiler itself writes NVTX (``emit_nvtx``), where the phase has its range already."""
+    if _domain is None:
+        return False
+    torch = sys.modules["torch"]
+    return bool(torch._C._autograd._profiler_type() == torch._C._profiler.ActiveProfilerType.NVTX)
+
+
+def _find_torch() -> bool:
+    """Bind torch once the program has imported it; whether torch.profiler is active."""
+    global _profiler, _history_on, _record_function, _tracing_context
+    torch = sys.modules.get("torch")
+    found = sys.modules.get("torch.autograd.profiler")
+    if torch is None or not hasattr(torch, "compiler") or not hasattr(found, "_is_profiler_enabled"):
+        return False  # not imported, or being imported now
+    _profiler = found
+    _record_function = _profiler.record_function
+    local = getattr(torch._guards, "_TLS", None)  # what try_get() reads, eight times slower
+    read = functools.partial(getattr, local, "tracing_context", None)
+    _tracing_context = torch._guards.TracingContext.try_get if local is None else read
+    for name in ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy"):
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, _history_switch(getattr(torch._C, name)))
+    if torch.cuda.is_initialized() and hasattr(torch._C, "_cuda_isHistoryEnabled"):
+        _history_on = torch._C._cuda_isHistoryEnabled()
+    return bool(_profiler._is_profiler_enabled)
+
+
+def _history_switch(switch: Callable[..., R]) -> Callable[..., R]:
+    """Torch's own switch of the memory history, which all of its Python goes through, with a listener."""
+
+    @functools.wraps(switch)
+    def listened(enabled: Any, *args: Any, **kwargs: Any) -> R:
+        global _history_on
+        result = switch(enabled, *args, **kwargs)
+        _history_on = bool(enabled)
+        return result
+
+    return listened
+
+
+def _forget_recordings() -> None:
+    """In a forked child CUDA cannot be asked for anything, and the recorder is the parent's."""
+    global _history_on
+    _history_on = False
+    collect(None)
+
+
+def _warn(problem: object) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warn(f"phases are incomplete: {problem}")
+
+
+_domain = attached_domain()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_recordings)
