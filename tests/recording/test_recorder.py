@@ -317,22 +317,25 @@ def test_forked_workers_neither_record_nor_break_the_recording(tmp_path):
                 with phase("worker"):
                     recorder.step()
                     return torch.full((2,), float(index))
-        with record(sys.argv[1], wait=0, warmup=0, steps=8) as recorder:
+        with record(sys.argv[1], wait=0, warmup=0, steps=9) as recorder:
             loader = torch.utils.data.DataLoader(Data(), num_workers=2, multiprocessing_context="fork")
             for batch in loader:
                 work(); recorder.step()
             child = os.fork() == 0
+            if not child:
+                os.wait()
+                work(); recorder.step()
         if child:
-            os._exit(0)  # it has left the block too
-        os.wait()
+            os._exit(0)  # it has left the block too, in the midst of the recording
         print(recorder.problems)
         """,
     )
     done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[]\n"
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["run.json", "trace.json.gz"]
     names = names_of(tmp_path / "run" / "trace.json.gz")
-    assert names.count("profkit::forward") == 8
+    assert names.count("profkit::forward") == 9
     assert "profkit::worker" not in names
 
 
