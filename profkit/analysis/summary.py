@@ -11,10 +11,17 @@ import numpy as np
 from profkit.analysis.health import health_row, undecided_reason
 from profkit.analysis.memory_section import give_phase_peaks, memory_row, memory_sentence
 from profkit.analysis.profiler_cost import with_profiler_cost
+from profkit.analysis.ranks import (
+    DeviceCollectives,
+    collectives_of,
+    compare_ranks,
+    report_offsets,
+    verdict_on_ranks,
+)
 from profkit.analysis.result import Result, Row
 from profkit.analysis.states import BUSY_STATES
 from profkit.analysis.steps import leading_steps_left_out
-from profkit.analysis.tables.communication import communication_rows
+from profkit.analysis.tables.communication import add_waiting, communication_rows
 from profkit.analysis.tables.host_time import host_time_row
 from profkit.analysis.tables.kernels import kernel_rows
 from profkit.analysis.tables.parts import part_rows
@@ -61,9 +68,10 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     options = options or Options()
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
     views = _views(recordings, options)
-    offsets = time_offsets(views)
     device_ids = _device_ids([v.trace for v in views], options.device)
     devices = _device_rows(views, device_ids)
+    ranks = compare_ranks(_collectives(views, devices))
+    offsets = report_offsets([(v.span, v.trace.unix_epoch_ns) for v in views], ranks.clocks)
     busy = sum(
         int(states_of(v, d)[list(BUSY_STATES)].sum()) for v in views for d in range(len(v.trace.devices))
     )
@@ -73,12 +81,14 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     verdict = verdict_row(views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories))
     if memory is not None and not views:
         verdict["sentence"] = memory_sentence(memory)
+    communication = communication_rows(views)
+    add_waiting(communication, ranks.waiting)
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
         health=health_row(views, _findings(recordings, memory), _dropped(recordings)),
         window={**window_row(views, offsets), "parts": part_rows(views)},
-        verdict=verdict,
+        verdict=verdict_on_ranks(verdict, ranks),
         totals=totals_row(views),
         phases=phases,
         kernels=kernel_rows(views, busy),
@@ -87,11 +97,11 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         idle={**idle_row(views, offsets, device_ids), "host": host_time_row(views)},
         syncs=sync_rows(views),
         memory=memory,
-        communication=communication_rows(views),
-        ranks=_rank_rows(views, devices),
+        communication=communication,
+        ranks=ranks.rows,
         timeline=timeline_row(views, offsets, device_ids),
         utilisation=utilisation_rows(views, offsets, device_ids),
-        method=_method(recordings, views, options),
+        method={**_method(recordings, views, options), "ranks": ranks.method},
     )
 
 
@@ -197,11 +207,18 @@ def _with_window(views: list[TraceView]) -> list[TraceView]:
 
 def time_offsets(views: Sequence[TraceView]) -> list[int]:
     """In ns, what to add to each trace's times: the report starts with the earliest event of its files."""
-    if len(views) > 1 and all(v.trace.unix_epoch_ns is not None for v in views):
-        epochs = [int(v.trace.unix_epoch_ns or 0) for v in views]
-        origin = min(v.span[0] + epoch for v, epoch in zip(views, epochs, strict=True))
-        return [epoch - origin for epoch in epochs]
-    return [-v.span[0] for v in views]
+    devices = _device_rows(views, _device_ids([v.trace for v in views], None))
+    clocks = compare_ranks(_collectives(views, devices)).clocks
+    return report_offsets([(v.span, v.trace.unix_epoch_ns) for v in views], clocks)
+
+
+def _collectives(views: Sequence[TraceView], devices: Sequence[Row]) -> list[DeviceCollectives]:
+    found, first = [], 0
+    for file, view in enumerate(views):
+        own = devices[first : first + len(view.trace.devices)]
+        first += len(own)
+        found += collectives_of(view, file, own)
+    return found
 
 
 def _device_ids(traces: Sequence[Trace], only: int | None) -> list[list[int]]:
@@ -241,24 +258,6 @@ def _rank(trace: Trace, device: int) -> int | None:
     processes = np.unique(trace.operations.process[trace.operations.device == device]).tolist()
     ranks = {trace.processes[p].rank for p in processes if p < len(trace.processes)}
     return ranks.pop() if len(ranks) == 1 and None not in ranks else trace.source.rank
-
-
-def _rank_rows(views: Sequence[TraceView], devices: Sequence[Row]) -> list[Row]:
-    """One row a rank, when several were recorded; who waits for whom needs matched collectives."""
-    steps = [max(v.steps.count - v.first_kept, 1) for v in views for _ in v.trace.devices]
-    rows = [
-        {
-            "rank": device["rank"],
-            "device": device["id"],
-            "step_ns": device["window_ns"] // count,
-            "shares": device["shares"],
-            "late_ns": None,
-            "straggler": None,
-        }
-        for device, count in zip(devices, steps, strict=True)
-        if device["rank"] is not None
-    ]
-    return rows if len(rows) > 1 else []
 
 
 def _input_row(recording: Trace | MemoryHistory) -> Row:

@@ -1,0 +1,142 @@
+"""Clocks of ranks, brought together by the collectives that they share.
+
+No rank can leave a collective before the last one has entered it, and the data reaches the ranks within
+microseconds of each other. So the ends of one collective are one instant, seen by several clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.analysis.ranks.events import DeviceCollectives
+from profkit.analysis.ranks.matching import Matching
+from profkit.analysis.view import Span
+
+__all__ = ["Clock", "align_clocks", "report_offsets", "unix_times"]
+
+Column = NDArray[np.int64]
+
+_FEWEST: Final = 3
+"""Collectives that two clocks must share, where no Unix time says the same."""
+
+_TORN: Final = 0.05
+"""Of the shared collectives: above it, ranks would leave before others enter, so they are not the same ones."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How to turn a file's times into the reference's."""
+
+    offset_ns: int
+    """What to add to times on the file's Unix clock (or, without one, on its own)."""
+    error_ns: int
+    """Nine of ten ends of shared collectives agree to within this."""
+    shared: int
+    """Collectives that it rests on."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """The rows with a matched collective: number, file, start and end."""
+
+    event: Column
+    file: Column
+    start: Column
+    end: Column
+
+    def take(self, rows: NDArray[np.bool_]) -> _Shared:
+        return _Shared(self.event[rows], self.file[rows], self.start[rows], self.end[rows])
+
+
+def unix_times(devices: Sequence[DeviceCollectives], column: str) -> Column:
+    """A time column of all devices, one after the other, plus the Unix time of each file's zero where known."""
+    return np.concatenate(
+        [getattr(d, column) + (d.epoch_ns or 0) for d in devices] or [np.empty(0, np.int64)]
+    ).astype(np.int64)
+
+
+def align_clocks(devices: Sequence[DeviceCollectives], found: Matching) -> dict[int, Clock]:
+    """One clock a file; files that share too few collectives with the others have none.
+
+    Args:
+        devices: One a rank; the file of the first that has matched collectives is the reference.
+        found: Which collectives are the same.
+    """
+    rows = np.flatnonzero(found.event >= 0)
+    if not len(rows):
+        return {}
+    file = np.array([d.file for d in devices], np.int64)[found.device[rows]]
+    start, end = unix_times(devices, "start_ns")[rows], unix_times(devices, "end_ns")[rows]
+    shared = _Shared(found.event[rows], file, start, end)
+    has_unix_time = {d.file: d.epoch_ns is not None for d in devices}
+    first = int(file[0])
+    clocks = {first: Clock(0, 0, len(np.unique(shared.event[file == first])))}
+    while True:
+        entered, left = _instants(shared, clocks)
+        fresh = {}
+        for each in sorted(set(file.tolist()) - set(clocks)):
+            own = shared.take((file == each) & (left[shared.event] > np.iinfo(np.int64).min))
+            trusted = has_unix_time[each] and has_unix_time[first]
+            clock = _clock(own, entered, left, trusted)
+            if clock is not None:
+                fresh[each] = clock
+        if not fresh:
+            return clocks
+        clocks |= fresh
+
+
+def _instants(shared: _Shared, clocks: dict[int, Clock]) -> tuple[Column, Column]:
+    """By the known clocks: when the last rank entered each collective, and when the last one left it."""
+    offset = np.zeros(int(shared.file.max()) + 1, np.int64)
+    known = np.zeros(len(offset), bool)
+    for each, clock in clocks.items():
+        offset[each], known[each] = clock.offset_ns, True
+    rows = known[shared.file]
+    count = int(shared.event.max()) + 1
+    entered, left = (np.full(count, np.iinfo(np.int64).min) for _ in range(2))
+    shift = offset[shared.file[rows]]
+    np.maximum.at(entered, shared.event[rows], shared.start[rows] + shift)
+    np.maximum.at(left, shared.event[rows], shared.end[rows] + shift)
+    return entered, left
+
+
+def _clock(own: _Shared, entered: Column, left: Column, trusted: bool) -> Clock | None:
+    """The clock of one file.
+
+    Args:
+        own: Its collectives that files with a known clock share.
+        entered: When the last rank entered each collective.
+        left: When the last one left it.
+        trusted: Whether the Unix times of both files are known.
+    """
+    if not len(own.event) or (len(own.event) < _FEWEST and not trusted):
+        return None
+    ahead = own.end - left[own.event]
+    # Differences of differences: a median in floating point of Unix times would round to 256 ns.
+    middle = int(ahead[0]) + round(float(np.median(ahead - ahead[0])))
+    offset = -middle if len(own.event) >= _FEWEST else 0
+    error = int(np.quantile(np.abs(ahead + offset), 0.9, method="higher"))
+    torn = (own.start + offset > left[own.event] + error) | (entered[own.event] > own.end + offset + error)
+    return Clock(offset, error, len(own.event)) if torn.mean() <= _TORN else None
+
+
+def report_offsets(files: Sequence[tuple[Span, int | None]], clocks: Mapping[int, Clock]) -> list[int]:
+    """In ns, what to add to each file's times: the report starts with the earliest event of its files.
+
+    Args:
+        files: From the first to the last event of each file, and the Unix time of its time zero where known.
+        clocks: The clocks of files whose ranks share collectives.
+    """
+    common = len(files) > 1 and all(epoch is not None or at in clocks for at, (_, epoch) in enumerate(files))
+    if not common:
+        return [-span[0] for span, _ in files]
+    shifts = [
+        (epoch or 0) + (clocks[at].offset_ns if at in clocks else 0) for at, (_, epoch) in enumerate(files)
+    ]
+    origin = min(span[0] + shift for (span, _), shift in zip(files, shifts, strict=True))
+    return [shift - origin for shift in shifts]

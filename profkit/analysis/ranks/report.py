@@ -1,0 +1,225 @@
+"""The ranks of a report: shares, steps, clocks, lateness, and the rank that holds the others up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.analysis.intervals import Intervals
+from profkit.analysis.ranks.clocks import Clock, align_clocks, unix_times
+from profkit.analysis.ranks.events import DeviceCollectives
+from profkit.analysis.ranks.matching import Matching, match_again, match_collectives
+from profkit.analysis.ranks.waiting import Waiting, find_waiting
+from profkit.analysis.result import Row
+from profkit.analysis.tables.grouping import sums
+
+__all__ = ["STRAGGLER_SHARE", "RanksFound", "compare_ranks"]
+
+Column = NDArray[np.int64]
+
+STRAGGLER_SHARE: Final = 0.05
+"""A rank that makes the others wait for this share of the window is a straggler."""
+
+_TIMES_THE_USUAL: Final = 2
+"""... if it also makes them wait this many times as long as the median rank does: jitter has no culprit."""
+
+_MOST_PAIRS: Final = 200
+_END_SPREAD_NS: Final = 20_000
+"""Ends of one collective may lie this far apart beside the error of the clocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanksFound:
+    """What a comparison of ranks found."""
+
+    rows: list[Row] = field(default_factory=list)
+    """The table ``ranks``."""
+    method: Row = field(default_factory=dict)
+    """How the ranks were compared, and who waits for whom."""
+    clocks: Mapping[int, Clock] = field(default_factory=dict)
+    """By file."""
+    waiting: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
+    """By row of the communication table: the time in its collectives before the last rank entered."""
+
+
+def compare_ranks(devices: Sequence[DeviceCollectives]) -> RanksFound:
+    """Compare the ranks of a report.
+
+    Args:
+        devices: The devices of all its files.
+    """
+    devices = [d for d in devices if d.rank is not None]
+    if len(devices) < 2:
+        return RanksFound()
+    rows = [_plain_row(d) for d in devices]
+    if len({d.rank for d in devices}) < len(devices):
+        reason = "two recordings say that they are of the same rank: they are not compared"
+        return RanksFound(rows=rows, method={"matched": 0, "instead": reason})
+    found = match_collectives(devices)
+    clocks = align_clocks(devices, found)
+    found = _with_clocks_only(devices, found, clocks)
+    if len(clocks) and found.uneven.any():
+        tolerance = 2 * max(c.error_ns for c in clocks.values()) + _END_SPREAD_NS
+        found = match_again(
+            found, unix_times(devices, "end_ns") + _offsets(devices, found, clocks), tolerance
+        )
+    if not (found.event >= 0).any():
+        reason = "no collective was found on several ranks, so nothing is compared across their clocks"
+        return RanksFound(rows=rows, method={"matched": 0, "instead": reason})
+    shift = _shift(devices, found, clocks)
+    waiting = find_waiting(devices, found.device, found.event, shift)
+    errors = _errors(devices, found, shift)
+    _add_comparison(rows, devices, waiting, errors, clocks)
+    return RanksFound(
+        rows=rows,
+        method=_method(devices, found, waiting, rows),
+        clocks=clocks,
+        waiting=_by_table_row(devices, waiting),
+    )
+
+
+def _plain_row(device: DeviceCollectives) -> Row:
+    steps, communication = device.step_ns, int(device.shares["communication"])
+    collectives = Intervals.of(device.start_ns[device.kept], device.end_ns[device.kept]).total_ns
+    return {
+        "rank": device.rank,
+        "device": device.device,
+        "step_ns": device.window_ns // max(len(steps), 1),
+        "step_min_ns": min(steps, default=None),
+        "step_max_ns": max(steps, default=None),
+        "shares": dict(device.shares),
+        "late_ns": None,
+        "straggler": None,
+        "critical": None,
+        "collective_ns": collectives,
+        "exposed_ns": communication,
+        "overlapped_ns": max(collectives - communication, 0),
+        "waiting_ns": None,
+        "exposed_waiting_ns": None,
+        "transfer_ns": None,
+        "holds_up_ns": None,
+        "clock_offset_ns": None,
+        "clock_error_ns": None,
+    }
+
+
+def _with_clocks_only(
+    devices: Sequence[DeviceCollectives], found: Matching, clocks: Mapping[int, Clock]
+) -> Matching:
+    """Without the rows of files whose clock is not known."""
+    known = np.isin(np.array([d.file for d in devices]), list(clocks))
+    if known.all():
+        return found
+    return Matching(
+        found.device,
+        np.where(known[found.device], found.event, -1),
+        found.cell,
+        found.uneven & known[found.device],
+    )
+
+
+def _offsets(devices: Sequence[DeviceCollectives], found: Matching, clocks: Mapping[int, Clock]) -> Column:
+    offset = [clocks[d.file].offset_ns if d.file in clocks else 0 for d in devices]
+    return np.array(offset, np.int64)[found.device]
+
+
+def _shift(devices: Sequence[DeviceCollectives], found: Matching, clocks: Mapping[int, Clock]) -> Column:
+    """From each row's own clock to the common one."""
+    epoch = np.array([d.epoch_ns or 0 for d in devices], np.int64)
+    return epoch[found.device] + _offsets(devices, found, clocks)
+
+
+def _errors(devices: Sequence[DeviceCollectives], found: Matching, shift: Column) -> list[int | None]:
+    """How far each device's ends lie from the last end of the same collective, nine times of ten."""
+    end = np.concatenate([d.end_ns for d in devices]) + shift
+    rows = np.flatnonzero(found.event >= 0)
+    last = np.full(int(found.event.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(last, found.event[rows], end[rows])
+    behind = last[found.event[rows]] - end[rows]
+    errors: list[int | None] = []
+    for at in range(len(devices)):
+        mine = behind[found.device[rows] == at]
+        errors.append(int(np.quantile(mine, 0.9, method="higher")) if len(mine) else None)
+    return errors
+
+
+def _add_comparison(
+    rows: list[Row],
+    devices: Sequence[DeviceCollectives],
+    waiting: Waiting,
+    errors: Sequence[int | None],
+    clocks: Mapping[int, Clock],
+) -> None:
+    count = len(devices)
+    held = waiting.held_up_ns(count)
+    usual = int(np.sort(held)[(count - 1) // 2])
+    window = float(np.mean([d.window_ns for d in devices]))
+    starts = np.concatenate([d.start_ns for d in devices])[waiting.row]
+    for at, (row, device) in enumerate(zip(rows, devices, strict=True)):
+        mine = waiting.device == at
+        if errors[at] is None:
+            continue
+        spent = Intervals.of(starts[mine], starts[mine] + waiting.waiting_ns[mine])
+        steps = max(len(device.step_ns), 1)
+        doubt = 2 * max(e for e in errors if e is not None) * steps
+        row["late_ns"] = _latest_by_step(device, waiting, at)
+        row["waiting_ns"] = spent.total_ns
+        row["exposed_waiting_ns"] = int(device.exposed.within(spent.start, spent.end).sum())
+        row["transfer_ns"] = max(row["collective_ns"] - spent.total_ns, 0)
+        row["holds_up_ns"] = int(held[at])
+        row["straggler"] = bool(
+            held[at] >= STRAGGLER_SHARE * window and held[at] >= _TIMES_THE_USUAL * usual and held[at] > doubt
+        )
+        row["clock_offset_ns"] = clocks[device.file].offset_ns
+        row["clock_error_ns"] = errors[at]
+    compared = [r for r in rows if r["waiting_ns"] is not None]
+    least = min(compared, key=lambda r: (r["waiting_ns"], r["rank"]), default=None)
+    for row in compared:
+        row["critical"] = row is least
+
+
+def _latest_by_step(device: DeviceCollectives, waiting: Waiting, at: int) -> int:
+    """How much later than the first it came where it came latest in each kept step: the mean over the steps."""
+    mine = np.flatnonzero(waiting.device == at)
+    latest = np.zeros(len(device.steps) + 1, np.int64)
+    np.maximum.at(latest, waiting.step[mine], waiting.late_ns[mine])
+    return round(int(latest.sum()) / max(len(device.step_ns), 1))
+
+
+def _by_table_row(devices: Sequence[DeviceCollectives], waiting: Waiting) -> dict[tuple[Any, ...], int]:
+    found: dict[tuple[Any, ...], int] = {}
+    table_row = np.concatenate([d.table_row for d in devices])[waiting.row]
+    for at, each in enumerate(devices):
+        mine = waiting.device == at
+        total = sums(table_row[mine], waiting.waiting_ns[mine], len(each.table_keys))
+        for row in np.unique(table_row[mine]).tolist():
+            key = each.table_keys[row]
+            found[key] = found.get(key, 0) + int(total[row])
+    return found
+
+
+def _method(
+    devices: Sequence[DeviceCollectives], found: Matching, waiting: Waiting, rows: Sequence[Row]
+) -> Row:
+    pairs = waiting.pairs()
+    steps = [row["step_ns"] for row in rows]
+    return {
+        "matched": int(np.unique(found.event[found.event >= 0]).size),
+        "unmatched": int((found.event < 0).sum()),
+        "step_spread_ns": max(steps) - min(steps),
+        "critical_rank": next((row["rank"] for row in rows if row["critical"]), None),
+        "waits": [
+            {
+                "rank": devices[who].rank,
+                "for": devices[whom].rank,
+                "waiting_ns": waiting_ns,
+                "exposed_ns": exposed_ns,
+            }
+            for who, whom, waiting_ns, exposed_ns in pairs[:_MOST_PAIRS]
+        ],
+        "waits_left_out": max(len(pairs) - _MOST_PAIRS, 0),
+    }
