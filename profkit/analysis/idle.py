@@ -105,7 +105,7 @@ def _charge(
 ) -> tuple[Intervals, Column]:
     cost = np.zeros(len(waits), np.int64)
     mine = np.flatnonzero((waits.process == process) & np.isin(waits.device, (device, -1)))
-    mine = mine[np.argsort(waits.end_ns[mine], kind="stable")]
+    mine = mine[np.lexsort((waits.start_ns[mine], waits.end_ns[mine]))]
     amount = waits.end_ns[mine] - waits.start_ns[mine]
     cost[mine], charged = spend_credit(amount, waits.end_ns[mine], demand, borders)
     return charged, cost
