@@ -138,9 +138,9 @@ class BruteIdle(BruteForce):
 
     @cache  # noqa: B019
     def waits(self, device: int) -> list[Wait]:
-        """The blocking calls of the processes of a device, in the order of their return."""
+        """The blocking calls of the processes of a device, in the order of their return, the older first."""
         found = []
-        for call in sorted(self.calls, key=lambda call: call.end):
+        for call in sorted(self.calls, key=lambda call: (call.end, call.start, call.thread)):
             if WAIT.fullmatch(call.name) and call.thread[0] in self.processes_of(device):
                 path = tuple(span.name for span in self.open_phases(call.thread, call.start))
                 found.append(Wait(call, path, self._next_border(device, call.end), call.end - call.start))
