@@ -19,6 +19,7 @@ from profkit.analysis.work.work import Work
 __all__ = ["CONVOLUTION_MODELS"]
 
 _TILE_CHANNELS, _FEWEST_CHANNELS = 64, 8
+_HELPERS = ("splitkreduce", "split_k_kernel", "reduce_wgrad", "helper", "offsets", "workspace")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None
 
 def _multiplies(kernel: KernelClass) -> bool:
     """Kernels that do the convolution's products; sums of partial results and offsets tables are small."""
-    helper = "splitkreduce" in kernel.function or "offsets" in kernel.function
+    helper = any(word in kernel.function for word in _HELPERS)
     return kernel.family in (Family.CONVOLUTION, Family.GEMM) and not helper
 
 
@@ -79,8 +80,7 @@ def _known(kernel: KernelClass, weight: Tensor) -> float:
 
 def _instructions(kernel: KernelClass, weight: Tensor, elements: float) -> float:
     """A depthwise kernel checks borders and computes offsets for every tap of every element."""
-    depthwise = "depthwise" in kernel.function
-    return elements * math.prod(weight.shape[2:]) * INSTRUCTIONS["tap"] if depthwise else 0.0
+    return 0.0 if kernel.is_matrix else elements * math.prod(weight.shape[2:]) * INSTRUCTIONS["tap"]
 
 
 def _layout(kernel: KernelClass, x: Tensor, sizes: tuple[float, float]) -> Work | None:
@@ -90,6 +90,8 @@ def _layout(kernel: KernelClass, x: Tensor, sizes: tuple[float, float]) -> Work 
         channels = x.shape[1]
         size = x.nbytes(kernel.dtype)
         return Work(0.0, size, size / max(channels, 1) * math.ceil(channels / 8) * 8, role="pad")
+    if x.shape[1] < _FEWEST_CHANNELS:
+        return None  # padded to more channels, which are not known
     if "nhwctonchw" in kernel.function:
         return Work(0.0, back, back, role="back")
     return Work(0.0, to, to, role="to") if "nchwtonhwc" in kernel.function else None
@@ -147,7 +149,7 @@ def _backward(
             return None
         gb, ib, wb = g.nbytes(kernel.dtype), i.nbytes(kernel.dtype), w.nbytes(kernel.dtype)
         if kernel.family is Family.LAYOUT:
-            return _layout(kernel, i, (gb + ib + wb, ib + wb))
+            return _layout(kernel, i, (2 * gb + ib + wb, ib + wb))  # each gradient brings its own dout over
         if not _multiplies(kernel):
             return None
         turned = bool(call.flag(transposed)) if transposed is not None else False
@@ -162,10 +164,18 @@ def _backward(
             read, written = scale * (gb + (ib + wb) / 2), scale * (ib + wb) / 2
         return Work(
             scale * flop, known * read, known * written, role=direction or "either", dtype=g.dtype,
-            executed=_executed(kernel, w, groups, direction or ""), instructions=_instructions(kernel, w, g.numel),
+            executed=_executed(kernel, w, groups, direction or ""), repeated=_phases(call, kernel, direction, gb), instructions=_instructions(kernel, w, g.numel),
         )  # fmt: skip
 
     return model
+
+
+def _phases(call: Call, kernel: KernelClass, direction: str | None, grad_bytes: float) -> tuple[float, float]:
+    """A strided gradient of the input is computed phase by phase, and each phase reads the output's gradient."""
+    stride = call.integers(4)
+    if direction != "dgrad" or "strided" not in kernel.function or not stride or min(stride) < 1:
+        return 0.0, 0.0
+    return grad_bytes, math.prod(stride) - 1.0
 
 
 def _executed(kernel: KernelClass, weight: Tensor, groups: int, direction: str) -> float:
@@ -174,13 +184,13 @@ def _executed(kernel: KernelClass, weight: Tensor, groups: int, direction: str) 
     They multiply tiles. Small groups share a tile of channels, whose other blocks are zeros; few channels are
     padded to the tile's depth for every tap (forward), or to its narrow side (gradient of the input).
     """
-    if kernel.tensor_core is not True:
+    if kernel.tensor_core is None or (kernel.tensor_core is False and groups > 1):
         return 1.0
     inputs, outputs = weight.shape[1], weight.shape[0] // max(groups, 1)
     if groups > 1:
         return float(max(1, min(groups, _TILE_CHANNELS // max(outputs, 1))))
     narrow, deep = (min(kernel.tile[:2]), kernel.tile[2]) if kernel.tile else (_FEWEST_CHANNELS, 0)
-    padded = narrow if direction == "dgrad" else deep or _FEWEST_CHANNELS
+    padded = narrow if direction == "dgrad" else deep or (_FEWEST_CHANNELS if kernel.tensor_core else inputs)
     return padded / inputs if 0 < inputs < _FEWEST_CHANNELS else 1.0
 
 

@@ -17,6 +17,7 @@ _VECTORIZED_ITEMS = (16, 8, 4)
 _BELIEVABLE = 1.5
 """Outputs that stay in the cache let an estimate exceed what the memory moved, but not by more."""
 _VECTOR_PRODUCTS = ("gemv", "dot_kernel", "reduce_1block", "splitkreduce", "gemmk1", "scal_kernel")
+_PARTIAL_SUMS = ("split_k_kernel", "reduce_wgrad")
 _AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine")
 
 
@@ -41,7 +42,7 @@ def _is_lean(kernel: KernelClass) -> bool:
     """Matrix kernels with little arithmetic a byte: vectors, few rows, passes around attention."""
     if kernel.family is Family.ATTENTION:
         return any(word in kernel.function for word in _AROUND_ATTENTION)
-    if any(word in kernel.function for word in _VECTOR_PRODUCTS):
+    if any(word in kernel.function for word in (*_VECTOR_PRODUCTS, *_PARTIAL_SUMS)):
         return True
     narrow, wide = sorted(kernel.tile[:2]) if kernel.tile else (0, 0)
     return kernel.family is Family.GEMM and 0 < narrow <= _SKINNY_TILE and wide > narrow

@@ -49,6 +49,8 @@ _TENSILE = re.compile(r"_MT(\d{1,4})x(\d{1,4})x(\d{1,4})")
 _TENSILE_TYPES = re.compile(r"^Cijk_[A-Za-z]+_[A-Za-z]+_([A-Z0-9]+?)_")
 _TILE = re.compile(r"(?<![a-z0-9])(?:tilesize|tile)?(\d{1,4})x(\d{1,4})(?:x(\d{1,4}))?(?![0-9])")
 _BLOCK_TILE = re.compile(r"_b?t(\d{1,4})x(\d{1,4})x(\d{1,4})(?=[u_])")
+_STAGES = re.compile(r"_(\d{1,3})x\d{1,2}(?=_)")
+"""Depth of a step and number of stages, in CUTLASS' and cuBLAS' older names."""
 _TENSOR_WORDS = re.compile(r"tensorop|wmma|hmma|imma|gmma|tcgen05|nvjet|tensor\d|flash|warpgroup")
 _VECTOR_WORDS = re.compile(
     r"simt|sgemm|dgemm(?!.*d884)|scudnn|hcudnn|hgemm|gemv|gemmsn|gemmk1|dot_kernel|winograd|convolve_sgemm|ffma|fft|_grouped_direct"
@@ -178,7 +180,8 @@ def _tile(text: str) -> tuple[int, int, int] | None:
     found = _BLOCK_TILE.search(text) or _TILE.search(text)
     if not found or int(found[1]) * int(found[2]) < 16:
         return None
-    return int(found[1]), int(found[2]), int(found[3] or 0)
+    stages = None if found[3] else _STAGES.search(text, found.end())
+    return int(found[1]), int(found[2]), int(found[3] or (stages[1] if stages else 0))
 
 
 def _stored(dtype: str | None) -> str | None:

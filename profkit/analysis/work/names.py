@@ -17,7 +17,7 @@ from profkit.hardware import TENSOR, TENSOR_HALF, VECTOR
 __all__ = ["Family", "KernelClass", "classify"]
 
 _LONGEST_SHORT_NAME = 72
-_DEPTHWISE = re.compile(r"depthwise|conv2d_c1_k1|grouped_direct")
+_DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct")
 _OLD_INSTRUCTIONS = re.compile(
     r"sm_?[78]\d|ampere|turing|volta|cutlass_[78]\d|flash_(?:fwd|bwd)|fmha_cutlass|s16816|s1688|i16832|d884"
 )

@@ -57,5 +57,5 @@ HOPPER_MMA_SYNC = 0.63
 """Share of a Hopper card's matrix rate that kernels built for older cards can reach: their instruction (mma.sync)
 feeds the units at this share of wgmma's rate (Luo et al. 2024, Dissecting Hopper via microbenchmarking)."""
 
-TIE = 0.05
+TIE = 0.1
 """Excess of the memory time over a matrix kernel's compute time that is within the models' error."""

@@ -82,6 +82,8 @@ def reread_bytes(work: Work, launch: Launch, gpu: Gpu | None) -> float:
     data in registers and shared memory as well, as far as it fits.
     """
     l2 = (gpu.l2_bytes if gpu else None) or _DEFAULT_L2_BYTES
+    if work.repeated[1]:
+        return work.repeated[0] * work.repeated[1] * _missed(work.repeated[0], l2)
     if work.held:
         return max(work.reread_bytes - HELD_ON_CHIP * l2, 0.0)
     resident = launch.blocks_per_sm() * ((gpu.sm_count if gpu else None) or _DEFAULT_SMS)

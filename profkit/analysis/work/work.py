@@ -56,6 +56,8 @@ class Work:
     """Instructions of its threads, where a model knows them (issue.py); 0 when unknown."""
     reread_bytes: float = 0.0
     """Bytes of ``read_bytes`` that a second pass of each block reads again, as far as they have left the cache."""
+    repeated: tuple[float, float] = (0.0, 0.0)
+    """Bytes of one input, and how many more times it is read as far as it has left the cache."""
     held: bool = False
     """The second pass runs over data that the kernel keeps on the chip as far as it fits."""
     written_early: bool = False

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from profkit.analysis.work.names import KernelClass, classify
+from profkit.analysis.work.names import Family, KernelClass, classify
 from profkit.analysis.work.work import OperationBound, OperationWork
 from profkit.model import OperationKind, Trace
 
@@ -61,12 +61,10 @@ class Measured:
         """What the counters say, for kernels where they say something (one of the two over 45 %)."""
         if max(self.counters.sm, self.counters.dram) <= 45:
             return None
-        matrix = self.kernel.is_matrix
-        return (
-            OperationBound.COMPUTE
-            if matrix and self.counters.sm > self.counters.dram
-            else OperationBound.MEMORY
-        )
+        matrix, by_arithmetic = self.kernel.is_matrix, self.counters.sm > self.counters.dram
+        if self.kernel.family is Family.CONVOLUTION and not matrix and by_arithmetic:
+            return None  # depthwise: neither a matrix product nor pointwise
+        return OperationBound.COMPUTE if matrix and by_arithmetic else OperationBound.MEMORY
 
 
 def key_of(name: str, grid: Iterable[int], block: Iterable[int]) -> Key:

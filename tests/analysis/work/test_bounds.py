@@ -261,9 +261,9 @@ def test_a_near_tie_of_a_product_is_compute():
         [{"name": GEMM, "ns": 10_000}],
         [0],
         [call],
-        gpu=dataclasses.replace(CARD, bandwidth_bytes_per_s=6.85e11),
+        gpu=dataclasses.replace(CARD, bandwidth_bytes_per_s=6.6e11),
     )
-    assert work.memory_ns[0] > work.compute_ns[0] > 0.95 * work.memory_ns[0]
+    assert work.memory_ns[0] > work.compute_ns[0] > 0.91 * work.memory_ns[0]
     assert work.bound[0] == B.COMPUTE
     assert work.efficiency[0] == pytest.approx(work.compute_ns[0] / 10_000)
 

@@ -9,14 +9,14 @@ from profkit.analysis.work.names import Family, classify
 _WITH_TILES = [
     # name, family, dtype, out_dtype, tensor core, tile: from the name taxonomy (docs/models.md)
     ("ampere_sgemm_128x64_tn", "gemm", "fp32", "fp32", False, (128, 64, 0)),
-    ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn", "gemm", "bf16", "bf16", True, (128, 128, 0)),
+    ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn", "gemm", "bf16", "bf16", True, (128, 128, 32)),
     ("ampere_fp16_s16816gemm_fp16_64x64_ldg8_f2f_nn", "gemm", "fp16", "fp16", True, (64, 64, 0)),
     ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn", "gemm", "fp16", "fp16", True, (128, 128, 0)),
     ("volta_h884gemm_64x64_ldg8_nn", "gemm", "fp16", "fp16", True, (64, 64, 0)),
     ("ampere_fp16_sgemm_fp16_128x64_tn", "gemm", "fp16", "fp16", False, (128, 64, 0)),
-    ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4>", "gemm", "tf32", "fp32", True, (128, 128, 0)),
-    ("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(T1::Params)", "gemm", "fp32", "fp32", False, (64, 64, 0)),
-    ("void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(T1::Params)", "gemm", "fp64", "fp64", True, (64, 64, 0)),
+    ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4>", "gemm", "tf32", "fp32", True, (128, 128, 32)),
+    ("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(T1::Params)", "gemm", "fp32", "fp32", False, (64, 64, 8)),
+    ("void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(T1::Params)", "gemm", "fp64", "fp64", True, (64, 64, 16)),
     ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", "gemm", "bf16", "bf16", True, (256, 128, 64)),
     ("nvjet_hsh_192x192_64x4_2x1_v_bz_coopB_bias_TNN", "gemm", "fp16", "fp16", True, (192, 192, 64)),
     ("nvjet_tss_64x8_64x16_4x1_v_bz_splitK_TNT", "gemm", "bf16", "fp32", True, (64, 8, 64)),
