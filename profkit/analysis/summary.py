@@ -180,17 +180,14 @@ def _gpus(trace: Trace, peaks: Gpu | None) -> list[Gpu | None]:
 
 
 def _card(device: Device, peaks: Gpu | None) -> Gpu | None:
-    card = peaks or (
-        find_gpu(device.name, memory_bytes=device.memory_bytes, sm_count=device.sm_count)
-        if device.name
-        else None
-    )
-    if card is None or peaks is not None or device.bandwidth_bytes_per_s is None:
-        return card
-    return replace(
-        card,
+    if peaks is not None or device.name is None:
+        return peaks
+    return find_gpu(
+        device.name,
+        memory_bytes=device.memory_bytes,
+        sm_count=device.sm_count,
         bandwidth_bytes_per_s=device.bandwidth_bytes_per_s,
-        source=f"{card.source}; bandwidth as the recording states it",
+        l2_bytes=device.l2_bytes,
     )
 
 
