@@ -143,7 +143,7 @@ def wait():
         torch.cuda.synchronize()
 
 
-def timed(step, *, warmup=5, loops=7, least_s=0.06):
+def timed(step, *, warmup=5, loops=7, least_s=0.05):
     """Milliseconds of one step, the median of several loops, and all of them."""
     for _ in range(warmup):
         step()

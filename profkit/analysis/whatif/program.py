@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from profkit.analysis.states import State
 from profkit.analysis.view import TraceView
-from profkit.model import RangeKind
+from profkit.model import OperationKind, RangeKind
 
 __all__ = ["LAUNCH", "WAIT", "Program", "step_program"]
 
@@ -36,7 +36,8 @@ Column = NDArray[np.int64]
 class Program:
     """The representative step of a device: host tokens in order, and the operations that they launch.
 
-    A token is a launch call (with the operations it launched) or a wait. All times are ns as recorded.
+    A token is a launch call (with the operations it launched) or a wait; the last one launches nothing and stands
+    for the host time up to the end of the step. All times are ns as recorded.
     """
 
     step_ns: int
@@ -50,10 +51,12 @@ class Program:
     """Of the gap: cudaMalloc, cudaFree and the like."""
     own_ns: Column
     """Of a launch: its call. Of a wait: from the device's reaching it to its return."""
-    events: Column
-    """Recorded host events (ranges and calls) in the gap and of the token: each cost the recorder time."""
+    ranges: Column
+    """Recorded ranges in the gap and of the token: each cost the recorder time."""
+    calls: Column
+    """Recorded calls in the gap and of the token: each cost the recorder time."""
     call: Column
-    """Row in `Trace.calls`."""
+    """Row in `Trace.calls`; for the end of the step, -1."""
     first: Column
     """The token's first operation; its operations are ``first[k]`` to ``first[k + 1]``."""
     row: Column
@@ -65,6 +68,8 @@ class Program:
     """Time between the moment when everything that it waits for was done and its start."""
     after: Column
     """The operation of another stream that it waits for, or -1."""
+    early_ns: Column
+    """How long before the return of its launch an operation may start: copies that the call itself carries out."""
     latency_ns: int
     """From a launch's return to the start of its operation on an idle device."""
 
@@ -89,9 +94,10 @@ def step_program(view: TraceView, device: int) -> Program | None:
     order = np.argsort(first)
     call, first = call[order], first[order]
     wait = _waits(view, rows, since, until)
-    tokens = _tokens(view, call, wait, since)
+    tokens = _tokens(view, call, wait, (since, until))
     stream, lead, after, latency = _device_side(view, rows)
-    counts = np.diff(np.append(first, len(rows)))
+    early = _early(view, rows)
+    counts = np.append(np.diff(np.append(first, len(rows))), 0)
     op_first = np.concatenate(
         ([0], np.cumsum(np.where(tokens["kind"] == LAUNCH, _spread(tokens["kind"], counts), 0)))
     )
@@ -103,6 +109,7 @@ def step_program(view: TraceView, device: int) -> Program | None:
         stream=stream,
         lead_ns=lead,
         after=after,
+        early_ns=early,
         latency_ns=latency,
         **tokens,
     )
@@ -141,8 +148,9 @@ def _waits(view: TraceView, rows: Column, since: int, until: int) -> Column:
     return np.flatnonzero(inside & np.isin(waits.process, process))
 
 
-def _tokens(view: TraceView, call: Column, wait: Column, since: int) -> dict[str, Any]:
+def _tokens(view: TraceView, call: Column, wait: Column, span: tuple[int, int]) -> dict[str, Any]:
     calls, waits = view.trace.calls, view.waits
+    since, until = span
     # A blocking copy is both: it launches, then waits.
     start = np.concatenate((calls.start_ns[call], waits.start_ns[wait])).astype(np.int64)
     end = np.concatenate((calls.end_ns[call], waits.end_ns[wait])).astype(np.int64)
@@ -152,18 +160,23 @@ def _tokens(view: TraceView, call: Column, wait: Column, since: int) -> dict[str
     row = np.concatenate((call, waits.call[wait]))[order]
     both = np.isin(call, waits.call[wait])
     end = np.where((kind == LAUNCH) & np.isin(row, call[both]), start, end)
+    # The end of the step: nothing is launched, but the host is not done before it.
+    last = max(until, int(end.max()))
+    start, end = np.append(start, last), np.append(end, last)
+    kind, row = np.append(kind, np.int8(LAUNCH)), np.append(row, row[-1])
     reach = np.concatenate(([since], np.maximum.accumulate(np.maximum(end, since))[:-1]))
     begin = np.minimum(reach, start)
     gap = np.maximum(start - reach, 0)
     release = _release(view, kind, start, end)
     input_ns, allocation_ns = _within_gaps(view, row, reach, start)
+    row[-1] = -1
     return {
         "kind": kind,
         "gap_ns": gap,
         "input_ns": input_ns,
         "allocation_ns": allocation_ns,
         "own_ns": np.where(kind == LAUNCH, end - start, release),
-        "events": _events(view, begin, end),
+        **_events(view, begin, end),
         "call": row,
     }
 
@@ -190,13 +203,16 @@ def _within_gaps(view: TraceView, row: Column, reach: Column, start: Column) -> 
     return input_ns, allocation_ns
 
 
-def _events(view: TraceView, begin: Column, end: Column) -> Column:
+def _events(view: TraceView, begin: Column, end: Column) -> dict[str, Column]:
     """Host events that the recorder wrote between each token's predecessor and its end."""
     ranges, calls = view.trace.ranges, view.trace.calls
-    host = np.isin(ranges.kind, (RangeKind.ANNOTATION, RangeKind.OPERATOR, RangeKind.PYTHON))
-    times = np.sort(np.concatenate((ranges.start_ns[host], calls.start_ns)))
-    count: Column = np.searchsorted(times, end) - np.searchsorted(times, begin)
-    return count
+    # A Python frame costs far less than a range that torch makes; and its time is mostly that of its children.
+    host = np.isin(ranges.kind, (RangeKind.ANNOTATION, RangeKind.OPERATOR))
+    found = {}
+    for name, start in (("ranges", ranges.start_ns[host]), ("calls", calls.start_ns)):
+        times = np.sort(start)
+        found[name] = np.searchsorted(times, end) - np.searchsorted(times, begin)
+    return found
 
 
 def _device_side(view: TraceView, rows: Column) -> tuple[Column, Column, Column, int]:
@@ -230,6 +246,15 @@ def _device_side(view: TraceView, rows: Column) -> tuple[Column, Column, Column,
     # What the first operation of a stream waited for lies before the step.
     lead = np.where(before >= 0, np.clip(start - ready, 0, None), 0)
     return stream, lead, after, latency
+
+
+def _early(view: TraceView, rows: Column) -> Column:
+    """A copy of pageable memory runs while its call does; a kernel starts when the call has returned."""
+    operations, launches = view.trace.operations, view.launches
+    copies = operations.kind[rows] == OperationKind.COPY
+    ahead = np.minimum(launches.return_ns[rows] - operations.start_ns[rows], launches.return_ns[rows] - launches.time_ns[rows])
+    early: Column = np.where(copies, np.maximum(ahead, 0), 0).astype(np.int64)
+    return early
 
 
 def _previous_end(start: Column, end: Column, stream: Column) -> Column:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from profkit.analysis.whatif.program import LAUNCH, Program
 
-__all__ = ["QUEUE_DEPTH", "Replay", "replay", "without_recorder"]
+__all__ = ["QUEUE_DEPTH", "RecorderCost", "Replay", "replay", "without_recorder"]
 
 QUEUE_DEPTH: Final = 1_024
 """Launches that may wait on the device before a launch call blocks (seen as Command Buffer Full)."""
@@ -47,7 +47,8 @@ def replay(program: Program) -> Replay:
 def _run(program: Program) -> tuple[list[float], list[float]]:
     kind, gap, own = program.kind.tolist(), program.gap_ns.tolist(), program.own_ns.tolist()
     first, duration, stream = program.first.tolist(), program.duration_ns.tolist(), program.stream.tolist()
-    lead, after, latency = program.lead_ns.tolist(), program.after.tolist(), program.latency_ns
+    lead, after, early = program.lead_ns.tolist(), program.after.tolist(), program.early_ns.tolist()
+    latency = program.latency_ns
     free = [0.0] * (max(stream, default=0) + 1)
     history: list[float] = []
     host, done = 0.0, 0.0
@@ -63,7 +64,7 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
             if len(history) >= QUEUE_DEPTH:
                 host = max(host, history[-QUEUE_DEPTH])
             for each in range(first[token], first[token + 1]):
-                ready = max(host + latency, free[stream[each]])
+                ready = max(host + latency - min(early[each], own[token]), free[stream[each]])
                 if after[each] >= 0:
                     ready = max(ready, end[after[each]])
                 end[each] = free[stream[each]] = ready + lead[each] + duration[each]
@@ -74,19 +75,29 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
     return ends, hosts
 
 
-def without_recorder(program: Program, event_ns: float, plain_step_ns: int | None = None) -> Program:
+@dataclass(frozen=True)
+class RecorderCost:
+    """What a recorder took of the host's time, an estimate."""
+
+    range_ns: float
+    """For each range."""
+    call_ns: float
+    """For each call of the CUDA runtime or driver."""
+
+
+def without_recorder(program: Program, cost: RecorderCost, plain_step_ns: int | None = None) -> Program:
     """The program as it would run without the recorder.
 
     Args:
         program: As recorded.
-        event_ns: What the recorder took for each host event, an estimate.
+        cost: What the recorder took for each host event.
         plain_step_ns: The step's time without the recorder: then the host is scaled so that the replay gives it.
 
     Returns:
         The program with a faster host; never one with a slower.
     """
     if plain_step_ns is None:
-        return _charged(program, event_ns)
+        return _charged(program, cost)
     low, high = 0.0, 1.0
     if replay(program).step_ns <= plain_step_ns:
         return program
@@ -98,12 +109,12 @@ def without_recorder(program: Program, event_ns: float, plain_step_ns: int | Non
     return _scaled(program, (low + high) / 2)
 
 
-def _charged(program: Program, event_ns: float) -> Program:
+def _charged(program: Program, cost: RecorderCost) -> Program:
     """Take the recorder's time for its events off the gaps and calls that hold them; most of each is left."""
-    cost = program.events * event_ns
+    taken = program.ranges * cost.range_ns + program.calls * cost.call_ns
     least = 0.25
     whole = program.gap_ns + program.own_ns
-    left = np.maximum(whole - cost, whole * least) / np.maximum(whole, 1)
+    left = np.maximum(whole - taken, whole * least) / np.maximum(whole, 1)
     return _times(program, left)
 
 

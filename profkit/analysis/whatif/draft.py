@@ -1,0 +1,138 @@
+"""A program that is being changed: operations retimed or dropped, host time taken off or put on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.analysis.whatif.constants import Constants
+from profkit.analysis.whatif.facts import StepFacts, usual_launch_ns
+from profkit.analysis.whatif.program import LAUNCH, Program
+
+__all__ = ["Draft"]
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+class Draft:
+    """A step under change. Rows stay those of its facts; `program` gives what is left of it.
+
+    Attributes:
+        facts: What is known of the step as recorded.
+        constants: What is assumed of everything else.
+        duration_ns: Of each operation; a change sets it.
+        bytes: Of each operation, as far as known.
+        alive: Which operations are left.
+        gap_ns: Host time before each token.
+        own_ns: Host time of each token.
+    """
+
+    def __init__(self, facts: StepFacts, program: Program, constants: Constants) -> None:
+        self.facts, self.constants = facts, constants
+        self._program = program
+        self.duration_ns = program.duration_ns.astype(float)
+        self.bytes = facts.bytes.copy()
+        self.dtype = facts.dtype.copy()
+        self.lead_ns = program.lead_ns.astype(float)
+        self.stream = program.stream.copy()
+        self.early_ns = program.early_ns.astype(float)
+        self.alive = np.ones(facts.count, bool)
+        self.gap_ns = program.gap_ns.astype(float)
+        self.own_ns = program.own_ns.astype(float)
+        self.input_ns = np.minimum(program.input_ns, program.gap_ns).astype(float)
+        self.allocation_ns = np.minimum(program.allocation_ns, program.gap_ns).astype(float)
+        self.waits = program.kind != LAUNCH
+        self.graphed = False
+        self.usual_launch_ns = usual_launch_ns(program)
+        self.least_ns = 0.0
+        """A bound from outside the step, such as a loader that delivers no faster."""
+
+    def drop(self, chosen: Flags, *, host: float = 0.0) -> None:
+        """Take operations out, and the host time of launches that have none left.
+
+        Args:
+            chosen: Which operations.
+            host: The share of their host time that stays.
+        """
+        before = self._launched()
+        self.alive &= ~chosen
+        gone = (before > 0) & (self._launched() == 0)
+        fixed = np.minimum(self.input_ns + self.allocation_ns, self.gap_ns)
+        self.gap_ns = np.where(gone, fixed + (self.gap_ns - fixed) * host, self.gap_ns)
+        self.own_ns = np.where(gone, self.own_ns * host, self.own_ns)
+
+    def scale_host(self, chosen: Flags, factor: float) -> None:
+        """Multiply the host time of the launches of some operations."""
+        tokens = np.unique(self.facts.token[chosen & self.alive])
+        fixed = np.minimum(self.input_ns + self.allocation_ns, self.gap_ns)[tokens]
+        self.gap_ns[tokens] = fixed + (self.gap_ns[tokens] - fixed) * factor
+        self.own_ns[tokens] *= factor
+
+    def add(self, row: int, device_ns: float, host_ns: float) -> None:
+        """Put work before an operation: device time, and host time before its launch."""
+        self.duration_ns[row] += device_ns
+        self.gap_ns[self.facts.token[row]] += host_ns
+
+    def retime(self, chosen: Flags, ns: Floats) -> None:
+        """Give operations new durations: never longer than they were."""
+        self.duration_ns = np.where(chosen, np.minimum(ns, self.duration_ns), self.duration_ns)
+
+    def program(self) -> Program:
+        """What is left, as a program to replay."""
+        return self._as_graph() if self.graphed else self._compacted()
+
+    def _launched(self) -> NDArray[np.int64]:
+        """How many operations each token has left."""
+        return np.bincount(self.facts.token[self.alive], minlength=self._program.tokens)
+
+    def _compacted(self) -> Program:
+        launched = self._launched()
+        last = np.arange(self._program.tokens) == self._program.tokens - 1
+        stays = self.waits | (launched > 0) | last
+        # Host time before a token that is gone passes to the next that stays.
+        owner = np.searchsorted(np.flatnonzero(stays), np.arange(len(stays)))
+        gap = np.bincount(owner, self.gap_ns + np.where(stays, 0.0, self.own_ns))
+        return replace(
+            self._program,
+            kind=self._program.kind[stays],
+            gap_ns=np.maximum(gap, 0).astype(np.int64),
+            own_ns=np.maximum(self.own_ns[stays], 0).astype(np.int64),
+            first=np.concatenate(([0], np.cumsum(launched[stays]))),
+            call=self._program.call[stays],
+            **{n: getattr(self._program, n)[stays] for n in ("input_ns", "allocation_ns", "ranges", "calls")},
+            **self._operations(),
+        )
+
+    def _operations(self) -> dict[str, NDArray[np.int64]]:
+        place = np.cumsum(self.alive) - 1
+        after = self._program.after[self.alive]
+        kept = (after >= 0) & self.alive[after]
+        return {
+            "row": self._program.row[self.alive],
+            "duration_ns": np.maximum(self.duration_ns[self.alive], 0).astype(np.int64),
+            "stream": self.stream[self.alive],
+            "lead_ns": np.maximum(self.lead_ns[self.alive], 0).astype(np.int64),
+            "early_ns": np.maximum(self.early_ns[self.alive], 0).astype(np.int64),
+            "after": np.where(kept, place[after], -1),
+        }
+
+    def _as_graph(self) -> Program:
+        """One launch for everything, with the time that the host needs for anything else."""
+        parts = self._operations()
+        parts["lead_ns"] = np.full(len(parts["row"]), int(self.constants.node_ns), np.int64)
+        parts["early_ns"] = np.zeros(len(parts["row"]), np.int64)
+        fixed = float((self.input_ns + self.allocation_ns).sum())
+        zero = np.zeros(1, np.int64)
+        return replace(
+            self._program,
+            kind=np.array([LAUNCH], np.int8),
+            gap_ns=np.array([int(fixed)], np.int64),
+            own_ns=np.array([int(self.usual_launch_ns * self.constants.graph_launch)], np.int64),
+            first=np.array([0, len(parts["row"])], np.int64),
+            call=np.array([-1], np.int64),
+            **dict.fromkeys(("input_ns", "allocation_ns", "ranges", "calls"), zero),
+            **parts,
+        )

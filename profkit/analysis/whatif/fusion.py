@@ -1,0 +1,139 @@
+"""torch.compile: which kernels become one, the bytes that remain, and what the host still does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.analysis.whatif.draft import Draft
+from profkit.analysis.whatif.facts import StepFacts
+from profkit.analysis.work.families import Family
+from profkit.hardware import DTYPE_BYTES
+
+__all__ = ["compile_model", "fusible"]
+
+Flags = NDArray[np.bool_]
+
+_FUSED: Final = (
+    Family.ELEMENTWISE,
+    Family.RANDOM,
+    Family.COPY,
+    Family.FILL,
+    Family.NORM,
+    Family.SOFTMAX,
+    Family.REDUCE,
+)
+_LOSS: Final = ("cross_entropy", "nll_loss", "NllLoss", "log_softmax", "LogSoftmax", "mse_loss", "MseLoss")
+_LOST_UNKNOWN: Final = 0.5
+"""Without shapes, the share of a chain's time that fusing it takes away (with them: 0.3 to 0.95)."""
+
+
+def fusible(facts: StepFacts) -> Flags:
+    """Kernels of forward and backward that a compiler fuses with their neighbours."""
+    model = ~facts.optimizer & ~facts.zeroing & ~facts.compiled
+    return facts.of_family(*_FUSED) & model & ~facts.named("AccumulateGrad")
+
+
+def compile_model(draft: Draft) -> None:
+    """Fuse the chains between matrix products; the loss and the optimizer stay outside."""
+    facts = draft.facts
+    chosen = fusible(facts) & draft.alive
+    outside = facts.compiled | facts.optimizer | facts.zeroing
+    gone = np.zeros(facts.count, bool)
+    loss = facts.named(*_LOSS) | facts.of_family(Family.LOSS)
+    for segment in _segments(facts, chosen, draft.alive & ~outside):
+        if loss[segment].any():
+            outside[segment] = True
+            continue
+        for group in _alike(facts, segment):
+            gone[_fuse(draft, group)] = True
+    draft.drop(gone)
+    draft.scale_host(~outside, draft.constants.compiled_launch)
+    inside = np.flatnonzero(draft.alive & ~outside)
+    if len(inside):
+        entry = draft.constants.compiled_entry * draft.usual_launch_ns / 2
+        draft.gap_ns[facts.token[inside[0]]] += entry
+        backward = inside[facts.backward[inside]]
+        if len(backward):
+            draft.gap_ns[facts.token[backward[0]]] += entry
+
+
+def _segments(facts: StepFacts, chosen: Flags, model: Flags) -> Iterator[NDArray[np.int64]]:
+    """Runs of kernels between matrix products, on one stream, in the order of their launches.
+
+    Small memsets are part of the kernels after them, and losses of the chain around them.
+    """
+    small = np.array([k is None for k in facts.kernels], bool) & (facts.program.duration_ns < 2_000)
+    losses = facts.of_family(Family.LOSS)
+    joins = chosen | ((small | losses) & model)
+    run = np.cumsum(~joins)
+    for stream in np.unique(facts.program.stream).tolist():
+        mine = joins & (facts.program.stream == stream)
+        for at in np.unique(run[mine]).tolist():
+            rows = np.flatnonzero(mine & (run == at))
+            if chosen[rows].any():
+                yield rows[chosen[rows] | losses[rows]]
+
+
+def _alike(facts: StepFacts, segment: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The parts of a segment over equally many elements: only those share a kernel.
+
+    A sum over rows in the backward pass (gradients of bias and scale) goes the other way through the data than what is
+    around it, and stays a kernel of its own.
+    """
+    across = np.array([_sums_columns(facts, row) for row in segment.tolist()], bool)
+    for row in segment[across].tolist():
+        yield np.array([row])
+    segment = segment[~across]
+    sizes = facts.elements[segment]
+    unknown = np.isnan(sizes)
+    big = facts.program.duration_ns[segment] > 3_000
+    key = np.where(unknown, np.where(big, -1.0, -2.0 - np.arange(len(segment))), sizes)
+    for each in np.unique(key).tolist():
+        yield segment[key == each]
+
+
+def _sums_columns(facts: StepFacts, row: int) -> bool:
+    kernel = facts.kernels[row]
+    name = kernel.function + kernel.short_name.lower() if kernel else ""
+    return bool(facts.backward[row]) and (facts.family[row] is Family.REDUCE or "gammabeta" in name)
+
+
+def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
+    """Let the first of a group do the work of all; returns the others."""
+    facts, constants = draft.facts, draft.constants
+    total = float(draft.duration_ns[group].sum())
+    moved = draft.bytes[group]
+    bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
+    if bandwidth and not np.isnan(moved).any() and not np.isnan(facts.elements[group]).any():
+        left = _remaining_bytes(draft, group)
+        rows = facts.of_family(Family.NORM, Family.SOFTMAX, Family.REDUCE)[group].any()
+        rate = bandwidth * constants.memory * (constants.rowwise if rows else 1.0)
+        fused = constants.start_ns + left / rate * 1e9
+        draft.bytes[group[0]] = left
+    else:
+        lost = _LOST_UNKNOWN * (1 - 0.5 * (constants.kept - 0.6)) if len(group) > 1 else 0.0
+        fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5 if len(group) > 1 else 1.0)
+    draft.duration_ns[group[0]] = min(total, max(fused, min(constants.start_ns, total)))
+    return [int(row) for row in group[1:]]
+
+
+def _remaining_bytes(draft: Draft, group: NDArray[np.int64]) -> float:
+    """The bytes of a group less the intermediates: each is read no more, and written only where it is kept."""
+    facts = draft.facts
+    moved = draft.bytes[group]
+    total, largest = float(moved.sum()), float(moved.max())
+    backward = bool(facts.backward[group].all())
+    training = facts.trains
+    written = 0.0 if backward or not training else draft.constants.kept
+    saved = 0.0
+    for row in group[:-1].tolist():
+        kernel = facts.kernels[row]
+        dtype = (kernel.out_dtype or kernel.dtype if kernel else None) or "fp32"
+        each = float(facts.elements[row]) * DTYPE_BYTES.get(dtype, 4.0)
+        saved += min(each * (2.0 - written), float(draft.bytes[row]))
+    return max(total - saved, largest * 0.5)

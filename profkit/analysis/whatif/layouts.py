@@ -1,0 +1,120 @@
+"""Kernels that only exist because of how things were written: layout transposes, attention by hand, recomputation."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.analysis.whatif.draft import Draft
+from profkit.analysis.whatif.facts import StepFacts
+from profkit.analysis.work.families import Family
+
+__all__ = ["channels_last", "fuse_attention", "handmade_attention", "keep_activations", "recomputed", "transposes"]
+
+Flags = NDArray[np.bool_]
+
+_RECOMPUTABLE: Final = (
+    "aten::native_layer_norm", "aten::addmm", "aten::gelu", "aten::relu", "aten::clamp_min", "aten::native_batch_norm",
+    "aten::cudnn_convolution", "aten::_cudnn_attention_forward", "aten::_flash_attention_forward",
+    "aten::_efficient_attention_forward", "aten::native_dropout", "aten::_softmax", "aten::cudnn_batch_norm",
+    "aten::silu", "aten::tanh", "aten::embedding", "aten::native_group_norm", "aten::bmm",
+)  # fmt: skip
+
+
+def transposes(facts: StepFacts) -> Flags:
+    """Kernels of the convolution library that turn one layout into the other."""
+    return facts.of_family(Family.LAYOUT)
+
+
+def channels_last(draft: Draft) -> None:
+    """The layout that convolutions want: no transposes; batch norm in that layout is about twice as fast."""
+    facts = draft.facts
+    draft.drop(transposes(facts) & draft.alive)
+    planes = facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm") & draft.alive
+    bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
+    if bandwidth:
+        streamed = draft.constants.start_ns + draft.bytes / (bandwidth * draft.constants.memory * 0.7) * 1e9
+        draft.retime(planes & ~np.isnan(streamed), np.nan_to_num(streamed))
+
+
+def handmade_attention(facts: StepFacts) -> Flags:
+    """Everything between the two batched products of an attention written by hand, products included.
+
+    Forward: product, then pointwise kernels with a softmax among them, then product, all over the scores. Backward:
+    the same around the softmax's gradient.
+    """
+    softmax = facts.of_family(Family.SOFTMAX) & ~facts.named("log_softmax", "LogSoftmax", "cross_entropy")
+    found = np.zeros(facts.count, bool)
+    if not softmax.any() or facts.compiled.any():
+        return found
+    product = facts.of_family(Family.GEMM) & facts.named("aten::bmm", "aten::baddbmm")
+    for row in np.flatnonzero(softmax).tolist():
+        before = np.flatnonzero(product[:row])
+        after = row + 1 + np.flatnonzero(product[row + 1 :])
+        if not len(before) or not len(after):
+            continue
+        first, last = int(before[-1]), int(after[0])
+        if facts.backward[row]:
+            # Two products make the gradients of scores and values, two those of queries and keys.
+            first = int(before[-2]) if len(before) > 1 and first - before[-2] < 12 else first
+            last = int(after[1]) if len(after) > 1 and after[1] - last < 12 else last
+        if last - first <= 40 and facts.backward[first] == facts.backward[last]:
+            found[first : last + 1] = True
+    return found
+
+
+def fuse_attention(draft: Draft) -> None:
+    """The scores stay on the chip: the products' arithmetic at the rate of fused attention, and no traffic."""
+    facts, gpu = draft.facts, draft.facts.gpu
+    chosen = handmade_attention(facts) & draft.alive
+    if not chosen.any() or gpu is None:
+        return
+    runs = np.cumsum(np.diff(np.concatenate(([False], chosen))) & chosen)
+    for at in np.unique(runs[chosen]).tolist():
+        rows = np.flatnonzero(chosen & (runs == at))
+        _fuse_run(draft, rows)
+
+
+def _fuse_run(draft: Draft, rows: NDArray[np.int64]) -> None:
+    facts, gpu = draft.facts, draft.facts.gpu
+    products = rows[facts.of_family(Family.GEMM)[rows]]
+    dtype = str(facts.dtype[products[0]]) if len(products) else ""
+    half = "bf16" if dtype in ("bf16", "fp16") else "tf32"
+    peak = (gpu.best_peaks().get(half) if gpu else None) or math.inf
+    flop = float(np.nansum(facts.flop[products])) * (1.25 if facts.backward[rows[0]] else 1.0)
+    share = draft.constants.attention * (1.0 if half == "bf16" else 0.5)
+    # Masked scores below the diagonal are half of them; a kernel that skips them does half the work.
+    ns = draft.constants.start_ns * 2 + flop / (peak * share) * 1e9 * 0.75
+    total = float(draft.duration_ns[rows].sum())
+    if not flop:
+        ns = total * 0.3
+    draft.drop(np.isin(np.arange(facts.count), rows[1:]))
+    draft.duration_ns[rows[0]] = min(ns, total)
+
+
+def recomputed(facts: StepFacts) -> Flags:
+    """Kernels of the forward pass that run again during backward: same operator, sizes and kernel."""
+    names = facts.view.trace.operations.name[facts.program.row]
+    forward = {
+        (names[r], facts.operators[r][0], facts.inputs[r])
+        for r in np.flatnonzero(~facts.backward & ~facts.optimizer).tolist()
+        if facts.operators[r]
+    }
+    again = np.zeros(facts.count, bool)
+    marked = 0
+    for row in np.flatnonzero(facts.backward).tolist():
+        chain = facts.operators[row]
+        if not chain or (names[row], chain[0], facts.inputs[row]) not in forward:
+            continue
+        inside = any("Backward" in n and "Checkpoint" not in n for n in chain)
+        again[row] = not inside or chain[0] in _RECOMPUTABLE
+        marked += bool(chain[0] in _RECOMPUTABLE)
+    return again if marked >= 2 else np.zeros(facts.count, bool)
+
+
+def keep_activations(draft: Draft) -> None:
+    """No recomputation: what the forward pass made is kept for the backward."""
+    draft.drop(recomputed(draft.facts) & draft.alive)

@@ -1,0 +1,124 @@
+"""Optimizers in few kernels, and gradients that are dropped instead of zeroed."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.analysis.whatif.draft import Draft
+from profkit.analysis.whatif.facts import StepFacts
+from profkit.analysis.work.families import Family
+
+__all__ = ["drop_gradients", "foreach_optimizer", "fuse_optimizer", "optimizer_style", "parameters", "zeroing"]
+
+Flags = NDArray[np.bool_]
+
+_BYTES: Final = {"adam": (28.0, 76.0), "sgd": (20.0, 36.0)}
+"""Bytes a parameter in fp32: fused in one pass, and in foreach passes (docs/models.md, optimizers)."""
+_KERNELS_A_PARAMETER: Final = {"adam": 12.5, "sgd": 2.5}
+_TENSORS_A_LAUNCH: Final = 30.0
+
+
+def optimizer_style(facts: StepFacts) -> str | None:
+    """``single`` (kernels for every parameter), ``foreach``, ``fused``; None without an optimizer.
+
+    Returns:
+        ``single`` only where a handful of kernels recur for each of several parameters.
+    """
+    rows = facts.optimizer & ~facts.zeroing
+    if not rows.any():
+        return None
+    names = [_text(facts, row) for row in np.flatnonzero(rows).tolist()]
+    if any("fused" in n and "multi_tensor" in n for n in names):
+        return "fused"
+    if any("multi_tensor_apply" in n for n in names):
+        return "foreach"
+    return "single" if rows.sum() >= 6 and not facts.compiled[rows].any() else None
+
+
+def parameters(facts: StepFacts) -> tuple[float, float]:
+    """How many tensors the optimizer updates, and their elements together (NaN where shapes are unknown)."""
+    rows = np.flatnonzero(facts.optimizer & ~facts.zeroing)
+    style, kind = optimizer_style(facts), _kind(facts)
+    accumulated = {facts.operator_row[r] for r in range(facts.count) if "AccumulateGrad" in "".join(facts.operators[r])}
+    count = len(rows) / _KERNELS_A_PARAMETER[kind] if style == "single" else float(len(accumulated) or 0)
+    by_name: dict[str, dict[int, float]] = {}
+    for row in rows.tolist():
+        if facts.operators[row] and facts.inputs[row]:
+            calls = by_name.setdefault(facts.operators[row][0], {})
+            calls[int(facts.operator_row[row])] = facts.inputs[row][0]
+    sums = [sum(calls.values()) for name, calls in by_name.items() if "addcdiv" in name or "addcmul" in name]
+    sums = sums or [sum(calls.values()) for calls in by_name.values()]
+    elements = float(np.median(sums)) if sums else math.nan
+    return max(count, 1.0), elements
+
+
+def fuse_optimizer(draft: Draft) -> None:
+    """One pass over all parameters."""
+    if optimizer_style(draft.facts) in ("single", "foreach"):
+        _rewrite(draft, fused=True)
+
+
+def foreach_optimizer(draft: Draft) -> None:
+    """One kernel for each operator and list of parameters."""
+    if optimizer_style(draft.facts) == "single":
+        _rewrite(draft, fused=False)
+
+
+def zeroing(facts: StepFacts) -> Flags:
+    """Kernels that zero gradients, or add to gradients that were zeroed."""
+    fills = facts.zeroing & (facts.of_family(Family.FILL, Family.OPTIMIZER) | np.array([k is None for k in facts.kernels]))
+    if not fills.any():
+        return fills
+    return fills | (facts.named("AccumulateGrad") & facts.of_family(Family.ELEMENTWISE))
+
+
+def drop_gradients(draft: Draft) -> None:
+    """``zero_grad(set_to_none=True)``: nothing is written, and the first gradient is kept instead of added."""
+    draft.drop(zeroing(draft.facts))
+
+
+def _rewrite(draft: Draft, *, fused: bool) -> None:
+    facts, constants = draft.facts, draft.constants
+    rows = np.flatnonzero(facts.optimizer & ~facts.zeroing & draft.alive)
+    if not len(rows):
+        return
+    style, kind = optimizer_style(facts), _kind(facts)
+    count, elements = parameters(facts)
+    launches = max(1.0, math.ceil(count / _TENSORS_A_LAUNCH)) * (1.0 if fused else 4.0 * len(_BYTES[kind]))
+    device = _device_ns(draft, rows, elements, fused) + launches * constants.start_ns
+    # A usual launch is the measure of how fast this host is.
+    host = (4.0 + 0.08 * count) if fused else (10.0 + 0.45 * count)
+    first = int(rows[0])
+    if style == "foreach" and not fused:
+        return
+    before = float(sum(draft.gap_ns[t] + draft.own_ns[t] for t in np.unique(facts.token[rows]).tolist()))
+    draft.drop(np.isin(np.arange(facts.count), rows[1:]))
+    draft.duration_ns[first] = min(device, float(facts.program.duration_ns[rows].sum()))
+    token = facts.token[first]
+    draft.gap_ns[token] = min(host * draft.usual_launch_ns, before)
+    draft.own_ns[token] = draft.usual_launch_ns * 0.2
+
+
+def _device_ns(draft: Draft, rows: NDArray[np.int64], elements: float, fused: bool) -> float:
+    facts, constants = draft.facts, draft.constants
+    bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
+    passes = _BYTES[_kind(facts)]
+    if bandwidth and not math.isnan(elements):
+        return elements * passes[0 if fused else 1] / (bandwidth * constants.memory) * 1e9
+    long = np.maximum(facts.program.duration_ns[rows] - constants.start_ns, 0).sum()
+    return float(long) * (constants.update if fused else 1.0)
+
+
+def _kind(facts: StepFacts) -> str:
+    rows = np.flatnonzero(facts.optimizer & ~facts.zeroing).tolist()
+    return "adam" if any("sqrt" in _text(facts, r) or "addcdiv" in _text(facts, r) for r in rows) else "sgd"
+
+
+def _text(facts: StepFacts, row: int) -> str:
+    strings, operations = facts.view.trace.strings, facts.view.trace.operations
+    name = int(operations.name[facts.program.row[row]])
+    return strings[name].lower() if name >= 0 else ""

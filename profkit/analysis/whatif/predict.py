@@ -1,0 +1,104 @@
+"""What a change would bring: the step before and after, replayed under every assumption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from profkit.analysis.view import TraceView
+from profkit.analysis.whatif.constants import LIKELY, SCENARIOS, Constants, recorder_cost
+from profkit.analysis.whatif.draft import Draft
+from profkit.analysis.whatif.facts import StepFacts, find_facts
+from profkit.analysis.whatif.program import Program, step_program
+from profkit.analysis.whatif.replay import Replay, replay, without_recorder
+from profkit.model import RangeKind
+
+__all__ = ["Change", "Prediction", "Step", "find_step"]
+
+Change = Callable[[Draft], None]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A step before and after a change, in ns without a recorder."""
+
+    before_ns: float
+    after_ns: float
+    low: float
+    """The speed-up at least, likely and at most."""
+    likely: float
+    high: float
+    limit: str
+    """What the changed step is limited by: ``host``, ``device``, ``waiting`` or ``loader``."""
+
+    @property
+    def saving_ns(self) -> float:
+        """What the change takes off the step; negative where it adds."""
+        return self.before_ns - self.after_ns
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The representative step of a device, ready to be changed and replayed."""
+
+    facts: StepFacts
+    plain_step_ns: int | None
+
+    def _program(self, factor: float) -> Program:
+        trace = self.facts.view.trace
+        operators = bool((trace.ranges.kind == RangeKind.OPERATOR).any())
+        cost = recorder_cost(trace.source.format, operators, factor)
+        return without_recorder(self.facts.program, cost, self.plain_step_ns)
+
+    @cached_property
+    def _programs(self) -> dict[float, tuple[Program, float]]:
+        programs = {}
+        for factor in {c.recorder for c in (LIKELY, *SCENARIOS)}:
+            program = self._program(factor)
+            programs[factor] = (program, replay(program).step_ns)
+        return programs
+
+    @property
+    def plain_ns(self) -> float:
+        """The step's time without a recorder, an estimate."""
+        return self._programs[LIKELY.recorder][1]
+
+    @property
+    def program(self) -> Program:
+        """The step without a recorder."""
+        return self._programs[LIKELY.recorder][0]
+
+    def changed(self, changes: Sequence[Change], constants: Constants = LIKELY) -> tuple[Replay, float]:
+        """Replay the step with some changes; the bound from outside the step comes with it."""
+        draft = Draft(self.facts, self._programs[constants.recorder][0], constants)
+        for change in changes:
+            change(draft)
+        return replay(draft.program()), draft.least_ns
+
+    def predict(self, changes: Sequence[Change]) -> Prediction:
+        """The step with some changes, in their order, as low, likely and high."""
+        found = {}
+        for constants in (LIKELY, *SCENARIOS):
+            played, least = self.changed(changes, constants)
+            found[constants] = (self._programs[constants.recorder][1], max(played.step_ns, least, 1.0))
+        played, least = self.changed(changes)
+        before, after = found[LIKELY]
+        ratios = [was / now for was, now in found.values()]
+        return Prediction(before, after, min(ratios), before / after, max(ratios), _limit(played, least))
+
+
+def find_step(view: TraceView, device: int, plain_step_ns: int | None = None) -> Step | None:
+    """The representative step of a device, or None where there is none that can be replayed."""
+    program = step_program(view, device)
+    if program is None or not len(program.row):
+        return None
+    return Step(find_facts(view, device, program), plain_step_ns)
+
+
+def _limit(played: Replay, least: float) -> str:
+    if least > played.step_ns:
+        return "loader"
+    if played.device_busy_ns >= 0.9 * played.step_ns:
+        return "device"
+    return "host" if played.host_ns >= 0.9 * played.step_ns else "waiting"
