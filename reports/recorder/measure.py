@@ -26,8 +26,6 @@ import torch
 import profkit
 from profkit.recording import backends, nvtx_domain
 
-LIMITS = {"outside_context": 2.0, "outside_decorator": 2.0, "inside_context": 1.5, "inside_decorator": 1.5}
-STEP_LIMIT = 1.03
 GPT = Path(__file__).parents[2] / "examples" / "annotated_gpt.py"
 
 
