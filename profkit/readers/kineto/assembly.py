@@ -219,7 +219,7 @@ class Assembly:
         """The process of device events: that of the call that launched them, else the first."""
         calls = self._tables["calls"]
         first = np.zeros(len(table["start_ns"]), np.int64)
-        if len(self.processes) < 2 or not calls:
+        if len(self.processes) < 2 or not calls or not len(calls["correlation"]):
             return first
         process = np.array([thread.process for thread in self.threads])[calls["thread"]]
         order = np.argsort(calls["correlation"], kind="stable")
