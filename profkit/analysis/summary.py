@@ -12,16 +12,17 @@ from profkit.analysis.health import health_row, undecided_reason
 from profkit.analysis.memory_section import give_phase_peaks, memory_row, memory_sentence
 from profkit.analysis.profiler_cost import with_profiler_cost
 from profkit.analysis.ranks import (
-    DeviceCollectives,
-    collectives_of,
+    FileOfRanks,
     compare_ranks,
+    file_of_ranks,
+    rank_section,
     report_offsets,
     verdict_on_ranks,
 )
 from profkit.analysis.result import Result, Row
 from profkit.analysis.states import BUSY_STATES
 from profkit.analysis.steps import leading_steps_left_out
-from profkit.analysis.tables.communication import add_waiting, communication_rows
+from profkit.analysis.tables.communication import communication_rows
 from profkit.analysis.tables.host_time import host_time_row
 from profkit.analysis.tables.kernels import kernel_rows
 from profkit.analysis.tables.parts import part_rows
@@ -70,8 +71,9 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     views = _views(recordings, options)
     device_ids = _device_ids([v.trace for v in views], options.device)
     devices = _device_rows(views, device_ids)
-    ranks = compare_ranks(_collectives(views, devices))
-    offsets = report_offsets([(v.span, v.trace.unix_epoch_ns) for v in views], ranks.clocks)
+    communication = communication_rows(views)
+    ranks = rank_section(_files_of_ranks(views, devices), communication)
+    offsets = report_offsets([(v.span, v.trace.unix_epoch_ns) for v in views], ranks.found.clocks)
     busy = sum(
         int(states_of(v, d)[list(BUSY_STATES)].sum()) for v in views for d in range(len(v.trace.devices))
     )
@@ -81,14 +83,12 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     verdict = verdict_row(views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories))
     if memory is not None and not views:
         verdict["sentence"] = memory_sentence(memory)
-    communication = communication_rows(views)
-    add_waiting(communication, ranks.waiting)
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
-        health=health_row(views, _findings(recordings, memory), _dropped(recordings)),
+        health=health_row(views, [*_findings(recordings, memory), *ranks.findings], _dropped(recordings)),
         window={**window_row(views, offsets), "parts": part_rows(views)},
-        verdict=verdict_on_ranks(verdict, ranks),
+        verdict=verdict_on_ranks(verdict, ranks.found),
         totals=totals_row(views),
         phases=phases,
         kernels=kernel_rows(views, busy),
@@ -98,7 +98,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         syncs=sync_rows(views),
         memory=memory,
         communication=communication,
-        ranks=ranks.rows,
+        ranks=ranks.found.rows,
         timeline=timeline_row(views, offsets, device_ids),
         utilisation=utilisation_rows(views, offsets, device_ids),
         method={**_method(recordings, views, options), "ranks": ranks.method},
@@ -205,16 +205,16 @@ def _with_window(views: list[TraceView]) -> list[TraceView]:
 def time_offsets(views: Sequence[TraceView]) -> list[int]:
     """In ns, what to add to each trace's times: the report starts with the earliest event of its files."""
     devices = _device_rows(views, _device_ids([v.trace for v in views], None))
-    clocks = compare_ranks(_collectives(views, devices)).clocks
-    return report_offsets([(v.span, v.trace.unix_epoch_ns) for v in views], clocks)
+    compared = compare_ranks([d for file in _files_of_ranks(views, devices) for d in file.devices])
+    return report_offsets([(v.span, v.trace.unix_epoch_ns) for v in views], compared.clocks)
 
 
-def _collectives(views: Sequence[TraceView], devices: Sequence[Row]) -> list[DeviceCollectives]:
+def _files_of_ranks(views: Sequence[TraceView], devices: Sequence[Row]) -> list[FileOfRanks]:
     found, first = [], 0
     for file, view in enumerate(views):
         own = devices[first : first + len(view.trace.devices)]
         first += len(own)
-        found += collectives_of(view, file, own)
+        found.append(file_of_ranks(view, file, own))
     return found
 
 

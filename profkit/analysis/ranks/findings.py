@@ -1,0 +1,92 @@
+"""What the comparison of ranks adds to the health of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from profkit.analysis.ranks.report import RanksFound
+from profkit.analysis.result import Row
+from profkit.model import Finding, Severity
+from profkit.units import bytes_text, duration_text, percent_text
+
+__all__ = ["bucket_findings", "rank_findings"]
+
+_SMALL_BUCKET_BYTES: Final = 2 << 20
+"""A choice: a twelfth of the buckets that DDP makes by default."""
+
+_SMALL_BUCKET_NS: Final = 60_000
+_MANY: Final = 32
+"""All-reduces a step; DDP's buckets of 25 MiB are fewer than this for models below 800 MiB of gradients."""
+
+
+def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int | None) -> list[Finding]:
+    """Findings on the ranks.
+
+    Args:
+        ranks: What the comparison found.
+        parallelism: The kinds of parallelism of the report.
+        world_size: The number of ranks of the job, where a file says it.
+    """
+    found = []
+    if parallelism:
+        kinds = ", ".join(f"{row['kind']} ({row['evidence']})" for row in parallelism)
+        found.append(Finding("parallelism", Severity.INFO, f"The work is spread over devices: {kinds}"))
+    recorded = len({row["rank"] for row in ranks.rows})
+    if ranks.rows and world_size is not None and 1 < recorded < world_size:
+        message = (
+            f"{recorded} of {world_size} ranks are in the report: waiting for the others counts as transfer"
+        )
+        found.append(Finding("ranks-missing", Severity.INFO, message, world_size - recorded))
+    if ranks.rows and "instead" in ranks.method:
+        found.append(Finding("ranks-not-compared", Severity.INFO, _sentence(ranks.method["instead"])))
+    late = [row for row in ranks.rows if row["straggler"]]
+    for row in late[:8]:
+        message = (
+            f"Rank {row['rank']} is a straggler: the others wait {duration_text(row['holds_up_ns'])} for it in "
+            f"collectives, {percent_text(row['holds_up_ns'] / max(sum(row['shares'].values()), 1))} of the window"
+        )
+        found.append(Finding("straggler", Severity.INFO, message))
+    return found
+
+
+def bucket_findings(communication: Sequence[Row], steps: int) -> list[Finding]:
+    """Gradients that are reduced in many small pieces, from the communication table.
+
+    Args:
+        communication: The table of the report.
+        steps: Kept steps, summed over devices.
+    """
+    found = []
+    for row in communication:
+        each = row["count"] / max(steps, 1)
+        if row["collective"] != "all_reduce" or each < _MANY:
+            continue
+        size = _median_size(row["sizes"])
+        time = (row["total_ns"] if row["transfer_ns"] is None else row["transfer_ns"]) / row["count"]
+        if size <= _SMALL_BUCKET_BYTES if size is not None else time <= _SMALL_BUCKET_NS:
+            what = (
+                f"half of them of {bytes_text(size)} or less"
+                if size is not None
+                else f"{duration_text(time)} each"
+            )
+            message = (
+                f"{each:.0f} all-reduces a step, {what}: each pays the start of a collective. "
+                "With larger buckets (DDP's bucket_cap_mb is 25 by default) there are fewer"
+            )
+            found.append(Finding("small-buckets", Severity.INFO, message, row["count"]))
+    return found
+
+
+def _median_size(sizes: Sequence[Row]) -> int | None:
+    known: list[tuple[Any, int]] = sorted((s["bytes"], s["count"]) for s in sizes if s["bytes"] is not None)
+    half, seen = sum(count for _, count in known) / 2, 0
+    for size, count in known:
+        seen += count
+        if seen >= half:
+            return int(size)
+    return None
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
