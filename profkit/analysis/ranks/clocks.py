@@ -28,6 +28,11 @@ _TORN: Final = 0.05
 """Of the shared collectives: above it, ranks would leave before others enter, so they are not the same ones."""
 
 
+_ALWAYS_CREDIBLE_NS: Final = 100_000
+_CREDIBLE_OF_PACE: Final = 0.5
+"""Of the time between collectives: with a larger error, each could be its neighbour."""
+
+
 @dataclass(frozen=True)
 class Clock:
     """How to turn a file's times into the reference's."""
@@ -121,6 +126,9 @@ def _clock(own: _Shared, entered: Column, left: Column, trusted: bool) -> Clock 
     middle = int(ahead[0]) + round(float(np.median(ahead - ahead[0])))
     offset = -middle if len(own.event) >= _FEWEST else 0
     error = int(np.quantile(np.abs(ahead + offset), 0.9, method="higher"))
+    pace = float(np.median(np.diff(np.sort(own.end)))) if len(own.end) > 1 else np.inf
+    if error > max(_ALWAYS_CREDIBLE_NS, _CREDIBLE_OF_PACE * pace):
+        return None
     torn = (own.start + offset > left[own.event] + error) | (entered[own.event] > own.end + offset + error)
     return Clock(offset, error, len(own.event)) if torn.mean() <= _TORN else None
 

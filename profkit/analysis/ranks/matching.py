@@ -16,6 +16,10 @@ __all__ = ["Matching", "match_again", "match_collectives"]
 
 Column = NDArray[np.int64]
 
+_SAME_INSTANT_NS: Final = 50_000
+"""The ranks leave a collective within this of each other (16 us were seen over NVLink)."""
+
+_NOWHERE: Final = 1 << 40
 _LARGEST_SHIFT: Final = 64
 """How many collectives one recording may have begun before another, where no step says so."""
 
@@ -32,6 +36,12 @@ class Matching:
     """What is matched by order within: the same group, name, size and step."""
     uneven: NDArray[np.bool_]
     """Whether the devices' counts differ in its cell, so that the order alone is not to be trusted."""
+
+    def only(self, devices: NDArray[np.bool_]) -> Matching:
+        """The same, with nothing matched on the other devices."""
+        known = devices[self.device]
+        event = _shared_only(np.where(known, self.event, -1), self.device)
+        return replace(self, event=event, uneven=self.uneven & known)
 
 
 def match_collectives(devices: Sequence[DeviceCollectives]) -> Matching:
@@ -54,8 +64,9 @@ def match_collectives(devices: Sequence[DeviceCollectives]) -> Matching:
     order = _ordinal(device, cell)
     uneven = ~numbered & (_is_uneven(device, cell, len(devices)) | (step < 0))
     end = np.concatenate([d.end_ns + (d.epoch_ns or 0) for d in devices])
+    trusted = np.array([d.epoch_ns is not None for d in devices])
     for each in np.unique(cell[uneven]).tolist():
-        _shift_order(order, np.flatnonzero(cell == each), device, end)
+        _shift_order(order, np.flatnonzero(cell == each), device, end, trusted)
     event = group_rows(cell, np.where(numbered, sequence, order))[0]
     return Matching(device, _shared_only(event, device), cell, uneven)
 
@@ -123,29 +134,47 @@ def _is_uneven(device: Column, cell: Column, devices: int) -> NDArray[np.bool_]:
     return uneven
 
 
-def _shift_order(order: Column, rows: Column, device: Column, end: Column) -> None:
-    """Shift the order on each device against that of the device with most rows, in place."""
+def _shift_order(
+    order: Column, rows: Column, device: Column, end: Column, trusted: NDArray[np.bool_]
+) -> None:
+    """Shift the order on each device against that of the device with most rows, in place.
+
+    A row whose end lies elsewhere than its place says gets a place of its own, so that nothing matches it.
+    """
     present, count = np.unique(device[rows], return_counts=True)
-    most = rows[device[rows] == present[count.argmax()]]
+    leader = int(present[count.argmax()])
+    most = rows[device[rows] == leader]
     for each in present.tolist():
         mine = rows[device[rows] == each]
-        if each != present[count.argmax()]:
-            order[mine] += _best_shift(end[most], end[mine])
+        if each == leader:
+            continue
+        shift, distance = _best_shift(end[most], end[mine], bool(trusted[each] and trusted[leader]))
+        place = order[mine] + shift
+        inside = (place >= 0) & (place < len(most))
+        ahead = end[mine] - end[most[np.clip(place, 0, len(most) - 1)]]
+        fits = inside & (np.abs(ahead - distance) <= _SAME_INSTANT_NS)
+        order[mine] = np.where(fits, place, _NOWHERE + mine)
 
 
-def _best_shift(reference: Column, other: Column) -> int:
-    """The shift of order at which the ends lie most nearly at one distance from each other."""
-    best, spread = 0, np.inf
+def _best_shift(reference: Column, other: Column, trusted: bool) -> tuple[int, int]:
+    """The shift of order at which the ends lie most nearly at one distance from each other, and that distance.
+
+    Of shifts that are equally good, as in steps that are all alike: where Unix times are known, the one with
+    the smallest distance, else the smallest shift.
+    """
+    found = []
     reach = min(_LARGEST_SHIFT, max(len(reference), len(other)) - 1)
     for shift in sorted(range(-reach, reach + 1), key=abs):
         first, last = max(0, shift), min(len(reference), len(other) + shift)
-        if last - first < max(2, min(len(reference), len(other)) // 2):
+        if last - first < max(1, min(len(reference), len(other)) // 2):
             continue
-        distance = other[first - shift : last - shift] - reference[first:last]
-        found = float(np.abs(distance - np.median(distance)).mean())
-        if found < spread:
-            best, spread = shift, found
-    return best
+        ahead = other[first - shift : last - shift] - reference[first:last]
+        # Differences of differences: Unix times do not fit into floating point to the nanosecond.
+        middle = int(ahead[0]) + round(float(np.median(ahead - ahead[0])))
+        found.append((float(np.median(np.abs(ahead - middle))), shift, middle))
+    least = min((spread for spread, _, _ in found), default=0.0)
+    good = [(shift, middle) for spread, shift, middle in found if spread <= least + _SAME_INSTANT_NS]
+    return min(good, key=lambda g: abs(g[1] if trusted else g[0]), default=(0, 0))
 
 
 def _shared_only(event: Column, device: Column) -> Column:

@@ -61,7 +61,7 @@ def compare_ranks(devices: Sequence[DeviceCollectives]) -> RanksFound:
         return RanksFound(rows=rows, method={"matched": 0, "instead": reason})
     found = match_collectives(devices)
     clocks = align_clocks(devices, found)
-    found = _with_clocks_only(devices, found, clocks)
+    found = found.only(np.isin(np.array([d.file for d in devices]), list(clocks)))
     if len(clocks) and found.uneven.any():
         tolerance = 2 * max(c.error_ns for c in clocks.values()) + _END_SPREAD_NS
         found = match_again(
@@ -105,21 +105,6 @@ def _plain_row(device: DeviceCollectives) -> Row:
         "clock_offset_ns": None,
         "clock_error_ns": None,
     }
-
-
-def _with_clocks_only(
-    devices: Sequence[DeviceCollectives], found: Matching, clocks: Mapping[int, Clock]
-) -> Matching:
-    """Without the rows of files whose clock is not known."""
-    known = np.isin(np.array([d.file for d in devices]), list(clocks))
-    if known.all():
-        return found
-    return Matching(
-        found.device,
-        np.where(known[found.device], found.event, -1),
-        found.cell,
-        found.uneven & known[found.device],
-    )
 
 
 def _offsets(devices: Sequence[DeviceCollectives], found: Matching, clocks: Mapping[int, Clock]) -> Column:

@@ -1,0 +1,248 @@
+"""Ranks brought together: clocks, lateness, waiting, stragglers."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from profkit.analysis.summary import Options, summarise, time_offsets, timelines
+from profkit.readers import read
+from tests.analysis.ranks.jobs import EPOCH, MS, US, Rank, job
+from tests.exactness.intervals_by_hand import length, united, within, without
+from tests.exactness.plain_files import read_plainly
+from tests.shared import DATA, SHARED, needs_shared
+
+DDP = [DATA / "kineto" / f"ddp_rank{rank}.json.gz" for rank in (0, 1)]
+
+
+def by_rank(result):
+    return {row["rank"]: row for row in result.ranks}
+
+
+def codes(result):
+    return {finding["code"] for finding in result.health["findings"]}
+
+
+@cache
+def ddp():
+    return summarise([read(path) for path in DDP])
+
+
+def test_a_sleeping_rank_is_the_straggler_and_the_waiting_is_charged_to_it():
+    result = summarise(job([Rank(0), Rank(1, sleep_ns=20 * MS)]))
+    early, late = by_rank(result)[0], by_rank(result)[1]
+    assert late["straggler"] is True
+    assert early["straggler"] is False
+    assert late["late_ns"] == 20 * MS
+    assert early["late_ns"] == 0
+    assert early["waiting_ns"] == 3 * 20 * MS
+    assert late["waiting_ns"] == 0
+    assert late["holds_up_ns"] == 3 * 20 * MS
+    assert result.method["ranks"]["waits"] == [
+        {"rank": 0, "for": 1, "waiting_ns": 60 * MS, "exposed_ns": 60 * MS}
+    ]
+    assert result.method["ranks"]["critical_rank"] == 1
+    assert "straggler" in codes(result)
+
+
+def test_the_verdict_names_the_late_rank_and_what_it_does_instead_of_blaming_the_network():
+    verdict = summarise(job([Rank(0), Rank(1, sleep_ns=30 * MS)])).verdict
+    assert verdict["held_up_by"]["rank"] == 1
+    assert verdict["held_up_by"]["bound"] == "launch"
+    told = " ".join([verdict["sentence"], *verdict["caveats"]])
+    assert "rank 1" in told
+    assert "waiting for the host's launches" in told
+
+
+def test_a_rank_with_more_gpu_work_is_told_from_one_that_sleeps():
+    verdict = summarise(job([Rank(0), Rank(1, compute_ns=(30 * MS,))])).verdict
+    assert verdict["held_up_by"]["rank"] == 1
+    assert verdict["held_up_by"]["bound"] != "launch"
+
+
+def test_transfer_alone_is_no_waiting_and_no_one_is_to_blame():
+    result = summarise(job([Rank(0), Rank(1)], transfer_ns=20 * MS))
+    assert result.verdict["bound"] == "communication"
+    assert result.verdict["held_up_by"] is None
+    assert [row["straggler"] for row in result.ranks] == [False, False]
+    assert [row["waiting_ns"] for row in result.ranks] == [0, 0]
+
+
+def test_ranks_that_wait_for_each_other_in_turn_have_no_straggler():
+    result = summarise(job([Rank(0, compute_ns=(10 * MS, 2 * MS)), Rank(1, compute_ns=(2 * MS, 10 * MS))]))
+    assert [row["straggler"] for row in result.ranks] == [False, False]
+    assert [row["waiting_ns"] for row in result.ranks] == [24 * MS, 24 * MS]
+
+
+@pytest.mark.parametrize("clock_ns", [0, 3 * MS, -700 * US, 10**12])
+def test_a_wrong_clock_is_found_and_changes_nothing(clock_ns):
+    ranks = [Rank(0), Rank(1, sleep_ns=20 * MS, clock_ns=clock_ns)]
+    row = by_rank(summarise(job(ranks)))[1]
+    assert row["clock_offset_ns"] == -clock_ns
+    assert row["clock_error_ns"] == 0
+    assert row["late_ns"] == 20 * MS
+
+
+def test_clocks_without_unix_time_are_brought_together_by_the_collectives():
+    ranks = [Rank(0), Rank(1, sleep_ns=20 * MS, clock_ns=123 * MS, epoch_ns=None)]
+    traces = job(ranks)
+    result = summarise(traces)
+    assert by_rank(result)[1]["clock_offset_ns"] == EPOCH - 123 * MS
+    assert by_rank(result)[1]["late_ns"] == 20 * MS
+    views, _ = timelines(traces, Options())
+    ends = [int(v.trace.operations.end_ns.max()) + o for v, o in zip(views, time_offsets(views), strict=True)]
+    assert ends[0] == ends[1]
+
+
+def test_the_error_of_a_clock_covers_the_spread_of_the_ends():
+    rows = by_rank(summarise(job([Rank(0), Rank(1), Rank(2)], ends_ns={1: 8 * US, 2: 3 * US})))
+    assert all(abs(row["waiting_ns"]) <= 3 * 8 * US for row in rows.values())
+    assert max(row["clock_error_ns"] for row in rows.values()) <= 8 * US
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("lost", [{"first_lost": 2}, {"lost": (4,)}, {"lost": (11,)}])
+def test_a_rank_that_lacks_some_collectives_is_still_matched(lost, marked):
+    steps = dict(compute_ns=(10 * MS, 3 * MS, 7 * MS, 5 * MS))
+    ranks = [Rank(0, **steps), Rank(1, **steps, sleep_ns=20 * MS, clock_ns=2 * MS, **lost)]
+    result = summarise(job(ranks, marked=marked))
+    row = by_rank(result)[1]
+    assert row["clock_offset_ns"] == -2 * MS
+    assert row["straggler"] is True
+    assert result.method["ranks"]["matched"] == 12 - (2 if "first_lost" in lost else 1)
+    assert result.method["ranks"]["unmatched"] == (2 if "first_lost" in lost else 1)
+
+
+def test_numbers_in_the_group_win_over_the_order():
+    """Steps that are all alike, no marks and no Unix time: only the number tells which is which."""
+    ranks = [Rank(0, epoch_ns=None), Rank(1, epoch_ns=None, clock_ns=5 * MS, first_lost=2)]
+    traces = job(ranks, steps=8, marked=False, group="0")
+    traces = [
+        replace(t, collectives=replace(t.collectives, sequence=np.arange(len(t.collectives)) + 40 + first))
+        for t, first in zip(traces, (0, 2), strict=True)
+    ]
+    result = summarise(traces)
+    assert result.method["ranks"]["matched"] == 6
+    assert by_rank(result)[1]["clock_offset_ns"] == -5 * MS
+
+
+def test_ranks_of_different_groups_are_not_matched():
+    one, other = job([Rank(0)], group="mesh_dp (1)"), job([Rank(1)], group="mesh_dp (2)")
+    result = summarise([*one, *other])
+    assert [row["late_ns"] for row in result.ranks] == [None, None]
+    assert [row["straggler"] for row in result.ranks] == [None, None]
+    assert "ranks-not-compared" in codes(result)
+
+
+def test_unrelated_recordings_are_not_compared():
+    one = job([Rank(0, compute_ns=(10 * MS, 2 * MS, 3 * MS))])
+    other = job([Rank(1, compute_ns=(1 * MS, 9 * MS, 5 * MS), epoch_ns=EPOCH + 10**12)])
+    rows = by_rank(summarise([*one, *other]))
+    assert [row["late_ns"] for row in rows.values()] == [None, None]
+
+
+def test_two_recordings_of_one_rank_are_not_compared():
+    result = summarise([*job([Rank(0)]), *job([Rank(0, sleep_ns=20 * MS)])])
+    assert [row["late_ns"] for row in result.ranks] == [None, None]
+    assert "ranks-not-compared" in codes(result)
+
+
+def test_many_ranks_of_crossing_groups_share_one_clock():
+    """Ranks 0 and 1 meet, 2 and 3 meet, and 1 and 2 meet in a third group: one chain of clocks."""
+    clocks = {0: 0, 1: 3 * MS, 2: -4 * MS, 3: 9 * MS}
+    pairs = [((0, 1), "a"), ((2, 3), "b"), ((1, 2), "c")]
+    traces = {}
+    for members, group in pairs:
+        for trace in job([Rank(m, clock_ns=clocks[m]) for m in members], steps=4, group=group):
+            traces.setdefault(trace.source.rank, []).append(trace)
+    chained = [parts[0] if len(parts) == 1 else _joined(*parts) for _, parts in sorted(traces.items())]
+    rows = by_rank(summarise(chained))
+    assert {rank: row["clock_offset_ns"] for rank, row in rows.items()} == {r: -c for r, c in clocks.items()}
+
+
+def _joined(first, second):
+    """Two traces of one rank as one: the second after the first."""
+    # The strings of the second follow those of the first.
+    count, calls = len(first.strings), int(first.calls.correlation.max())
+
+    def both(table, **shifts):
+        a, b = getattr(first, table), getattr(second, table)
+        b = replace(
+            b, **{c: np.where(getattr(b, c) >= 0, getattr(b, c) + by, -1) for c, by in shifts.items()}
+        )
+        return type(a)(**{k: np.concatenate([getattr(a, k), getattr(b, k)]) for k in vars(a)})
+
+    return replace(
+        first,
+        strings=[*first.strings, *second.strings],
+        operations=both("operations", name=count, correlation=calls),
+        calls=both("calls", name=count, correlation=calls),
+        collectives=both("collectives", operation=len(first.operations), group=count),
+        ranges=first.ranges,
+    )
+
+
+def test_exposed_and_overlapped_communication_of_ddp_equals_the_brute_force():
+    for path, row in zip(DDP, ddp().ranks, strict=True):
+        recording = read_plainly(path)
+        steps = sorted((s.start, s.end) for s in recording.spans if s.name.startswith("ProfilerStep"))
+        assert len(steps) == 3
+        launched = {c.correlation: c.start for c in recording.calls}
+        last = max(
+            op.end for op in recording.ops if launched.get(op.correlation, steps[-1][1]) < steps[-1][1]
+        )
+        start = last - sum(row["shares"].values())
+        nccl = within(united([(o.start, o.end) for o in recording.ops if "nccl" in o.name]), start, last)
+        other = within(
+            united(
+                [(o.start, o.end) for o in recording.ops if o.kind == "kernel" and "nccl" not in o.name]
+                + [(o.start, o.end) for o in recording.ops if o.kind in ("memset", "DtoD")]
+            ),
+            start,
+            last,
+        )
+        assert row["collective_ns"] == length(nccl)
+        assert row["exposed_ns"] == length(without(nccl, other))
+        assert row["overlapped_ns"] == row["collective_ns"] - row["exposed_ns"]
+
+
+def test_waiting_of_ddp_equals_a_pairwise_count_by_hand():
+    first, second = (read_plainly(path) for path in DDP)
+    pairs = zip(
+        *(sorted((o.start, o.end) for o in r.ops if "nccl" in o.name) for r in (first, second)), strict=True
+    )
+    rows = by_rank(ddp())
+    shift = rows[1]["clock_offset_ns"]
+    kept = sum(step["kept"] for step in ddp().window["steps"])
+    waiting = [0, 0]
+    for (start, end), (other_start, other_end) in list(pairs)[-10 * kept :]:
+        start, end = start - shift, end - shift
+        waiting[0] += min(max(other_start - start, 0), end - start)
+        waiting[1] += min(max(start - other_start, 0), other_end - other_start)
+    assert [rows[0]["waiting_ns"], rows[1]["waiting_ns"]] == waiting
+
+
+def test_the_bus_bandwidth_of_ddp_is_that_of_nccl_tests():
+    (row,) = ddp().communication
+    assert row["bus_gbs"] == pytest.approx(row["bytes"] * 2 * (2 - 1) / 2 / row["total_ns"])
+    assert row["algorithm_gbs"] == pytest.approx(row["bytes"] / row["total_ns"])
+    for size in row["sizes"]:
+        assert size["transfer_bus_gbs"] == pytest.approx(size["bytes"] * size["count"] / size["transfer_ns"])
+    # Two H200 over NVLink: the transfer runs at hundreds of GB/s, what waiting hides in bus_gbs.
+    assert row["transfer_bus_gbs"] > 5 * row["bus_gbs"]
+
+
+@needs_shared
+@pytest.mark.shared
+def test_four_ranks_of_somebody_elses_job_are_compared():
+    paths = sorted((SHARED / "corpus" / "kineto").glob("*dlrm_kineto__worker*"))
+    result = summarise([read(path) for path in paths])
+    assert {row["collective"]: row["count"] for row in result.communication} == {
+        "all_to_all": 20,
+        "all_reduce": 12,
+    }
+    assert [row["rank"] for row in result.ranks] == [0, 1, 2, 3]
+    assert all(row["clock_error_ns"] < 20 * US for row in result.ranks)
+    assert result.method["ranks"]["matched"] == 8
+    assert "ranks-missing" in codes(result)
