@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profkit.analysis.result import SHARES, Row
 from profkit.analysis.states import State
@@ -15,7 +16,7 @@ from profkit.analysis.view import TraceView
 from profkit.analysis.work.work import Basis
 from profkit.units import duration_text, percent_text
 
-__all__ = ["RUNNER_UP_WITHIN", "UNDECIDED", "verdict_row"]
+__all__ = ["RUNNER_UP_WITHIN", "UNDECIDED", "Grounds", "verdict_on", "verdict_row"]
 
 RUNNER_UP_WITHIN: Final = 0.10
 """A second share this close to the first is named (design, section 2)."""
@@ -50,9 +51,50 @@ _CAUSES: Final = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Grounds:
+    """What a verdict rests on; the grounds of several files add up."""
+
+    states: NDArray[np.int64]
+    """The window's time in each `State`, in ns, over the devices."""
+    basis_ns: NDArray[np.int64]
+    """Busy kernel time by `Basis`."""
+    steps: int | None
+    """Kept steps; the fewest of the files that have steps."""
+    devices: int
+    kineto: bool
+    """Whether a file comes from torch.profiler."""
+
+    @classmethod
+    def of(cls, views: Sequence[TraceView]) -> Grounds:
+        """Those of some traces."""
+        states = np.zeros(len(State), np.int64)
+        for view in views:
+            for device in range(len(view.trace.devices)):
+                states += states_of(view, device)
+        return cls(
+            states=states,
+            basis_ns=_basis_ns(views),
+            steps=min((v.steps.count - v.first_kept for v in views if v.steps.count), default=None),
+            devices=sum(len(v.trace.devices) for v in views),
+            kineto=any(v.trace.source.format == "kineto" for v in views),
+        )
+
+    @classmethod
+    def together(cls, parts: Sequence[Grounds]) -> Grounds:
+        """Those of several files as one."""
+        return cls(
+            states=sum((p.states for p in parts), np.zeros(len(State), np.int64)),
+            basis_ns=sum((p.basis_ns for p in parts), np.zeros(len(Basis), np.int64)),
+            steps=min((p.steps for p in parts if p.steps is not None), default=None),
+            devices=sum(p.devices for p in parts),
+            kineto=any(p.kineto for p in parts),
+        )
+
+
 @dataclass(frozen=True)
 class _Decision:
-    states: np.ndarray
+    states: NDArray[np.int64]
     shares: Mapping[str, int]
     total_ns: int
 
@@ -65,20 +107,22 @@ def verdict_row(views: Sequence[TraceView], *, plain_step_ns: int | None, undeci
         plain_step_ns: The step without a profiler, where it is known.
         undecided: What to record instead, when the files cannot decide; else None.
     """
-    states = np.zeros(len(State), np.int64)
-    for view in views:
-        for device in range(len(view.trace.devices)):
-            states += states_of(view, device)
+    return verdict_on(Grounds.of(views), plain_step_ns=plain_step_ns, undecided=undecided)
+
+
+def verdict_on(grounds: Grounds, *, plain_step_ns: int | None, undecided: str | None) -> Row:
+    """The verdict on these grounds; see `verdict_row`."""
+    states = grounds.states
     decision = _Decision(states, shares_row(states), int(states.sum()))
     chosen = {**decision.shares, "other": decision.shares["other"] - int(states[State.PROFILER])}
     order = sorted(SHARES, key=lambda s: -chosen[s])
     bound = "unknown" if undecided or not decision.total_ns else order[0]
-    basis = _basis(views)
+    basis = _basis(grounds)
     return {
         "bound": bound,
         "share": chosen[bound] / decision.total_ns if bound != "unknown" else 0.0,
         "confidence": max(basis, key=lambda b: basis[b]) if basis else "unknown",
-        "sentence": _sentence(views, decision, chosen, bound, order[1], undecided),
+        "sentence": _sentence(grounds, decision, chosen, bound, order[1], undecided),
         "shares": dict(decision.shares),
         "launch": {
             "host": int(states[State.HOST]),
@@ -88,7 +132,7 @@ def verdict_row(views: Sequence[TraceView], *, plain_step_ns: int | None, undeci
         "runner_up": _runner_up(decision, chosen, order) if bound != "unknown" else None,
         "basis_shares": basis,
         "instead": undecided,
-        "caveats": _caveats(views, decision, bound, plain_step_ns),
+        "caveats": _caveats(grounds, decision, bound, plain_step_ns),
     }
 
 
@@ -98,8 +142,7 @@ def _runner_up(decision: _Decision, chosen: Mapping[str, int], order: Sequence[s
     return {"bound": order[1], "share": second} if close else None
 
 
-def _basis(views: Sequence[TraceView]) -> dict[str, float]:
-    """The share of busy kernel time that rests on each basis, best first."""
+def _basis_ns(views: Sequence[TraceView]) -> NDArray[np.int64]:
     time = np.zeros(len(Basis), np.int64)
     for view in views:
         for device in range(len(view.trace.devices)):
@@ -108,12 +151,17 @@ def _basis(views: Sequence[TraceView]) -> dict[str, float]:
             np.add.at(
                 time, view.work.basis[segments.operation[busy]], (segments.end_ns - segments.start_ns)[busy]
             )
-    total = int(time.sum())
+    return time
+
+
+def _basis(grounds: Grounds) -> dict[str, float]:
+    """The share of busy kernel time that rests on each basis, best first."""
+    time, total = grounds.basis_ns, int(grounds.basis_ns.sum())
     return {b.name.lower(): int(time[b]) / total for b in Basis if time[b]} if total else {}
 
 
 def _sentence(
-    views: Sequence[TraceView],
+    grounds: Grounds,
     decision: _Decision,
     chosen: Mapping[str, int],
     bound: str,
@@ -122,11 +170,11 @@ def _sentence(
 ) -> str:
     if bound == "unknown":
         return f"This recording cannot say what holds the step up: {undecided or 'no time was recorded'}."
-    stepped = [v.steps.count - v.first_kept for v in views if v.steps.count]
-    devices = sum(len(v.trace.devices) for v in views) or 1
-    each = decision.total_ns / (min(stepped) if stepped else 1) / devices
+    each = decision.total_ns / (grounds.steps or 1) / (grounds.devices or 1)
     subject, time = (
-        ("The step", f"its {duration_text(each)}") if stepped else ("The recording", duration_text(each))
+        ("The step", f"its {duration_text(each)}")
+        if grounds.steps is not None
+        else ("The recording", duration_text(each))
     )
     text = _SENTENCES[bound].format(
         subject=subject,
@@ -149,14 +197,12 @@ def _how(decision: _Decision, bound: str) -> str:
     return among[max(among, key=lambda s: int(decision.states[s]))]
 
 
-def _caveats(
-    views: Sequence[TraceView], decision: _Decision, bound: str, plain_step_ns: int | None
-) -> list[str]:
+def _caveats(grounds: Grounds, decision: _Decision, bound: str, plain_step_ns: int | None) -> list[str]:
     # What a slower host makes longer; allocation, compilation and copies are not the recorder's doing.
     late = sum(int(decision.states[s]) for s in (State.HOST, State.SYNC, State.INPUT))
     mostly_idle = late * 2 > decision.total_ns
     # torch.profiler slows every operator down: on one GPT step, idle 11 % became 43 % (docs/numbers.md).
-    kineto = bound in ("launch", "sync", "input") and any(v.trace.source.format == "kineto" for v in views)
+    kineto = bound in ("launch", "sync", "input") and grounds.kineto
     if plain_step_ns is not None or not decision.total_ns or not (mostly_idle or kineto):
         return []
     return [
