@@ -27,6 +27,7 @@ from profkit.errors import AnalysisError, OutputError, ProfkitError, ReadError, 
 
 if TYPE_CHECKING:
     from profkit.api import Report, analyze
+    from profkit.comparing import compare
     from profkit.recording.benchmark import benchmark
     from profkit.recording.instrument import instrument
     from profkit.recording.phases import phase
@@ -41,6 +42,7 @@ __all__ = [
     "Report",
     "analyze",
     "benchmark",
+    "compare",
     "instrument",
     "phase",
     "record",
@@ -50,6 +52,7 @@ _HOMES = {
     "Report": "profkit.api",
     "analyze": "profkit.api",
     "benchmark": "profkit.recording.benchmark",
+    "compare": "profkit.comparing",
     "instrument": "profkit.recording.instrument",
     "phase": "profkit.recording.phases",
     "record": "profkit.recording.recorder",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from profkit.analysis.result import Result
@@ -25,7 +25,7 @@ from profkit.rendering.digest import (
 from profkit.rendering.words import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text
 
-__all__ = ["render_markdown"]
+__all__ = ["as_code", "as_prose", "as_table", "render_markdown"]
 
 _NAMES = 80
 _TOP = 15
@@ -54,22 +54,22 @@ def render_markdown(result: Result) -> str:
 
 def _verdict(result: Result, scale: Scale) -> Iterable[str]:
     verdict = result.verdict
-    yield f"## {_prose(verdict['sentence'])}"
-    yield _prose(where_text(*facts(result), f"confidence: {verdict.get('confidence')}"))
+    yield f"## {as_prose(verdict['sentence'])}"
+    yield as_prose(where_text(*facts(result), f"confidence: {verdict.get('confidence')}"))
     for line in filter(None, [what_to_record(verdict), *(verdict.get("caveats") or ())]):
-        yield f"> {_prose(line)}"
+        yield f"> {as_prose(line)}"
     rows = [
-        [f"**{_prose(share_term(name).label)}**", _bar(fraction), share_text(fraction), duration_text(scale(ns)), _prose(share_term(name).meaning)]
+        [f"**{as_prose(share_term(name).label)}**", _bar(fraction), share_text(fraction), duration_text(scale(ns)), as_prose(share_term(name).meaning)]
         for name, ns, fraction in parts_of(verdict.get("shares"))
     ]  # fmt: skip
-    yield from _table(("The device is", "", "share>", f"time {scale.label}>", "meaning"), rows)
+    yield from as_table(("The device is", "", "share>", f"time {scale.label}>", "meaning"), rows)
 
 
 def _health(result: Result, scale: Scale) -> Iterable[str]:
     found = findings_by_weight(result)
     if found:
         yield f"### Trace health: {health_note(result)}"
-        yield "\n".join(f"- **{row['severity']}**: {_prose(row.get('message'))}" for row in found)
+        yield "\n".join(f"- **{row['severity']}**: {as_prose(row.get('message'))}" for row in found)
 
 
 def _advice(result: Result, scale: Scale) -> Iterable[str]:
@@ -83,56 +83,56 @@ def _advice(result: Result, scale: Scale) -> Iterable[str]:
             f"{speedup:.2f}x likely" if speedup else None,
             row.get("confidence"),
         )
-        lines = [f"{number}. **{_prose(row.get('title'))}** ({_prose(gain)})", _prose(row.get("why"))]
-        yield "\n   ".join([*filter(None, lines), _code(row.get("action"), 400)])
+        lines = [f"{number}. **{as_prose(row.get('title'))}** ({as_prose(gain)})", as_prose(row.get("why"))]
+        yield "\n   ".join([*filter(None, lines), as_code(row.get("action"), 400)])
 
 
 def _steps(result: Result, scale: Scale) -> Iterable[str]:
     steps = result.window.get("steps") or []
     devices = max(1, len(result.devices))
     rows = [
-        [_code(row.get("name")), duration_text(number_of(row.get("device_ns")) / devices), duration_text(number_of(row.get("gpu_busy_ns")) / devices), "yes" if row.get("kept") else "no"]
+        [as_code(row.get("name")), duration_text(number_of(row.get("device_ns")) / devices), duration_text(number_of(row.get("gpu_busy_ns")) / devices), "yes" if row.get("kept") else "no"]
         for row in steps[:12]
     ]  # fmt: skip
     if rows:
         yield "### Steps"
-        yield from _table(("step", "device time>", "GPU busy>", "counted"), rows, len(steps))
+        yield from as_table(("step", "device time>", "GPU busy>", "counted"), rows, len(steps))
 
 
 def _phases(result: Result, scale: Scale) -> Iterable[str]:
     tree = phase_tree(result.phases)
     rows = [
         [
-            "&nbsp;&nbsp;" * min(depth, 8) + _code(row.get("name")),
+            "&nbsp;&nbsp;" * min(depth, 8) + as_code(row.get("name")),
             duration_text(scale(row.get("gpu_inclusive_ns"))),
             duration_text(scale(row.get("gpu_exclusive_ns"))),
             duration_text(scale(row.get("host_wall_ns"))),
-            _prose(bound_term(row["bound"]).label.lower() if row.get("bound") else "–"),
+            as_prose(bound_term(row["bound"]).label.lower() if row.get("bound") else "–"),
         ]
         for depth, row in tree[:30]
     ]
     if rows:
         yield f"### Phases ({scale.label})"
-        yield from _table(("phase", "GPU, with children>", "GPU, own>", "host>", "bound"), rows, len(tree))
+        yield from as_table(("phase", "GPU, with children>", "GPU, own>", "host>", "bound"), rows, len(tree))
 
 
 def _kernels(result: Result, scale: Scale) -> Iterable[str]:
     kernels = kernels_by_name(result)
     rows = [
         [
-            _code(row.get("short_name") or row["name"]),
+            as_code(row.get("short_name") or row["name"]),
             duration_text(scale(row["total_ns"])),
             share_text(row.get("share")),
             scale.count(row["count"]),
             duration_text(row["mean_ns"]),
-            _prose(bound_term(row.get("bound")).label),
+            as_prose(bound_term(row.get("bound")).label),
             share_text(row.get("efficiency")) + (" (unsaturated)" if row.get("unsaturated") else ""),
         ]
         for row in kernels[:_TOP]
     ]
     if rows:
         yield f"### Kernels ({scale.label})"
-        yield from _table(
+        yield from as_table(
             ("kernel", "time>", "share>", "count>", "mean>", "bound", "efficiency>"), rows, len(kernels)
         )
 
@@ -142,11 +142,11 @@ def _operators(result: Result, scale: Scale) -> Iterable[str]:
         return
     ordered = sorted(result.operators, key=lambda row: -number_of(row.get("host_self_ns")))
     rows = [
-        [_code(row.get("name")), duration_text(row.get("host_self_ns")), duration_text(row.get("host_ns")), count_text(row.get("count"))]
+        [as_code(row.get("name")), duration_text(row.get("host_self_ns")), duration_text(row.get("host_ns")), count_text(row.get("count"))]
         for row in ordered[:_TOP]
     ]  # fmt: skip
     yield "### Operators (host time: the file has no kernels)"
-    yield from _table(("operator", "self>", "total>", "count>"), rows, len(ordered))
+    yield from as_table(("operator", "self>", "total>", "count>"), rows, len(ordered))
 
 
 def _idle(result: Result, scale: Scale) -> Iterable[str]:
@@ -156,10 +156,10 @@ def _idle(result: Result, scale: Scale) -> Iterable[str]:
     if causes:
         yield f"### Idle: {duration_text(scale(result.idle['total_ns']))} {scale.label}"
         rows = [
-            [_prose(cause_term(name).label), duration_text(scale(ns)), _prose(cause_term(name).meaning)]
+            [as_prose(cause_term(name).label), duration_text(scale(ns)), as_prose(cause_term(name).meaning)]
             for ns, name in causes
         ]
-        yield from _table(("cause", f"time {scale.label}>", "meaning"), rows)
+        yield from as_table(("cause", f"time {scale.label}>", "meaning"), rows)
 
 
 def _syncs(result: Result, scale: Scale) -> Iterable[str]:
@@ -167,13 +167,13 @@ def _syncs(result: Result, scale: Scale) -> Iterable[str]:
         result.syncs, key=lambda row: (-number_of(row.get("cost_ns")), -number_of(row.get("blocked_ns")))
     )
     rows = [
-        [_code(where_text(row.get("api"), row.get("operator"))), _code(row.get("where") or row.get("phase")), count_text(row.get("count")),
+        [as_code(where_text(row.get("api"), row.get("operator"))), as_code(row.get("where") or row.get("phase")), count_text(row.get("count")),
          duration_text(scale(row.get("blocked_ns"))), duration_text(scale(row.get("cost_ns")))]
         for row in ordered[:10]
     ]  # fmt: skip
     if rows:
         yield f"### Synchronisation ({scale.label})"
-        yield from _table(("call", "where", "count>", "blocked>", "cost at most>"), rows, len(ordered))
+        yield from as_table(("call", "where", "count>", "blocked>", "cost at most>"), rows, len(ordered))
 
 
 def _memory(result: Result, scale: Scale) -> Iterable[str]:
@@ -186,17 +186,17 @@ def _memory(result: Result, scale: Scale) -> Iterable[str]:
         places = memory.get(key) or []
         rows = [
             [
-                _code(where_text(row.get("category"), row.get("where"))),
+                as_code(where_text(row.get("category"), row.get("where"))),
                 bytes_text(row.get("bytes")),
                 count_text(row.get("count")),
             ]
             for row in places[:10]
         ]
         if rows:
-            yield from _table((title, "size>", "blocks>"), rows, len(places))
+            yield from as_table((title, "size>", "blocks>"), rows, len(places))
     for row in (memory.get("oom") or [])[:3]:
         wanted, free = bytes_text(row.get("requested_bytes")), bytes_text(row.get("free_bytes"))
-        yield f"**Out of memory**: {wanted} wanted, {free} free, {_code(row.get('where'))}"
+        yield f"**Out of memory**: {wanted} wanted, {free} free, {as_code(row.get('where'))}"
 
 
 def _ranks(result: Result, scale: Scale) -> Iterable[str]:
@@ -206,10 +206,10 @@ def _ranks(result: Result, scale: Scale) -> Iterable[str]:
     ]  # fmt: skip
     if len(rows) > 1:
         yield "### Ranks"
-        yield from _table(("rank>", "step>", "late>", ""), rows, len(result.ranks))
+        yield from as_table(("rank>", "step>", "late>", ""), rows, len(result.ranks))
 
 
-def _table(headers: tuple[str, ...], rows: list[list[str]], total: int = 0) -> Iterable[str]:
+def as_table(headers: Sequence[str], rows: list[list[str]], total: int = 0) -> Iterable[str]:
     """A table; a header that ends in ``>`` is that of a column of numbers."""
     if not rows:
         return
@@ -227,7 +227,7 @@ def _bar(fraction: float) -> str:
     return "█" * max(1, round(fraction * 20))
 
 
-def _prose(value: Any) -> str:
+def as_prose(value: Any) -> str:
     """Text as text: nothing in it formats, links, mentions or is HTML."""
     text = printable("" if value is None else str(value))
     text = text if len(text) <= 500 else f"{text[:500]}…"
@@ -235,7 +235,7 @@ def _prose(value: Any) -> str:
     return _SPECIAL.sub(r"\\\1", text)
 
 
-def _code(value: Any, limit: int = _NAMES) -> str:
+def as_code(value: Any, limit: int = _NAMES) -> str:
     """A name as a code span, in which Markdown means nothing; safe in a table."""
     text = printable("" if value is None else str(value)).strip()
     if not text:

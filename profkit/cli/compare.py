@@ -1,0 +1,71 @@
+"""``profkit compare``: two recordings to what changed between them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path, PurePath
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command(name="compare")
+@click.argument("before", metavar="BEFORE")
+@click.argument("after", metavar="AFTER")
+@click.option(
+    "--before",
+    "more_before",
+    multiple=True,
+    metavar="FILE",
+    help="Another recording of the step before; repeat it.",
+)
+@click.option(
+    "--after",
+    "more_after",
+    multiple=True,
+    metavar="FILE",
+    help="Another recording of the step after; repeat it.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Where the comparison goes; - is standard output.")
+@click.option("--format", "format_", type=click.Choice(["html", "json", "md", "text"]), help="Its format.")
+@click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
+def command(
+    before: str,
+    after: str,
+    more_before: tuple[str, ...],
+    more_after: tuple[str, ...],
+    output: str | None,
+    format_: str | None,
+    step: str | None,
+) -> None:
+    r"""Say whether the step became faster, and what explains it.
+
+    BEFORE and AFTER are recordings of any format, folders of recordings, saved reports (JSON) or runs of a
+    history database (profkit.db#12). More recordings of the same step tell how much they differ by chance.
+
+    \b
+    Examples:
+      profkit compare before.sqlite after.sqlite
+      profkit compare main.json branch.sqlite --after branch2.sqlite
+      profkit compare profkit.db#main report.json --format md -o comment.md
+    """
+    from profkit.api import FORMATS, refuse_input, write_whole
+    from profkit.comparing import compare
+    from profkit.rendering import render_comparison_text
+
+    sides = [before, *more_before], [after, *more_after]
+    report = compare(*sides, step=step)
+    chosen = format_ or (
+        FORMATS.get(PurePath(output).suffix.lower(), "html") if output and output != "-" else "text"
+    )
+    if output is None or output == "-":
+        if chosen == "text":
+            click.echo(render_comparison_text(report.comparison, color=sys.stdout.isatty()), nl=False)
+        else:
+            click.echo(report.render(chosen), nl=False)
+        return
+    target = Path(output)
+    refuse_input(target, [source for side in sides for source in side])
+    write_whole(target, report.render(chosen))
+    click.echo(f"{report.comparison.sentence}\nWrote {target}", err=True)

@@ -1,0 +1,1 @@
+"""Runs that are kept: saved reports, and a database of them."""

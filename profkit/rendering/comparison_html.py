@@ -1,0 +1,70 @@
+"""A comparison as one HTML page without scripts, which asks nothing of any network."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import jinja2
+from markupsafe import Markup
+
+from profkit.analysis.comparison import Comparison, part_label, signed_text
+from profkit.analysis.result import Row
+from profkit.errors import printable
+from profkit.rendering.comparison_tables import compared_text, sections_of, warning_text
+
+__all__ = ["render_comparison_html"]
+
+
+def render_comparison_html(comparison: Comparison) -> str:
+    """The page: setup differences, the verdict, a bar for each part, and the tables. Names are text."""
+    page = (
+        _environment()
+        .get_template("compare.html.j2")
+        .render(
+            style=Markup(_asset("report.css")),
+            comparison=comparison,
+            warnings=[(row["effect"], warning_text(row)) for row in comparison.warnings],
+            before=compared_text(comparison.before),
+            after=compared_text(comparison.after),
+            bars=_bars(comparison.parts),
+            sections=list(sections_of(comparison)),
+            clip=_clip,
+        )
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _bars(parts: list[Row]) -> list[Row]:
+    """The parts as bars left and right of a middle line, in thousandths of the widest change."""
+    widest = max((abs(row["delta_ns"]) for row in parts), default=0)
+    shown = [row for row in parts if widest and abs(row["delta_ns"]) * 200 >= widest]
+    bars = []
+    for row in shown[:16]:
+        length = round(480 * abs(row["delta_ns"]) / widest)
+        bars.append(
+            {
+                "label": part_label(row["name"], row["kind"]),
+                "change": signed_text(row["delta_ns"]),
+                "length": max(length, 1),
+                "at": 500 if row["delta_ns"] > 0 else 500 - max(length, 1),
+                "more": row["delta_ns"] > 0,
+            }
+        )
+    return bars
+
+
+def _clip(text: str, length: int) -> str:
+    shown = printable(text)
+    return shown if len(shown) <= length else f"{shown[: length - 13]}…{shown[-12:]}"
+
+
+def _asset(name: str) -> str:
+    return files("profkit.rendering").joinpath("assets", name).read_text("utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )

@@ -1,0 +1,209 @@
+"""What all renderings of a comparison tell: the same sections, rows and words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from profkit.analysis.comparison import Comparison, part_label, signed_text
+from profkit.analysis.result import Row
+from profkit.rendering.digest import where_text
+from profkit.units import bytes_text, count_text, duration_text
+
+__all__ = ["Section", "compared_text", "sections_of", "warning_text"]
+
+_TOP: Final = 15
+_MARKS: Final = {
+    "forbids": "no conclusion",
+    "host cost": "idle time does not compare",
+    "weakens": "less certain",
+    "note": "note",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with its title; the first column holds names from files, the others words and numbers."""
+
+    title: str
+    note: str
+    headers: tuple[str, ...]
+    """Of the columns; one that ends in ``>`` is that of a column of numbers."""
+    rows: Sequence[tuple[str, ...]]
+    left_out: int = 0
+    """Rows that are not shown."""
+    names: bool = True
+    """Whether the first column holds names from files."""
+
+
+def warning_text(row: Row) -> str:
+    """A difference of the setup with what it does to the conclusion."""
+    return f"{row['message']} ({_MARKS.get(row['effect'], row['effect'])})"
+
+
+def compared_text(side: Row) -> str:
+    """What one side is, in a few words."""
+    inputs = ", ".join(str(row["path"]) for row in side["inputs"][:4])
+    more = len(side["inputs"]) - 4
+    steps = f"{side['steps']} steps" if side["steps"] else "no steps"
+    return where_text(
+        inputs + (f" and {more} files more" if more > 0 else ""), ", ".join(side["devices"]), steps
+    )
+
+
+def sections_of(comparison: Comparison) -> Iterator[Section]:
+    """The sections that have something to say."""
+    for make in (_parts, _phases, _kernels, _memory, _memory_phases, _syncs, _communication):
+        section = make(comparison)
+        if section.rows:
+            yield section
+
+
+def _parts(comparison: Comparison) -> Section:
+    step = comparison.step
+    rows = [
+        (
+            part_label(row["name"], row["kind"]),
+            duration_text(row["before_ns"]),
+            duration_text(row["after_ns"]),
+            signed_text(row["delta_ns"]),
+            _counts(row["count_before"], row["count_after"]),
+        )
+        for row in comparison.parts
+        if row["before_ns"] or row["after_ns"]
+    ]
+    counts = comparison.kernel_count
+    total = (
+        "the step",
+        duration_text(step["before_ns"]),
+        duration_text(step["after_ns"]),
+        signed_text(step["delta_ns"]),
+        _counts(counts["before"], counts["after"]),
+    )
+    headers = ("what the device does", "before>", "after>", "change>", "kernels>")
+    return Section(
+        "What changed", "per step; the changes add up", headers, [*rows, total] if rows else [], names=False
+    )
+
+
+def _phases(comparison: Comparison) -> Section:
+    rows = [
+        (
+            row["path"] or "(in no phase)",
+            duration_text(row["before_ns"]),
+            duration_text(row["after_ns"]),
+            signed_text(row["delta_ns"]),
+        )
+        for row in comparison.phases
+    ]
+    # One row without a phase says nothing.
+    rows = rows if any(row["path"] for row in comparison.phases) else []
+    return _capped(
+        "By phase",
+        "device time per step, busy or idle; the changes add up",
+        ("phase", "before>", "after>", "change>"),
+        rows,
+    )
+
+
+def _kernels(comparison: Comparison) -> Section:
+    rows = [
+        (
+            row["short_name"] or row["name"] or row["name_after"],
+            duration_text(row["before_ns"]),
+            duration_text(row["after_ns"]),
+            signed_text(row["delta_ns"]),
+            _counts(row["count_before"], row["count_after"]),
+            "new"
+            if row["name"] is None
+            else "gone"
+            if row["name_after"] is None
+            else f"by {row['matched_by']}",
+        )
+        for row in comparison.kernels
+        if row["delta_ns"]
+    ]
+    headers = ("kernel", "before>", "after>", "change>", "launches>", "matched")
+    return _capped("Kernels", "sums of durations per step", headers, rows)
+
+
+def _memory(comparison: Comparison) -> Section:
+    memory = comparison.memory
+    if memory is None:
+        return Section("Memory", "", (), [])
+    rows = [
+        (name, *_sizes(memory[key]))
+        for name, key in (
+            ("peak, allocated", "peak_allocated_bytes"),
+            ("peak, reserved", "peak_reserved_bytes"),
+        )
+    ]
+    rows += [
+        (where_text(row["category"], row["where"]) or "unknown", *_sizes(row))
+        for row in memory["owners"]
+        if row["change"]
+    ]
+    return _capped("Memory", "at the peak, by owner", ("owner", "before>", "after>", "change>"), rows)
+
+
+def _memory_phases(comparison: Comparison) -> Section:
+    rows = [
+        (row["path"], *_sizes(row)) for row in (comparison.memory or {}).get("by_phase", ()) if row["change"]
+    ]
+    return _capped("Memory by phase", "peak allocated", ("phase", "before>", "after>", "change>"), rows)
+
+
+def _syncs(comparison: Comparison) -> Section:
+    rows = [
+        (
+            where_text(row["api"], row["operator"], row["where"] or row["phase"]),
+            *_times(row["blocked_ns"]),
+            _counts(row["count"]["before"], row["count"]["after"]),
+            signed_text(row["cost_ns"]["change"] or 0),
+        )
+        for row in comparison.syncs
+        if row["count"]["change"] or row["cost_ns"]["change"]
+    ]
+    headers = ("wait of the host", "blocked before>", "after>", "change>", "calls>", "cost>")
+    return _capped("Synchronisation", "per step; cost is the most that removing it can bring", headers, rows)
+
+
+def _communication(comparison: Comparison) -> Section:
+    rows = [
+        (
+            where_text(row["collective"], row["dtype"]),
+            *_times(row["exposed_ns"]),
+            _counts(row["count"]["before"], row["count"]["after"]),
+            signed_text(row["total_ns"]["change"] or 0),
+        )
+        for row in comparison.communication
+    ]
+    headers = ("collective", "exposed before>", "after>", "change>", "calls>", "time in all>")
+    return _capped("Communication", "per step; exposed time is what nothing hides", headers, rows)
+
+
+def _capped(title: str, note: str, headers: tuple[str, ...], rows: list[Any]) -> Section:
+    return Section(title, note, headers, rows[:_TOP], max(len(rows) - _TOP, 0))
+
+
+def _counts(before: float | None, after: float | None) -> str:
+    if before is None or after is None:
+        return ""
+    return _count(before) if before == after else f"{_count(before)} → {_count(after)}"
+
+
+def _count(value: float) -> str:
+    return count_text(int(value)) if value == int(value) else f"{value:.1f}"
+
+
+def _times(row: Row) -> tuple[str, str, str]:
+    change = "–" if row["change"] is None else signed_text(row["change"])
+    return duration_text(row["before"]), duration_text(row["after"]), change
+
+
+def _sizes(row: Row) -> tuple[str, str, str]:
+    change = row["change"]
+    sign = "" if change is None else "+" if change > 0 else "−" if change < 0 else "±"
+    size = "–" if change is None else bytes_text(abs(change))
+    return bytes_text(row["before"]), bytes_text(row["after"]), f"{sign}{size}"

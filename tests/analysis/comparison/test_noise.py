@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from profkit.analysis.comparison import compare_results
+from profkit.analysis.comparison.noise import noise_of
+from tests.analysis.comparison.recordings import of_steps, recorded, resampled, with_slower_kernels
+
+REPEATS = 100
+STEADY = [
+    ("gpt_fp32", "nsys"), ("gpt_bf16", "nsys"), ("elementwise_chain", "nsys"), ("big_gemm_bf16", "nsys"),
+    ("dataloader_stall", "nsys"), ("convnet_fp16_channels_last", "kineto"), ("sync_item", "kineto"),
+]  # fmt: skip
+"""Recordings whose steps spread by less than 3 %; no test can see 5 % in ten steps that spread by 9 %."""
+RESTLESS = [
+    ("tiny_mlp", "nsys"),
+    ("gpt_bf16", "kineto"),
+    ("gpt_bf16_compile", "kineto"),
+    ("convnet_fp16_channels_last", "nsys"),
+]
+
+
+def verdicts(result, before, after, **slower):
+    """Verdicts of repeats of two recordings with so many steps."""
+    random = np.random.default_rng(11)
+    found = []
+    for _ in range(REPEATS):
+        first = resampled(result, before, random, run_spread=0.003)
+        second = resampled(result, after, random, run_spread=0.003, **slower)
+        found.append(compare_results([first], [second]).verdict)
+    return found
+
+
+@pytest.mark.parametrize(("name", "folder"), [*STEADY, *RESTLESS])
+@pytest.mark.parametrize("steps", [3, 10])
+def test_the_same_step_twice_is_no_change_in_19_of_20_repeats(name, folder, steps):
+    found = verdicts(recorded(name, folder), steps, steps)
+    assert found.count("no change") >= 0.95 * REPEATS
+
+
+@pytest.mark.parametrize(("name", "folder"), STEADY)
+def test_a_step_that_became_5_percent_slower_is_slower_in_19_of_20_repeats(name, folder):
+    found = verdicts(recorded(name, folder), 10, 10, factor=1.05)
+    assert found.count("slower") >= 0.95 * REPEATS
+
+
+@pytest.mark.parametrize("name", ["gpt_fp32", "elementwise_chain", "big_gemm_bf16"])
+def test_kernels_that_became_5_percent_slower_are_seen_with_three_steps(name):
+    found = compare_results([recorded(name)], [with_slower_kernels(name, 1.05)])
+    assert found.verdict == "slower"
+    assert found.parts[0]["kind"] == "kernels"
+    assert sum(p["delta_ns"] for p in found.parts) == found.step["delta_ns"]
+
+
+def test_slower_kernels_that_idle_time_hides_are_no_slower_step():
+    found = compare_results([recorded("gpt_bf16")], [with_slower_kernels("gpt_bf16", 1.05)])
+    assert found.verdict == "no change"  # the device was idle for 16 % of the step, and is less so now
+    assert sum(p["delta_ns"] for p in found.parts if p["kind"] == "idle") < -1e6
+
+
+def test_kernels_of_the_same_length_are_no_change():
+    assert (
+        compare_results([recorded("gpt_bf16")], [with_slower_kernels("gpt_bf16", 1.0)]).verdict == "no change"
+    )
+
+
+def test_a_change_is_told_exactly_when_it_is_beyond_the_noise():
+    random = np.random.default_rng(3)
+    for factor in np.linspace(0.9, 1.1, 60):
+        first = resampled(recorded("gpt_bf16"), 5, random)
+        second = resampled(recorded("gpt_bf16"), 5, random, factor=factor)
+        found = compare_results([first], [second])
+        beyond = abs(found.step["delta_ns"]) > found.step["noise_ns"]
+        assert beyond == (found.verdict in ("slower", "faster"))
+
+
+def test_recordings_of_one_side_that_differ_widen_the_noise():
+    result = recorded("gpt_fp32")
+
+    def run(ms):
+        return of_steps(result, [[round(ms * 1e6), 1_000_000]] * 5)
+
+    alike = compare_results([run(60), run(60)], [run(64), run(64)])
+    apart = compare_results([run(56), run(64)], [run(60), run(68)])
+    assert alike.verdict == "slower"
+    assert apart.verdict == "no change"
+    assert apart.step["noise_ns"] > 2 * alike.step["noise_ns"]
+
+
+def test_more_steps_make_the_noise_smaller():
+    random = np.random.default_rng(5)
+    times = (100 + 5 * random.standard_normal(400)).tolist()
+    widths = [noise_of([times[:n]], [times[200 : 200 + n]], 100, 0) for n in (3, 10, 50, 200)]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_the_width_is_that_of_a_t_test_where_there_are_many_steps():
+    random = np.random.default_rng(6)
+    before, after = (100 + 5 * random.standard_normal((2, 2000))).tolist()
+    expected = 2.326 * 5 * (2 / 2000) ** 0.5
+    assert noise_of([before], [after], 0, 0) == pytest.approx(expected, rel=0.05)
+
+
+def test_nothing_measured_has_no_noise():
+    assert noise_of([[]], [[1.0]], 1, 1) == 0
