@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from profkit.analysis.advice import advise
 from profkit.analysis.health import health_row, undecided_reason
 from profkit.analysis.memory_section import give_phase_peaks, memory_row, memory_sentence
 from profkit.analysis.profiler_cost import with_profiler_cost
@@ -99,6 +100,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         memory=memory,
         communication=communication,
         ranks=ranks.found.rows,
+        advice=advise(views, memory, options.plain_step_ns),
         timeline=timeline_row(views, offsets, device_ids),
         utilisation=utilisation_rows(views, offsets, device_ids),
         method={**_method(recordings, views, options), "ranks": ranks.method},

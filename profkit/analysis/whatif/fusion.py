@@ -28,7 +28,7 @@ _FUSED: Final = (
     Family.REDUCE,
 )
 _LOSS: Final = ("cross_entropy", "nll_loss", "NllLoss", "log_softmax", "LogSoftmax", "mse_loss", "MseLoss")
-_LOST_UNKNOWN: Final = 0.5
+_LOST_UNKNOWN: Final = 0.55
 """Without shapes, the share of a chain's time that fusing it takes away (with them: 0.3 to 0.95)."""
 
 

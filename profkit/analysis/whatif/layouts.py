@@ -12,7 +12,7 @@ from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts
 from profkit.analysis.work.families import Family
 
-__all__ = ["channels_last", "fuse_attention", "handmade_attention", "keep_activations", "recomputed", "transposes"]
+__all__ = ["channels_last", "fuse_attention", "handmade_attention", "keep_activations", "laid_out", "recomputed", "transposes"]
 
 Flags = NDArray[np.bool_]
 
@@ -29,11 +29,17 @@ def transposes(facts: StepFacts) -> Flags:
     return facts.of_family(Family.LAYOUT)
 
 
+def laid_out(facts: StepFacts) -> Flags:
+    """Kernels that say in their name that they work on channels_last tensors."""
+    names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
+    return np.array(["channels_last" in n or "nhwc" in n.lower() for n in names], bool) & ~transposes(facts)
+
+
 def channels_last(draft: Draft) -> None:
     """The layout that convolutions want: no transposes; batch norm in that layout is about twice as fast."""
     facts = draft.facts
     draft.drop(transposes(facts) & draft.alive)
-    planes = facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm") & draft.alive
+    planes = facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm") & ~laid_out(facts) & draft.alive
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth:
         streamed = draft.constants.start_ns + draft.bytes / (bandwidth * draft.constants.memory * 0.7) * 1e9

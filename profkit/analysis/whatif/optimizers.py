@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 
 _BYTES: Final = {"adam": (28.0, 76.0), "sgd": (20.0, 36.0)}
 """Bytes a parameter in fp32: fused in one pass, and in foreach passes (docs/models.md, optimizers)."""
-_KERNELS_A_PARAMETER: Final = {"adam": 12.5, "sgd": 2.5}
+_KERNELS_A_PARAMETER: Final = {"adam": 7.0, "sgd": 2.5}
 _TENSORS_A_LAUNCH: Final = 30.0
 
 
@@ -44,7 +44,10 @@ def parameters(facts: StepFacts) -> tuple[float, float]:
     rows = np.flatnonzero(facts.optimizer & ~facts.zeroing)
     style, kind = optimizer_style(facts), _kind(facts)
     accumulated = {facts.operator_row[r] for r in range(facts.count) if "AccumulateGrad" in "".join(facts.operators[r])}
-    count = len(rows) / _KERNELS_A_PARAMETER[kind] if style == "single" else float(len(accumulated) or 0)
+    # Adam divides once for each parameter.
+    divided = sum("addcdiv" in _text(facts, row) for row in rows.tolist())
+    single = float(divided or len(rows) / _KERNELS_A_PARAMETER[kind])
+    count = single if style == "single" else float(len(accumulated))
     by_name: dict[str, dict[int, float]] = {}
     for row in rows.tolist():
         if facts.operators[row] and facts.inputs[row]:

@@ -17,8 +17,8 @@ __all__ = ["LAUNCH", "WAIT", "Program", "step_program"]
 LAUNCH: Final = 0
 WAIT: Final = 1
 
-_MOST_OPERATIONS: Final = 60_000
-"""A longer step is not replayed: its advice says so."""
+_MOST_OPERATIONS: Final = 20_000
+"""A longer step is not replayed, to keep the time of an analysis bounded: there is no advice on it."""
 
 _ENOUGH: Final = 5
 """Launches on an idle device that give a latency; with fewer, the usual one is taken."""

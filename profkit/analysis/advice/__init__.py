@@ -1,0 +1,85 @@
+"""Advice with a price: what to change in a step, what that saves by the replay, and when it does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from profkit.analysis.advice import arithmetic, compiling, distributed, recording, structure, updating, waiting
+from profkit.analysis.advice.rule import Case, Evidence, Rule
+from profkit.analysis.result import Row
+from profkit.analysis.view import TraceView
+from profkit.analysis.whatif.predict import find_step
+
+__all__ = ["RULES", "WORTH_SAYING", "advise"]
+
+RULES: Final[tuple[Rule, ...]] = (
+    *arithmetic.RULES,
+    *compiling.RULES,
+    *updating.RULES,
+    *waiting.RULES,
+    *structure.RULES,
+    *distributed.RULES,
+    *recording.RULES,
+)
+
+WORTH_SAYING: Final = 0.01
+"""What saves less of the step is not said."""
+
+_MOST_DEVICES: Final = 4
+
+
+def advise(
+    views: Sequence[TraceView], memory: Mapping[str, Any] | None = None, plain_step_ns: int | None = None
+) -> list[Row]:
+    """What to do about the recorded steps, the largest saving first.
+
+    Args:
+        views: The analysed traces.
+        memory: The report's memory section, where a snapshot came with them.
+        plain_step_ns: The step's time without a recorder, where known.
+
+    Returns:
+        Rows of ``advice[]``: ``saving_ns`` is of one step, without the recorder's own cost; ``speedup`` is the
+        step's time over what it would be. Both are None for advice whose worth a recording cannot tell. Savings of
+        several rows do not add up: ``profkit whatif`` combines them.
+    """
+    found: dict[str, Row] = {}
+    for view, device in _devices(views):
+        step = find_step(view, device, plain_step_ns)
+        if step is None:
+            continue
+        case = Case(view, device, step, memory)
+        for rule in RULES:
+            evidence = rule.find(case)
+            row = _priced(case, rule, evidence) if evidence else None
+            if row and (row["saving_ns"] or 0) >= (found.get(rule.id, row)["saving_ns"] or 0):
+                found[rule.id] = row
+    return sorted(found.values(), key=lambda row: -(row["saving_ns"] or 0))
+
+
+def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
+    row = rule.row(evidence)
+    if evidence.changes is None:
+        return row
+    # Most rules find nothing worth saying: one replay shows it.
+    played, least = case.step.changed(evidence.changes)
+    if case.step.plain_ns - max(played.step_ns, least) < WORTH_SAYING * case.step.plain_ns:
+        return None
+    price = case.step.predict(evidence.changes)
+    row["saving_ns"] = round(price.saving_ns)
+    row["speedup"] = {"low": price.low, "likely": price.likely, "high": price.high}
+    row["limit"] = price.limit
+    if price.low < 1.0 and row["confidence"] != "low":
+        row["confidence"] = "low"
+    return row
+
+
+def _devices(views: Sequence[TraceView]) -> list[tuple[TraceView, int]]:
+    """The devices that did most: ranks of one program do the same."""
+    every = [(v, d) for v in views for d in range(len(v.trace.devices))]
+    busy = [int(((v.trace.operations.end_ns - v.trace.operations.start_ns)[v.trace.operations.device == d]).sum()) for v, d in every]
+    order = np.argsort(-np.array(busy, np.int64), kind="stable")[:_MOST_DEVICES]
+    return [every[at] for at in order.tolist()]

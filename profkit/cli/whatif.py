@@ -1,0 +1,105 @@
+"""``profkit whatif``: the step replayed with some changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from profkit.units import parse_duration_ns
+
+__all__ = ["command"]
+
+_FLAGS = {
+    "tf32": "fp32 matrix products in TF32.",
+    "bf16": "Forward and loss under autocast to bf16.",
+    "fp32": "fp64 arithmetic in fp32.",
+    "aligned": "Matrix sizes padded to multiples of 8.",
+    "compile": "The model compiled.",
+    "cuda-graphs": "The whole step in a CUDA graph.",
+    "fused-optimizer": "The optimizer in one pass.",
+    "foreach-optimizer": "The optimizer over lists of parameters.",
+    "set-to-none": "Gradients dropped instead of zeroed.",
+    "no-sync": "No waits for the device.",
+    "no-allocation": "No memory asked from the driver.",
+    "pinned": "Batches copied from pinned memory, ahead.",
+    "channels-last": "Model and images in channels_last.",
+    "fused-attention": "Attention by scaled_dot_product_attention.",
+    "no-checkpointing": "Activations kept instead of recomputed.",
+}
+
+
+def _flags(function: Callable[..., None]) -> Callable[..., None]:
+    for name, text in reversed(_FLAGS.items()):
+        function = click.option(f"--{name}", is_flag=True, help=text)(function)
+    return function
+
+
+@click.command(name="whatif")
+@click.argument("file", metavar="FILE")
+@_flags
+@click.option("--loader-workers", type=click.IntRange(1, 4096), metavar="N", help="N processes prepare batches.")
+@click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
+@click.option("--device", type=int, metavar="N", help="Look at this device only.")
+@click.option("--plain-step", metavar="TIME", help="The step's time without a profiler, e.g. 38.3ms.")
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def command(
+    file: str,
+    loader_workers: int | None,
+    step: str | None,
+    device: int | None,
+    plain_step: str | None,
+    json_: bool,
+    **flags: Any,
+) -> None:
+    r"""Say what a step would take with some changes, alone and together.
+
+    FILE is an nsys export or report, or a torch.profiler trace. The recorded step is changed and replayed, so a
+    saving ends where something else becomes the limit. Without a change, all that would save 1 % are shown.
+
+    \b
+    Examples:
+      profkit whatif trace.json.gz --tf32 --compile
+      profkit whatif report.sqlite --fused-optimizer --cuda-graphs --plain-step 17.5ms
+      profkit whatif trace.json --loader-workers 8 --json
+    """
+    from profkit.analysis.summary import Options, timelines
+    from profkit.analysis.whatif.answer import what_if
+    from profkit.errors import AnalysisError
+    from profkit.readers import read
+
+    plain = None
+    if plain_step is not None:
+        try:
+            plain = parse_duration_ns(plain_step)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is wrong usage
+            raise click.BadParameter(str(error), param_hint="--plain-step") from error
+    chosen = [name for name in _FLAGS if flags[name.replace("-", "_")]]
+    views, _ = timelines([read(file)], Options(step_name=step, device=device))
+    found = what_if(views, chosen, loader_workers=loader_workers, plain_step_ns=plain)
+    if found is None:
+        raise AnalysisError(
+            file, "no step with device work can be replayed", "Record a few steps with kernels, and mark them"
+        )
+    if json_:
+        import json
+
+        click.echo(json.dumps(found, indent=2))
+        return
+    click.echo(_text(found))
+
+
+def _text(found: dict[str, Any]) -> str:
+    from profkit.units import duration_text
+
+    lines = [f"A step takes {duration_text(found['before_ns'])} without the recorder, an estimate; recorded: {duration_text(found['recorded_ns'])}."]
+    for row in found["changes"]:
+        gain = row["speedup"]
+        lines.append(
+            f"  {row['name']:<28} {duration_text(row['after_ns']):>10}   {gain['likely']:.2f}x "
+            f"({gain['low']:.2f}x to {gain['high']:.2f}x)   then limited by the {row['limit']}"
+        )
+    if not found["changes"]:
+        lines.append("  No change would save 1 % of it.")
+    return "\n".join(lines)
