@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from profkit.analysis.launches import Launches
 from profkit.analysis.range_names import matching, profiler_step, step_like
 from profkit.model import RangeKind, Trace
 
-__all__ = ["WARM_UP_RATIO", "Steps", "find_steps", "leading_steps_left_out"]
+__all__ = ["WARM_UP_RATIO", "Steps", "find_steps", "leading_steps_left_out", "warm_up_steps"]
 
 WARM_UP_RATIO = 1.1
 """A first step longer than this times the median of the later ones is warm-up (design, section 2)."""
@@ -83,6 +84,20 @@ def leading_steps_left_out(device_ns: Column) -> int:
             break
         left_out += 1
     return left_out
+
+
+def warm_up_steps(device_ns: Sequence[Column]) -> int:
+    """How many leading steps are warm-up, of several recordings at once.
+
+    Args:
+        device_ns: The device time of each step, for every recording; empty for one without steps or devices.
+    """
+    stepped = [each for each in device_ns if len(each)]
+    count = min((len(each) for each in stepped), default=0)
+    total = np.zeros(count, np.int64)
+    for each in stepped:
+        total += each[:count]
+    return leading_steps_left_out(total)
 
 
 def _step_rows(trace: Trace, name: str | None) -> NDArray[np.bool_]:

@@ -22,7 +22,7 @@ from profkit.analysis.ranks import (
 )
 from profkit.analysis.result import Result, Row
 from profkit.analysis.states import BUSY_STATES
-from profkit.analysis.steps import leading_steps_left_out
+from profkit.analysis.steps import warm_up_steps
 from profkit.analysis.tables.communication import communication_rows
 from profkit.analysis.tables.host_time import host_time_row
 from profkit.analysis.tables.kernels import kernel_rows
@@ -35,12 +35,12 @@ from profkit.analysis.tables.window import shares_row, states_of, totals_row, wi
 from profkit.analysis.thresholds import threshold_rows
 from profkit.analysis.timeline import timeline_row
 from profkit.analysis.verdict import verdict_row
-from profkit.analysis.view import TraceView, view_trace
+from profkit.analysis.view import TraceView, step_device_ns, view_trace
 from profkit.hardware import Gpu, find_gpu
 from profkit.model import Device, Finding, Severity, Trace
 from profkit.model_memory import MemoryHistory
 
-__all__ = ["Options", "summarise", "time_offsets", "timelines"]
+__all__ = ["Options", "analysed_views", "summarise", "summarise_views", "time_offsets", "timelines"]
 
 
 _FINDINGS_ON_THE_PROGRAM: Final = frozenset({"out-of-memory", "leak", "fragmentation", "allocator-churn"})
@@ -68,8 +68,20 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         options: What the person said about them.
     """
     options = options or Options()
+    return summarise_views(recordings, analysed_views(recordings, options), options)
+
+
+def summarise_views(
+    recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView], options: Options
+) -> Result:
+    """The report of recordings whose traces are analysed already.
+
+    Args:
+        recordings: What the readers returned.
+        views: What `analysed_views` made of them.
+        options: What the person said about them.
+    """
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
-    views = _views(recordings, options)
     device_ids = _device_ids([v.trace for v in views], options.device)
     devices = _device_rows(views, device_ids)
     communication = communication_rows(views)
@@ -112,18 +124,28 @@ def timelines(
 ) -> tuple[list[TraceView], Row | None]:
     """The analysed traces of some recordings, and the memory section: what an exported timeline is made from."""
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
-    views = _views(recordings, options)
+    views = analysed_views(recordings, options)
     return views, memory_row(histories, views, time_offsets(views))
 
 
-def _views(recordings: Sequence[Trace | MemoryHistory], options: Options) -> list[TraceView]:
+def analysed_views(
+    recordings: Sequence[Trace | MemoryHistory], options: Options, left_out: int | None = None
+) -> list[TraceView]:
+    """The traces of some recordings with everything that tables are made from.
+
+    Args:
+        recordings: What the readers returned.
+        options: What the person said about them.
+        left_out: How many leading steps are warm-up, where that is decided elsewhere.
+    """
     traces, lenders = _timelines_and_lenders([r for r in recordings if isinstance(r, Trace)])
     lending = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in lenders]
     views = _with_window(
         [
             view_trace(t, _gpus(t, options.peaks), options.step_name, _lender(t, lending))
             for t in _only_device(traces, options.device)
-        ]
+        ],
+        left_out,
     )
     if options.plain_step_ns is None:
         return views
@@ -193,15 +215,11 @@ def _card(device: Device, peaks: Gpu | None) -> Gpu | None:
     )
 
 
-def _with_window(views: list[TraceView]) -> list[TraceView]:
+def _with_window(views: list[TraceView], left_out: int | None) -> list[TraceView]:
     """Leave out leading warm-up steps, the same of every trace."""
-    stepped = [v.steps.border_ns for v in views if v.steps.count and len(v.trace.devices)]
-    count = min((b.shape[1] - 1 for b in stepped), default=0)
-    device_ns = np.zeros(count, np.int64)
-    for border in stepped:
-        device_ns += np.diff(border, axis=1)[:, :count].sum(axis=0)
-    left_out = leading_steps_left_out(device_ns)
-    return [view.keeping(left_out if view.steps.count else 0) for view in views]
+    if left_out is None:
+        left_out = warm_up_steps([step_device_ns(view) for view in views])
+    return [view.keeping(min(left_out, max(view.steps.count - 1, 0))) for view in views]
 
 
 def time_offsets(views: Sequence[TraceView]) -> list[int]:

@@ -23,7 +23,7 @@ from profkit.analysis.work.work import OperationBound, OperationWork
 from profkit.hardware import Gpu
 from profkit.model import RangeKind, Trace
 
-__all__ = ["Span", "TraceView", "view_trace"]
+__all__ = ["Span", "TraceView", "step_device_ns", "view_trace"]
 
 Column = NDArray[np.int64]
 Span = tuple[int, int]
@@ -148,6 +148,14 @@ def view_trace(
         lender=lender,
         match=match,
     )
+
+
+def step_device_ns(view: TraceView) -> Column:
+    """The length of each step, summed over the devices; empty without steps or devices."""
+    if not view.steps.count or not len(view.trace.devices):
+        return np.empty(0, np.int64)
+    lengths: Column = np.diff(view.steps.border_ns, axis=1).sum(axis=0)
+    return lengths
 
 
 def _divide(

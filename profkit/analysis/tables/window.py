@@ -18,7 +18,7 @@ from profkit.analysis.work.work import OperationBound
 from profkit.model import OperationKind
 from profkit.units import duration_text
 
-__all__ = ["shares_row", "states_of", "totals_row", "window_row"]
+__all__ = ["explain_outliers", "largest_share", "shares_row", "states_of", "totals_row", "window_row"]
 
 
 OUTLIER_RATIO: Final = 1.1
@@ -85,21 +85,22 @@ def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[Row]:
             "shares": shares_row(states[:, at]),
             "start_ns": int(start[at]) if end[at] else 0,
             "end_ns": int(end[at]),
-            "bound": _largest(shares_row(states[:, at])),
+            "bound": largest_share(shares_row(states[:, at])),
             "note": None,
         }
         for at in range(count)
     ]
-    _explain_outliers(rows)
+    explain_outliers(rows)
     return rows
 
 
-def _largest(shares: dict[str, int]) -> str:
+def largest_share(shares: dict[str, int]) -> str:
+    """The name of the largest share; ``unknown`` when there is none."""
     largest = max(SHARES, key=lambda s: shares[s])
     return largest if shares[largest] else "unknown"
 
 
-def _explain_outliers(rows: list[Row]) -> None:
+def explain_outliers(rows: list[Row]) -> None:
     """Say of each kept step that is far longer than the median which share grew."""
     kept = [row for row in rows if row["kept"]]
     if len(kept) < 3:
