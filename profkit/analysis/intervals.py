@@ -11,11 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from profkit.analysis.distinct import sorted_distinct
-
 __all__ = ["Intervals", "grouped_union_ns", "previous_enclosing"]
 
 Column = NDArray[np.int64]
+
+_LARGEST = 1 << 62
+"""Sums and differences of smaller times stay within int64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,19 +82,25 @@ class Intervals:
 
     def intersection(self, other: Intervals) -> Intervals:
         """The instants in both sets."""
-        return self._where(other, both=True)
+        few, many = (self, other) if len(self) <= len(other) else (other, self)
+        if not len(few):
+            return few
+        # An interval of the one meets a run of consecutive ones of the other; what they share is in order already.
+        first = np.searchsorted(many.end, few.start, side="right")
+        met = np.maximum(np.searchsorted(many.start, few.end, side="left") - first, 0)
+        of_few = np.repeat(np.arange(len(few)), met)
+        of_many = np.arange(len(of_few)) + np.repeat(first - np.cumsum(met) + met, met)
+        return Intervals(
+            np.maximum(few.start[of_few], many.start[of_many]), np.minimum(few.end[of_few], many.end[of_many])
+        )
 
     def difference(self, other: Intervals) -> Intervals:
         """The instants in this set and not in the other."""
-        return self._where(other, both=False)
-
-    def _where(self, other: Intervals, *, both: bool) -> Intervals:
         if not len(self) or not len(other):
-            return self if len(self) and not both else Intervals.none()
-        bounds = sorted_distinct(np.concatenate((self.start, self.end, other.start, other.end)))
-        left, right = bounds[:-1], bounds[1:]
-        keep = self.contains(left) & (other.contains(left) == both)
-        return Intervals.of(left[keep], right[keep])
+            return self
+        limits = np.iinfo(np.int64)
+        outside = Intervals(np.append(limits.min, other.end), np.append(other.start, limits.max))
+        return self.intersection(outside)
 
     def contains(self, time: ArrayLike) -> NDArray[np.bool_]:
         """Whether each instant is in the set."""
@@ -119,19 +126,27 @@ def grouped_union_ns(group: NDArray[Any], start: Column, end: Column, groups: in
     """
     if not len(start):
         return np.zeros(groups, np.int64)
-    order = np.lexsort((start, group))
-    group, start, end = np.asarray(group, np.int64)[order], start[order], end[order]
-    # Ranks instead of times, so that a running maximum can restart in each group without overflow.
-    times = sorted_distinct(np.concatenate((start, end)))
-    rank = np.searchsorted(times, end) + group * len(times)
-    reach = np.concatenate(([-1], np.maximum.accumulate(rank)[:-1]))
-    first = np.maximum(np.searchsorted(times, start) + group * len(times), reach)
-    grown = np.maximum(rank - first, 0) > 0
-    length = np.where(
-        grown, times[rank - group * len(times)] - times[np.where(grown, first - group * len(times), 0)], 0
-    )
+    start, end = np.asarray(start, np.int64), np.asarray(end, np.int64)
+    low = int(start.min())
+    span = int(end.max()) - low + 1
+    most = max(_LARGEST // span, 1)
+    if groups > most:
+        near = group < most
+        return np.concatenate(
+            (
+                grouped_union_ns(group[near], start[near], end[near], most),
+                grouped_union_ns(group[~near] - most, start[~near], end[~near], groups - most),
+            )
+        )
+    # Each group has a stretch of time of its own, so that one running maximum serves all.
+    moved = np.asarray(group, np.int64) * span - low
+    start = start + moved
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate((end + moved)[order])
+    length = reach - start
+    length[1:] = reach[1:] - np.maximum(start[1:], reach[:-1])
     totals = np.zeros(groups, np.int64)
-    np.add.at(totals, group, length)
+    np.add.at(totals, np.asarray(group, np.int64)[order], length)
     return totals
 
 
