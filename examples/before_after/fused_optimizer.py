@@ -10,7 +10,9 @@ from functools import partial
 
 from steps import BF16, adamw, compare, gpt, mlp
 
-single, foreach, fused = (partial(adamw, **{k: v}) for k, v in (("foreach", False), ("foreach", True), ("fused", True)))
+single, foreach, fused = (
+    partial(adamw, **{k: v}) for k, v in (("foreach", False), ("foreach", True), ("fused", True))
+)
 amp = partial(gpt, amp=BF16)
 heavy = partial(mlp, batch=256, width=4096, layers=8, amp=BF16)
 PAIRS = {

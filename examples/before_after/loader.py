@@ -28,7 +28,9 @@ class Slow(torch.utils.data.IterableDataset):
 def loading(workers):
     torch.manual_seed(0)
     options = {"persistent_workers": True, "prefetch_factor": 8} if workers else {}
-    batches = iter(torch.utils.data.DataLoader(Slow(), batch_size=128, num_workers=workers, pin_memory=True, **options))
+    batches = iter(
+        torch.utils.data.DataLoader(Slow(), batch_size=128, num_workers=workers, pin_memory=True, **options)
+    )
     model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).to(DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 

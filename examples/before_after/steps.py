@@ -66,7 +66,7 @@ def adamw(parameters, **options):
     return torch.optim.AdamW(parameters, lr=1e-4, **options)
 
 
-def gpt(
+def gpt(  # noqa: PLR0913 - a step has as many options
     *, batch=16, length=512, width=1024, layers=2, vocab=8192, amp=None, naive=False, checkpointed=False,
     compiled=False, optimizer=adamw, set_to_none=True,
 ):  # fmt: skip
@@ -85,7 +85,9 @@ def gpt(
     return training(loss_of, optimizer(model.parameters()), set_to_none=set_to_none)
 
 
-def mlp(*, batch=32, width=64, layers=20, dtype=torch.float32, amp=None, compiled=False, optimizer=adamw):
+def mlp(  # noqa: PLR0913
+    *, batch=32, width=64, layers=20, dtype=torch.float32, amp=None, compiled=False, optimizer=adamw
+):  # fmt: skip
     """A step of a plain network of linear layers."""
     torch.manual_seed(0)
     model = nn.Sequential(*[m for _ in range(layers) for m in (nn.Linear(width, width), nn.ReLU())])
@@ -108,7 +110,9 @@ def convnet(*, batch=64, size=112, amp=None, channels_last=False, compiled=False
     for width, stride in ((64, 2), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1)):
         layers += [nn.Conv2d(channels, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
         channels = width
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000)).to(DEVICE)
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000)).to(
+        DEVICE
+    )
     x, y = torch.randn(batch, 3, size, size, device=DEVICE), torch.randint(0, 1000, (batch,), device=DEVICE)
     if channels_last:
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)

@@ -39,7 +39,9 @@ def _flags(function: Callable[..., None]) -> Callable[..., None]:
 @click.command(name="whatif")
 @click.argument("file", metavar="FILE")
 @_flags
-@click.option("--loader-workers", type=click.IntRange(1, 4096), metavar="N", help="N processes prepare batches.")
+@click.option(
+    "--loader-workers", type=click.IntRange(1, 4096), metavar="N", help="N processes prepare batches."
+)
 @click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
 @click.option("--device", type=int, metavar="N", help="Look at this device only.")
 @click.option("--plain-step", metavar="TIME", help="The step's time without a profiler, e.g. 38.3ms.")
@@ -73,7 +75,7 @@ def command(
     if plain_step is not None:
         try:
             plain = parse_duration_ns(plain_step)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is wrong usage
+        except Exception as error:
             raise click.BadParameter(str(error), param_hint="--plain-step") from error
     chosen = [name for name in _FLAGS if flags[name.replace("-", "_")]]
     views, _ = timelines([read(file)], Options(step_name=step, device=device))
@@ -93,7 +95,9 @@ def command(
 def _text(found: dict[str, Any]) -> str:
     from profkit.units import duration_text
 
-    lines = [f"A step takes {duration_text(found['before_ns'])} without the recorder, an estimate; recorded: {duration_text(found['recorded_ns'])}."]
+    lines = [
+        f"A step takes {duration_text(found['before_ns'])} without the recorder, an estimate; recorded: {duration_text(found['recorded_ns'])}."
+    ]
     for row in found["changes"]:
         gain = row["speedup"]
         lines.append(

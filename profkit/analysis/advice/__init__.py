@@ -7,7 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from profkit.analysis.advice import arithmetic, compiling, distributed, recording, structure, updating, waiting
+from profkit.analysis.advice import (
+    arithmetic,
+    compiling,
+    distributed,
+    recording,
+    structure,
+    updating,
+    waiting,
+)
 from profkit.analysis.advice.rule import Case, Evidence, Rule
 from profkit.analysis.result import Row
 from profkit.analysis.view import TraceView
@@ -72,7 +80,8 @@ def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
     row["saving_ns"] = round(price.saving_ns)
     row["speedup"] = {"low": price.low, "likely": price.likely, "high": price.high}
     row["limit"] = price.limit
-    if price.low < 1.0 and row["confidence"] != "low":
+    if price.low < 1.0 and price.likely < 1.05:
+        # The saving is smaller than what the estimate may be off by.
         row["confidence"] = "low"
     return row
 
@@ -80,6 +89,9 @@ def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
 def _devices(views: Sequence[TraceView]) -> list[tuple[TraceView, int]]:
     """The devices that did most: ranks of one program do the same."""
     every = [(v, d) for v in views for d in range(len(v.trace.devices))]
-    busy = [int(((v.trace.operations.end_ns - v.trace.operations.start_ns)[v.trace.operations.device == d]).sum()) for v, d in every]
+    busy = [
+        int(((v.trace.operations.end_ns - v.trace.operations.start_ns)[v.trace.operations.device == d]).sum())
+        for v, d in every
+    ]
     order = np.argsort(-np.array(busy, np.int64), kind="stable")[:_MOST_DEVICES]
     return [every[at] for at in order.tolist()]

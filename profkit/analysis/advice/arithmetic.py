@@ -113,7 +113,9 @@ def _alignment(case: Case) -> Evidence | None:
     )
 
 
-_NUMERICS = "https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
+_NUMERICS = (
+    "https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
+)
 _AMP = "https://docs.pytorch.org/docs/stable/amp.html"
 
 RULES = (

@@ -104,7 +104,9 @@ def _same_every_step(case: Case) -> bool:
     if view.steps.count - view.first_kept < 2:
         return True
     mine = view.trace.operations.device == case.device
-    counts = np.bincount(np.maximum(view.step_of_operation[mine], 0), minlength=view.steps.count)[view.first_kept :]
+    counts = np.bincount(np.maximum(view.step_of_operation[mine], 0), minlength=view.steps.count)[
+        view.first_kept :
+    ]
     return int(counts.max() - counts.min()) <= 0.01 * int(counts.max())
 
 
@@ -125,7 +127,11 @@ def _loop(case: Case) -> Evidence | None:
     chosen = np.zeros(facts.count, bool)
     start = 0
     for row in range(1, facts.count + 1):
-        same = row < facts.count and (names[row], shapes[row]) == (names[start], shapes[start]) and names[row] != ""
+        same = (
+            row < facts.count
+            and (names[row], shapes[row]) == (names[start], shapes[start])
+            and names[row] != ""
+        )
         if not same:
             chosen[start + 1 : row] = row - start >= _FEWEST_IN_A_LOOP and bool(sliced[start])
             start = row

@@ -68,8 +68,13 @@ def _accumulation(case: Case) -> Evidence | None:
     facts = case.facts
     chosen = np.flatnonzero(_collectives(case) & facts.backward)
     names = facts.view.trace.ranges
-    since, until = facts.view.launches.time_ns[facts.program.row].min(), facts.view.launches.return_ns[facts.program.row].max()
-    forward = np.array([s == "DistributedDataParallel.forward" for s in facts.view.trace.strings] or [False])[names.name]
+    since, until = (
+        facts.view.launches.time_ns[facts.program.row].min(),
+        facts.view.launches.return_ns[facts.program.row].max(),
+    )
+    forward = np.array([s == "DistributedDataParallel.forward" for s in facts.view.trace.strings] or [False])[
+        names.name
+    ]
     passes = int((forward & (names.start_ns >= since) & (names.start_ns < until)).sum())
     if passes < 2 or len(chosen) < passes:
         return None
@@ -86,8 +91,27 @@ def _data_parallel(case: Case) -> Evidence | None:
     view = case.view
     if len(view.trace.devices) < 2 or len(view.trace.processes) > 1:
         return None
-    named = [s for s in view.trace.strings if s in ("DataParallel.forward", "Broadcast", "BroadcastBackward", "Scatter", "Gather", "GatherBackward", "ReduceAddCoalesced")]
-    copies = [s for s in view.trace.strings if s.startswith(("ncclDevKernel_Broadcast", "ncclKernel_Broadcast", "ncclDevKernel_Reduce_", "ncclKernel_Reduce_"))]
+    named = [
+        s
+        for s in view.trace.strings
+        if s
+        in (
+            "DataParallel.forward",
+            "Broadcast",
+            "BroadcastBackward",
+            "Scatter",
+            "Gather",
+            "GatherBackward",
+            "ReduceAddCoalesced",
+        )
+    ]
+    copies = [
+        s
+        for s in view.trace.strings
+        if s.startswith(
+            ("ncclDevKernel_Broadcast", "ncclKernel_Broadcast", "ncclDevKernel_Reduce_", "ncclKernel_Reduce_")
+        )
+    ]
     if not named or not copies:
         return None
     return Evidence(

@@ -35,8 +35,11 @@ def _memory_short(case: Case) -> Evidence | None:
     if not oom and (used is None or used < _SHORT):
         return None
     return Evidence(
-        f"Memory ran out {len(oom)} times." if oom else f"{percent_text(used)} of the memory is reserved at the peak.",
-        [f"wanted {bytes_text(row.get('requested_bytes'))}" for row in oom[:2]] or [f"peak {bytes_text(memory.get('peak_reserved_bytes'))}"],
+        f"Memory ran out {len(oom)} times."
+        if oom
+        else f"{percent_text(used)} of the memory is reserved at the peak.",
+        [f"wanted {bytes_text(row.get('requested_bytes'))}" for row in oom[:2]]
+        or [f"peak {bytes_text(memory.get('peak_reserved_bytes'))}"],
         None,
     )
 

@@ -58,7 +58,11 @@ def _checkpointing(case: Case) -> Evidence | None:
     used = case.memory_used
     if not chosen.any() or (used is not None and used > 0.7):
         return None
-    room = "memory would have to hold the activations" if used is None else f"only {percent_text(used)} of the memory is used"
+    room = (
+        "memory would have to hold the activations"
+        if used is None
+        else f"only {percent_text(used)} of the memory is used"
+    )
     return Evidence(
         f"{int(chosen.sum())} kernels of the forward pass run again during backward, "
         f"{percent_text(facts.share(chosen))} of the device's time: activation checkpointing, and {room}.",
@@ -71,7 +75,12 @@ def _checkpointing(case: Case) -> Evidence | None:
 def _benchmark(case: Case) -> Evidence | None:
     facts = case.facts
     slow = np.array(
-        [k is not None and k.family is Family.CONVOLUTION and any(s in k.function for s in _SLOW_CONVOLUTIONS) for k in facts.kernels],
+        [
+            k is not None
+            and k.family is Family.CONVOLUTION
+            and any(s in k.function for s in _SLOW_CONVOLUTIONS)
+            for k in facts.kernels
+        ],
         bool,
     )
     if facts.share(slow) < 0.03:
@@ -91,7 +100,11 @@ def _benchmark(case: Case) -> Evidence | None:
 
 def _indices(case: Case) -> Evidence | None:
     facts = case.facts
-    chosen = facts.backward & facts.named("index_put", "_index_put_impl_", "IndexBackward") & facts.of_family(Family.SORT, Family.INDEX)
+    chosen = (
+        facts.backward
+        & facts.named("index_put", "_index_put_impl_", "IndexBackward")
+        & facts.of_family(Family.SORT, Family.INDEX)
+    )
     sorts = chosen & facts.of_family(Family.SORT)
     if not sorts.any():
         return None

@@ -15,7 +15,9 @@ def _fused(case: Case) -> Evidence | None:
     if style not in ("single", "foreach"):
         return None
     chosen = facts.optimizer & ~facts.zeroing
-    how = "for each parameter by itself" if style == "single" else "in several passes over lists of parameters"
+    how = (
+        "for each parameter by itself" if style == "single" else "in several passes over lists of parameters"
+    )
     return Evidence(
         f"The optimizer works {how}: {int(chosen.sum())} kernels a step, {percent_text(facts.share(chosen))} of the "
         "device's time. Fused, one kernel reads and writes each byte once.",

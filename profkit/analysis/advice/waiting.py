@@ -19,7 +19,9 @@ from profkit.units import bytes_text, duration_text
 __all__ = ["RULES"]
 
 _WORKERS = 8
-_GARBAGE = re.compile(r"(?:^|[^\w])gc(?:\.py)?[^\w].*collect|built-in method (?:gc\.)?collect|^gc$|^gc[ _.]collect")
+_GARBAGE = re.compile(
+    r"(?:^|[^\w])gc(?:\.py)?[^\w].*collect|built-in method (?:gc\.)?collect|^gc$|^gc[ _.]collect"
+)
 _SMALL_COPY = 4096
 
 
@@ -33,7 +35,11 @@ def _loader(case: Case) -> Evidence | None:
     workers = 2 if several else _WORKERS
     return Evidence(
         f"Each step spends {duration_text(fetching)} fetching data on the thread that launches"
-        + (", although workers prepare it: they are too few or too slow." if several else ", with nothing prepared beside it."),
+        + (
+            ", although workers prepare it: they are too few or too slow."
+            if several
+            else ", with nothing prepared beside it."
+        ),
         [*names[:2], f"fetching: {duration_text(fetching)} a step"],
         [load_with(workers)],
         "medium" if several else "high",
@@ -51,10 +57,14 @@ def _syncs(case: Case) -> Evidence | None:
     if host_is_limit and before.host_ns >= 0.8 * before.step_ns:
         return None
     rows = [r for r in sync_rows([case.view]) if r["cost_ns"] > 0][:3]
-    seen = [f"{r['api']}{' in ' + r['operator'] if r['operator'] else ''}{' at ' + r['where'] if r['where'] else ''}: {r['count']}x" for r in rows]
+    seen = [
+        f"{r['api']}{' in ' + r['operator'] if r['operator'] else ''}{' at ' + r['where'] if r['where'] else ''}: {r['count']}x"
+        for r in rows
+    ]
     return Evidence(
         f"The host waits for the device {len(inner)} times a step, and the device then waits for the host's next launches.",
-        seen or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
+        seen
+        or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
         [lift_waits],
     )
 
@@ -80,12 +90,22 @@ def _allocator(case: Case) -> Evidence | None:
         return None
     calls = case.view.trace.calls
     launches, rows = case.view.launches, case.facts.program.row
-    inside = (calls.start_ns >= launches.time_ns[rows].min()) & (calls.start_ns <= launches.return_ns[rows].max())
+    inside = (calls.start_ns >= launches.time_ns[rows].min()) & (
+        calls.start_ns <= launches.return_ns[rows].max()
+    )
     names = case.view.trace.names(calls.name[inside])
-    counted = {n: int((names == n).sum()) for n in sorted(set(names.tolist())) if n.startswith(("cudaMalloc", "cudaFree", "cuMem"))}
+    counted = {
+        n: int((names == n).sum())
+        for n in sorted(set(names.tolist()))
+        if n.startswith(("cudaMalloc", "cudaFree", "cuMem"))
+    }
     return Evidence(
         f"Steps past warm-up still ask the driver for memory: {duration_text(spent)} a step. PyTorch's own cache should answer.",
-        [f"{name}: {count} a step" for name, count in counted.items() if "cpy" not in name and "set" not in name][:4],
+        [
+            f"{name}: {count} a step"
+            for name, count in counted.items()
+            if "cpy" not in name and "set" not in name
+        ][:4],
         [keep_memory],
     )
 
@@ -111,13 +131,16 @@ def _blocking(case: Case) -> Evidence | None:
 
 
 def _launched_ns(draft: Draft) -> NDArray[np.float64]:
-    return np.bincount(draft.facts.token, draft.duration_ns + draft.lead_ns, minlength=len(draft.own_ns))
+    work = draft.duration_ns + draft.lead_ns
+    return np.bincount(draft.facts.token, work, minlength=len(draft.own_ns)).astype(float)
 
 
 def _anomalous(case: Case) -> NDArray[np.bool_]:
     """Checks for NaN after every node of the backward pass, as the anomaly mode makes them."""
     facts = case.facts
-    chosen = facts.backward & facts.innermost("aten::isnan", "aten::ne", "aten::any", "aten::_local_scalar_dense", "aten::is_nonzero")
+    chosen = facts.backward & facts.innermost(
+        "aten::isnan", "aten::ne", "aten::any", "aten::_local_scalar_dense", "aten::is_nonzero"
+    )
     asked = facts.backward & facts.innermost("aten::_local_scalar_dense")
     return chosen if asked.sum() >= 8 else np.zeros(facts.count, bool)
 
@@ -144,7 +167,9 @@ def _garbage(case: Case) -> Evidence | None:
     ranges = case.view.trace.ranges
     since, until = _span(case)
     named = np.array([bool(_GARBAGE.search(s)) for s in case.view.trace.strings] or [False])[ranges.name]
-    chosen = named & (ranges.kind != RangeKind.OPERATOR) & (ranges.start_ns >= since) & (ranges.start_ns < until)
+    chosen = (
+        named & (ranges.kind != RangeKind.OPERATOR) & (ranges.start_ns >= since) & (ranges.start_ns < until)
+    )
     spent = float((ranges.end_ns - ranges.start_ns)[chosen].max(initial=0))
     if not spent:
         return None
@@ -163,7 +188,11 @@ def _garbage(case: Case) -> Evidence | None:
 def _crumbs(case: Case) -> Evidence | None:
     facts = case.facts
     operations, rows = facts.view.trace.operations, facts.program.row
-    chosen = (operations.copy_kind[rows] == CopyKind.HTOD) & (operations.bytes[rows] <= _SMALL_COPY) & (operations.bytes[rows] >= 0)
+    chosen = (
+        (operations.copy_kind[rows] == CopyKind.HTOD)
+        & (operations.bytes[rows] <= _SMALL_COPY)
+        & (operations.bytes[rows] >= 0)
+    )
     if chosen.sum() < 8:
         return None
     rest = chosen & (np.cumsum(chosen) > 1)

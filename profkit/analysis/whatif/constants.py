@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from profkit.analysis.whatif.replay import RecorderCost
-
-__all__ = ["LIKELY", "SCENARIOS", "Constants", "recorder_cost"]
+__all__ = ["LIKELY", "SCENARIOS", "Constants"]
 
 
 @dataclass(frozen=True)
@@ -15,10 +13,12 @@ class Constants:
     """One assumption about everything that a recording does not tell."""
 
     recorder: float = 1.0
-    """A factor on the recorder's cost; see `recorder_cost`."""
+    """A factor on the recorder's cost; see `profkit.analysis.whatif.recorder`."""
     matrix: float = 0.70
     """The share of its peak that a large matrix product reaches. H200: 76 % fp32, 77 % TF32 and bf16 for cubes of
     8192, 66 to 72 % for the layers of a GPT (reports/calibration, environment.json and gpt traces)."""
+    matrix_start_ns: float = 2_500.0
+    """What a matrix product takes besides its work (probe_gemm_sizes: 2 to 3 us for the smallest)."""
     attention: float = 0.33
     """The same for fused attention in 16 bits, forward and backward (reports/calibration, attn_*)."""
     memory: float = 0.80
@@ -55,38 +55,16 @@ LIKELY: Final = Constants()
 
 SCENARIOS: Final = (
     replace(LIKELY, recorder=0.6),
-    replace(LIKELY, recorder=1.3),
+    replace(LIKELY, recorder=1.4),
     Constants(
-        matrix=0.60, attention=0.25, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_600.0, graph_launch=3.0,
+        matrix=0.60, matrix_start_ns=3_500.0, attention=0.25, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_600.0, graph_launch=3.0,
         compiled_launch=0.95, compiled_entry=30.0, kept=0.8, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=14_000.0,
         worker=1.5,
     ),
     Constants(
-        matrix=0.76, attention=0.40, memory=0.85, rowwise=0.9, start_ns=1_000.0, node_ns=800.0, graph_launch=0.5,
+        matrix=0.76, matrix_start_ns=2_000.0, attention=0.40, memory=0.85, rowwise=0.9, start_ns=1_000.0, node_ns=800.0, graph_launch=0.5,
         compiled_launch=0.60, compiled_entry=8.0, kept=0.4, half=0.55, cast_launch=0.35, update=0.35, lifted_ns=3_000.0,
         worker=0.9,
     ),
 )  # fmt: skip
 """What the figure's low and high are the extremes of: one thing at a time, then all of the change's together."""
-
-_COST_BY_RECORDER: Final = {
-    "kineto": RecorderCost(range_ns=5_000, call_ns=2_500),
-    "emit": RecorderCost(range_ns=4_000, call_ns=2_000),
-    "nsys": RecorderCost(range_ns=2_000, call_ns=2_000),
-}
-"""Fitted on steps whose time without a recorder is known: the fit part of reports/calibration (host-bound steps
-need 2 to 6 us a range, plain.json), and gpt_bf16, gpt_bf16_compile, tiny_mlp, dataloader_stall, sync_item, convnet of
-tests/data: with these values within 15 % each under torch.profiler. Hosts differ by a factor of two."""
-
-
-def recorder_cost(source_format: str, has_operators: bool, factor: float = 1.0) -> RecorderCost:
-    """What the recorder of a file took for each host event.
-
-    Args:
-        source_format: `Source.format`.
-        has_operators: Whether operators are recorded: in an nsys export they are from emit_nvtx, with shapes.
-        factor: How much more or less to assume.
-    """
-    kind = "emit" if source_format == "nsys" and has_operators else source_format
-    cost = _COST_BY_RECORDER.get(kind, _COST_BY_RECORDER["nsys"])
-    return RecorderCost(cost.range_ns * factor, cost.call_ns * factor)

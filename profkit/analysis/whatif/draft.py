@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.whatif.constants import Constants
-from profkit.analysis.whatif.facts import StepFacts, usual_launch_ns
+from profkit.analysis.whatif.facts import StepFacts
 from profkit.analysis.whatif.program import LAUNCH, Program
 
 __all__ = ["Draft"]
@@ -46,7 +47,7 @@ class Draft:
         self.allocation_ns = np.minimum(program.allocation_ns, program.gap_ns).astype(float)
         self.waits = program.kind != LAUNCH
         self.graphed = False
-        self.usual_launch_ns = usual_launch_ns(program)
+        self.usual_launch_ns = facts.usual_launch_ns(program)
         self.least_ns = 0.0
         """A bound from outside the step, such as a loader that delivers no faster."""
 
@@ -102,11 +103,14 @@ class Draft:
             own_ns=np.maximum(self.own_ns[stays], 0).astype(np.int64),
             first=np.concatenate(([0], np.cumsum(launched[stays]))),
             call=self._program.call[stays],
-            **{n: getattr(self._program, n)[stays] for n in ("input_ns", "allocation_ns", "ranges", "calls")},
+            input_ns=self.input_ns[stays].astype(np.int64),
+            allocation_ns=self.allocation_ns[stays].astype(np.int64),
+            ranges=self._program.ranges[stays],
+            calls=self._program.calls[stays],
             **self._operations(),
         )
 
-    def _operations(self) -> dict[str, NDArray[np.int64]]:
+    def _operations(self) -> dict[str, Any]:
         place = np.cumsum(self.alive) - 1
         after = self._program.after[self.alive]
         kept = (after >= 0) & self.alive[after]
@@ -125,7 +129,9 @@ class Draft:
         parts["lead_ns"] = np.full(len(parts["row"]), int(self.constants.node_ns), np.int64)
         parts["early_ns"] = np.zeros(len(parts["row"]), np.int64)
         fixed = float((self.input_ns + self.allocation_ns).sum())
-        zero = np.zeros(1, np.int64)
+        none: dict[str, Any] = dict.fromkeys(
+            ("input_ns", "allocation_ns", "ranges", "calls"), np.zeros(1, np.int64)
+        )
         return replace(
             self._program,
             kind=np.array([LAUNCH], np.int8),
@@ -133,6 +139,6 @@ class Draft:
             own_ns=np.array([int(self.usual_launch_ns * self.constants.graph_launch)], np.int64),
             first=np.array([0, len(parts["row"])], np.int64),
             call=np.array([-1], np.int64),
-            **dict.fromkeys(("input_ns", "allocation_ns", "ranges", "calls"), zero),
+            **none,
             **parts,
         )

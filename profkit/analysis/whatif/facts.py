@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.view import TraceView
-from profkit.analysis.whatif.program import LAUNCH, Program
+from profkit.analysis.whatif.program import Program
 from profkit.analysis.work.families import Family
 from profkit.analysis.work.names import KernelClass
 from profkit.hardware import Gpu
@@ -112,6 +112,12 @@ class StepFacts:
         """Which operations have one of these operators as their innermost."""
         return np.array([bool(o) and o[0] in names for o in self.operators], bool)
 
+    def usual_launch_ns(self, program: Program) -> float:
+        """What the launch of a kernel takes of the host in a program of this step, with what leads to it: a median."""
+        launching = np.unique(self.token[np.array([k is not None for k in self.kernels], bool)])
+        whole = program.gap_ns - program.input_ns - program.allocation_ns + program.own_ns
+        return float(np.median(whole[launching])) if len(launching) else 0.0
+
     def share(self, chosen: Flags) -> float:
         """The share of the device's time that some operations have."""
         total = float(self.program.duration_ns.sum())
@@ -184,7 +190,8 @@ def _within(view: TraceView, rows: NDArray[np.int64], prefix: str, words: frozen
     wanted = np.array(
         [not words.isdisjoint(p.lower().replace(" ", "_").split("/")) for p in view.phases.paths] + [False]
     )
-    return inside | wanted[paths]
+    found: Flags = inside | wanted[paths]
+    return found
 
 
 def _sizes(text: str) -> tuple[float, ...]:
@@ -202,10 +209,3 @@ def _elements(shape: Any) -> float:
     if isinstance(shape[0], list):
         return math.fsum(_elements(each) for each in shape)
     return math.prod(float(s) for s in shape if isinstance(s, (int, float)))
-
-
-def usual_launch_ns(program: Program) -> float:
-    """What a launch takes of the host in this step, with the work that leads to it: a median."""
-    launches = program.kind[:-1] == LAUNCH
-    whole = (program.gap_ns - program.input_ns - program.allocation_ns + program.own_ns)[:-1][launches]
-    return float(np.median(whole)) if len(whole) else 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -56,6 +55,10 @@ def compile_model(draft: Draft) -> None:
     inside = np.flatnonzero(draft.alive & ~outside)
     if len(inside):
         entry = draft.constants.compiled_entry * draft.usual_launch_ns / 2
+        # A wait for a value breaks the graph: what follows is entered anew.
+        span = facts.token[inside]
+        breaks = np.flatnonzero(draft.waits[: span.max()])
+        draft.gap_ns[breaks[breaks > span.min()]] += entry
         draft.gap_ns[facts.token[inside[0]]] += entry
         backward = inside[facts.backward[inside]]
         if len(backward):

@@ -12,7 +12,15 @@ from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts
 from profkit.analysis.work.families import Family
 
-__all__ = ["channels_last", "fuse_attention", "handmade_attention", "keep_activations", "laid_out", "recomputed", "transposes"]
+__all__ = [
+    "channels_last",
+    "fuse_attention",
+    "handmade_attention",
+    "keep_activations",
+    "laid_out",
+    "recomputed",
+    "transposes",
+]
 
 Flags = NDArray[np.bool_]
 
@@ -39,7 +47,9 @@ def channels_last(draft: Draft) -> None:
     """The layout that convolutions want: no transposes; batch norm in that layout is about twice as fast."""
     facts = draft.facts
     draft.drop(transposes(facts) & draft.alive)
-    planes = facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm") & ~laid_out(facts) & draft.alive
+    planes = (
+        facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm") & ~laid_out(facts) & draft.alive
+    )
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth:
         streamed = draft.constants.start_ns + draft.bytes / (bandwidth * draft.constants.memory * 0.7) * 1e9

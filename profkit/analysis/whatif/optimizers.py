@@ -12,7 +12,14 @@ from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts
 from profkit.analysis.work.families import Family
 
-__all__ = ["drop_gradients", "foreach_optimizer", "fuse_optimizer", "optimizer_style", "parameters", "zeroing"]
+__all__ = [
+    "drop_gradients",
+    "foreach_optimizer",
+    "fuse_optimizer",
+    "optimizer_style",
+    "parameters",
+    "zeroing",
+]
 
 Flags = NDArray[np.bool_]
 
@@ -43,7 +50,9 @@ def parameters(facts: StepFacts) -> tuple[float, float]:
     """How many tensors the optimizer updates, and their elements together (NaN where shapes are unknown)."""
     rows = np.flatnonzero(facts.optimizer & ~facts.zeroing)
     style, kind = optimizer_style(facts), _kind(facts)
-    accumulated = {facts.operator_row[r] for r in range(facts.count) if "AccumulateGrad" in "".join(facts.operators[r])}
+    accumulated = {
+        facts.operator_row[r] for r in range(facts.count) if "AccumulateGrad" in "".join(facts.operators[r])
+    }
     # Adam divides once for each parameter.
     divided = sum("addcdiv" in _text(facts, row) for row in rows.tolist())
     single = float(divided or len(rows) / _KERNELS_A_PARAMETER[kind])
@@ -73,10 +82,13 @@ def foreach_optimizer(draft: Draft) -> None:
 
 def zeroing(facts: StepFacts) -> Flags:
     """Kernels that zero gradients, or add to gradients that were zeroed."""
-    fills = facts.zeroing & (facts.of_family(Family.FILL, Family.OPTIMIZER) | np.array([k is None for k in facts.kernels]))
+    fills = facts.zeroing & (
+        facts.of_family(Family.FILL, Family.OPTIMIZER) | np.array([k is None for k in facts.kernels])
+    )
     if not fills.any():
-        return fills
-    return fills | (facts.named("AccumulateGrad") & facts.of_family(Family.ELEMENTWISE))
+        return np.zeros(facts.count, bool)
+    found: Flags = fills | (facts.named("AccumulateGrad") & facts.of_family(Family.ELEMENTWISE))
+    return found
 
 
 def drop_gradients(draft: Draft) -> None:

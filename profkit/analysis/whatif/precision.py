@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 import numpy as np
@@ -13,11 +14,20 @@ from profkit.analysis.whatif.facts import StepFacts
 from profkit.analysis.work.families import Family
 from profkit.hardware import TENSOR, VECTOR
 
-__all__ = ["align_matrices", "autocast", "misaligned", "simt_products", "to_fp32", "use_tf32", "wide_products"]
+__all__ = [
+    "align_matrices",
+    "autocast",
+    "misaligned",
+    "simt_products",
+    "to_fp32",
+    "use_tf32",
+    "wide_products",
+]
 
 Flags = NDArray[np.bool_]
 
 _ACTIVATIONS: Final = (Family.ELEMENTWISE, Family.RANDOM, Family.COPY, Family.REDUCE, Family.POOLING)
+_MISALIGNED: Final = re.compile(r"align[ac]?[12](?!\d)")
 _REDUCED: Final = ("bf16", "fp16", "fp8")
 
 
@@ -42,15 +52,10 @@ def wide_products(facts: StepFacts) -> Flags:
 
 def misaligned(facts: StepFacts) -> Flags:
     """Products in 16 bits whose kernel was made for rows that are not 16 bytes aligned."""
-    names = [k.function + k.short_name.lower() if k else "" for k in facts.kernels]
-    strings, operations = facts.view.trace.strings, facts.view.trace.operations
-    full = [strings[i].lower() if i >= 0 else "" for i in operations.name[facts.program.row].tolist()]
-    narrow = np.isin(facts.dtype.astype(str), _REDUCED)
-    return (
-        facts.matrix
-        & narrow
-        & np.array([any(a in n or a in f for a in ("align1", "align2")) for n, f in zip(names, full, strict=True)], bool)
-    )
+    names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
+    marked = np.array([bool(_MISALIGNED.search(n.lower())) for n in names], bool)
+    found: Flags = facts.matrix & np.isin(facts.dtype.astype(str), _REDUCED) & marked
+    return found
 
 
 def use_tf32(draft: Draft) -> None:
@@ -64,7 +69,9 @@ def use_tf32(draft: Draft) -> None:
 def align_matrices(draft: Draft) -> None:
     """Products whose sizes the matrix units like."""
     for dtype in ("bf16", "fp16"):
-        _retime(draft, misaligned(draft.facts) & (draft.dtype == dtype) & draft.alive, dtype, bytes_factor=1.0)
+        _retime(
+            draft, misaligned(draft.facts) & (draft.dtype == dtype) & draft.alive, dtype, bytes_factor=1.0
+        )
 
 
 def to_fp32(draft: Draft) -> None:
@@ -136,11 +143,13 @@ def _retime(draft: Draft, chosen: Flags, dtype: str, *, bytes_factor: float, uni
     compute = flop / (peak * share.astype(float)) * 1e9
     rate = (gpu.bandwidth_bytes_per_s or math.inf) * draft.constants.memory
     memory = np.nan_to_num(draft.bytes) * bytes_factor / rate * 1e9
-    draft.retime(chosen, draft.constants.start_ns + np.maximum(compute, memory))
+    draft.retime(chosen, draft.constants.matrix_start_ns + np.maximum(compute, memory))
 
 
 def _flop_by_time(draft: Draft) -> NDArray[np.float64]:
     """Without shapes: what the kernel's unit does in its time at the usual share of its peak."""
     peak = draft.facts.view.work.peak_flops[draft.facts.program.row]
-    work: NDArray[np.float64] = np.nan_to_num(peak) * draft.facts.program.duration_ns / 1e9 * draft.constants.matrix
+    work: NDArray[np.float64] = (
+        np.nan_to_num(peak) * draft.facts.program.duration_ns / 1e9 * draft.constants.matrix
+    )
     return work

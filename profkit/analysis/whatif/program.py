@@ -252,7 +252,10 @@ def _early(view: TraceView, rows: Column) -> Column:
     """A copy of pageable memory runs while its call does; a kernel starts when the call has returned."""
     operations, launches = view.trace.operations, view.launches
     copies = operations.kind[rows] == OperationKind.COPY
-    ahead = np.minimum(launches.return_ns[rows] - operations.start_ns[rows], launches.return_ns[rows] - launches.time_ns[rows])
+    ahead = np.minimum(
+        launches.return_ns[rows] - operations.start_ns[rows],
+        launches.return_ns[rows] - launches.time_ns[rows],
+    )
     early: Column = np.where(copies, np.maximum(ahead, 0), 0).astype(np.int64)
     return early
 

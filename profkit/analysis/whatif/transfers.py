@@ -39,10 +39,13 @@ def pageable_copies(facts: StepFacts) -> NDArray[np.bool_]:
     operations, rows = facts.view.trace.operations, facts.program.row
     upload = operations.copy_kind[rows] == CopyKind.HTOD
     strings = facts.view.trace.strings
-    named = np.array(["pageable" in strings[i].lower() if i >= 0 else False for i in operations.name[rows].tolist()], bool)
+    named = np.array(
+        ["pageable" in strings[i].lower() if i >= 0 else False for i in operations.name[rows].tolist()], bool
+    )
     staged = (operations.pageable[rows] == 1) | named
     large: NDArray[np.bool_] = operations.bytes[rows] > 64 * 1024
-    return upload & staged & large
+    found: NDArray[np.bool_] = upload & staged & large
+    return found
 
 
 def pin_memory(draft: Draft) -> None:

@@ -25,7 +25,9 @@ def step_of(recorder, workload, plain_ms=None):
 
 @pytest.mark.parametrize("recorder", RECORDERS)
 @pytest.mark.parametrize(("workload", "names", "workers", "before", "after"), PAIRS)
-def test_the_speed_up_gives_the_measured_time_within_a_quarter(recorder, workload, names, workers, before, after):
+def test_the_speed_up_gives_the_measured_time_within_a_quarter(
+    recorder, workload, names, workers, before, after
+):
     found = step_of(recorder, workload).predict(changes_named(names, workers))
 
     assert before / found.likely == pytest.approx(after, rel=0.25)

@@ -1,0 +1,93 @@
+"""Predict every pair from the trace of its first side, before the second is timed: writes predictions.json.
+
+Each prediction carries the SHA-256 of the trace that it was made from. Nothing but that trace is read: not
+``before.json`` with the plain times. Commit the result before ``record_pairs.py after`` is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from profkit.analysis.advice import advise  # noqa: E402
+from profkit.analysis.summary import Options, timelines  # noqa: E402
+from profkit.analysis.whatif import changes_named, find_step  # noqa: E402
+from profkit.readers import read  # noqa: E402
+
+PAIRS: dict[str, tuple[list[str], int | None]] = {
+    "attention_2048": (["fused-attention"], None),
+    "attention_512": (["fused-attention"], None),
+    "bf16_convnet": (["bf16"], None),
+    "bf16_gpt_fp32": (["bf16"], None),
+    "bf16_gpt_tf32": (["bf16"], None),
+    "bf16_small_mlp": (["bf16"], None),
+    "bf16_wide_mlp_tf32": (["bf16"], None),
+    "channels_last_bf16": (["channels-last"], None),
+    "channels_last_fp32": (["channels-last"], None),
+    "checkpoint_removed": (["no-checkpointing"], None),
+    "compile_chain": (["compile"], None),
+    "compile_convnet": (["compile"], None),
+    "compile_gpt_bf16": (["compile"], None),
+    "compile_gpt_short": (["compile"], None),
+    "compile_gpt_tf32": (["compile"], None),
+    "compile_norm_chain": (["compile"], None),
+    "compile_wide_mlp": (["compile"], None),
+    "cudnn_benchmark": ([], None),
+    "empty_cache": (["no-allocation"], None),
+    "foreach_single_mlp": (["foreach-optimizer"], None),
+    "fp64_mlp": (["fp32"], None),
+    "fp64_mlp_tf32": (["fp32", "tf32"], None),
+    "fused_foreach_gpt": (["fused-optimizer"], None),
+    "fused_foreach_heavy_mlp": (["fused-optimizer"], None),
+    "fused_foreach_mlp": (["fused-optimizer"], None),
+    "fused_single_gpt": (["fused-optimizer"], None),
+    "fused_single_mlp": (["fused-optimizer"], None),
+    "graph_gpt_long": (["cuda-graphs"], None),
+    "graph_gpt_short": (["cuda-graphs"], None),
+    "graph_tiny_mlp": (["cuda-graphs"], None),
+    "item_gpu_bound": (["no-sync"], None),
+    "item_host_bound": (["no-sync"], None),
+    "loader_4_workers": ([], 4),
+    "loader_8_workers": ([], 8),
+    "pinned_prefetch": (["pinned"], None),
+    "tf32_gpt": (["tf32"], None),
+    "tf32_small_mlp": (["tf32"], None),
+    "tf32_wide_mlp": (["tf32"], None),
+    "tuned_gpt": ([], None),
+    "vocabulary": (["aligned"], None),
+    "zero_grad_gpt": (["set-to-none"], None),
+}
+
+
+def predict(name: str) -> dict[str, object]:
+    path = HERE / "data" / f"{name}.json.gz"
+    names, workers = PAIRS[name]
+    views, _ = timelines([read(path)], Options())
+    step = find_step(views[0], 0)
+    if step is None:
+        raise SystemExit(f"{path.name}: no step to replay")
+    changes = changes_named(names, workers)
+    found = step.predict(changes)
+    device_saved = step.changed([])[0].device_busy_ns - step.changed(changes)[0].device_busy_ns
+    return {
+        "trace_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "changes": [*names, *([f"loader-workers {workers}"] if workers else [])],
+        "before_ms": round(found.before_ns / 1e6, 4),
+        "after_ms": round(found.after_ns / 1e6, 4),
+        "speedup": {k: round(getattr(found, k), 4) for k in ("low", "likely", "high")},
+        "limit": found.limit,
+        # Amdahl: the device's time that the change saves, taken off the step as if nothing else held it up.
+        "amdahl_speedup": round(found.before_ns / max(found.before_ns - device_saved, 1.0), 4),
+        "advice": {r["id"]: r["speedup"] and round(r["speedup"]["likely"], 3) for r in advise(views)},
+    }
+
+
+if __name__ == "__main__":
+    out = HERE / "predictions.json"
+    out.write_text(json.dumps({name: predict(name) for name in PAIRS}, indent=1) + "\n")
+    print(f"{len(PAIRS)} predictions in {out.name}")
