@@ -5,22 +5,34 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from profkit.analysis.comparison import Comparison, compare_results
+from profkit.analysis.comparison import Comparison, Limits, broken_limits, compare_results
 from profkit.analysis.result import Row
 from profkit.api import PathLike, Report, analyze, write_whole
-from profkit.errors import OutputError
+from profkit.errors import AnalysisError, OutputError, ReadError
 from profkit.history.report_file import read_report_file
 from profkit.rendering import COMPARISON_RENDERERS, render_comparison_html, render_comparison_text
 
-__all__ = ["ComparisonReport", "compare", "open_report", "saved_run_of"]
+__all__ = [
+    "DATABASE",
+    "ComparisonReport",
+    "Gate",
+    "compare",
+    "gate",
+    "gate_settings",
+    "open_report",
+    "save_run",
+    "saved_run_of",
+]
 
 Source = PathLike | Report
 _FORMATS: Final = {".html": "html", ".htm": "html", ".json": "json", ".md": "md", ".txt": "text"}
+DATABASE: Final = "profkit.db"
+"""Where a history is kept unless another place is named."""
 _RUN: Final = re.compile(r"(?P<database>.+)#(?P<run>[^#/\\]+)")
 
 
@@ -123,6 +135,116 @@ def open_report(source: PathLike, *, step: str | None = None) -> Report:
             return Report(history.load(saved[1]))
     result = read_report_file(source) if os.fspath(source) != "-" else None
     return Report(result) if result is not None else analyze(source, step=step)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether a report keeps its limits."""
+
+    failures: list[str]
+    """What breaks them, one sentence each."""
+    comparison: ComparisonReport | None
+    """The report against its baseline, where there is one."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether all limits are kept."""
+        return not self.failures
+
+
+def gate(
+    report: Source,
+    limits: Mapping[str, Any] | None = None,
+    *,
+    baseline: Source | None = None,
+    database: PathLike = DATABASE,
+) -> Gate:
+    """Judge a report by limits.
+
+    Args:
+        report: As for `compare`.
+        limits: Texts by name: ``{"max-step": "+3%", "max-memory": "40GiB", "min-busy": "80%", "max-idle": "20%",
+            "max-launches": "+5%", "max-phase": {"forward": "+5%"}}``. Without any, the step may not become slower.
+        baseline: As for `compare`, or the name of a baseline in the database.
+        database: The history with the baselines.
+
+    Raises:
+        AnalysisError: A limit is wrong, or needs a baseline.
+        ReadError: A file cannot be read.
+    """
+    wanted = Limits.of(limits or {})
+    if baseline is None and wanted.need_a_baseline:
+        raise AnalysisError("gate", "a limit that starts with + needs a baseline", "Name one with --baseline")
+    judged = _opened(report, None)
+    against = None
+    if baseline is not None:
+        before = _opened(_baseline(baseline, database), None)
+        against = ComparisonReport(compare_results([before.result], [judged.result]))
+    return Gate(broken_limits(wanted, judged.result, against.comparison if against else None), against)
+
+
+def save_run(
+    report: Report,
+    files: Iterable[PathLike] = (),
+    database: PathLike | None = None,
+    *,
+    tags: Mapping[str, str] | None = None,
+    baseline: str | None = None,
+) -> str:
+    """Keep a report in a history.
+
+    Args:
+        report: The report.
+        files: Its recordings, whose ``run.json`` tells versions and the git revision.
+        database: The history; made when it is missing.
+        tags: What to find the run by.
+        baseline: A name to give the run.
+
+    Returns:
+        What to call the run: ``profkit.db#12``.
+
+    Raises:
+        OutputError: It cannot be written.
+        ReadError: The database is something else.
+    """
+    from profkit.history import History, facts_of
+
+    place = DATABASE if database is None else os.fspath(database)
+    facts = facts_of(report.result, [os.fspath(file) for file in files])
+    with History(place, create=True) as history:
+        run = history.save(report.result, tags=tags, environment=facts)
+        if baseline is not None:
+            history.set_baseline(baseline, run)
+    return f"{place}#{run}"
+
+
+def gate_settings(folder: Path) -> dict[str, Any]:
+    """The table ``[tool.profkit.gate]`` of the ``pyproject.toml`` in a folder or the nearest above; empty without.
+
+    Raises:
+        ReadError: The file is damaged.
+    """
+    import tomllib
+
+    for place in (folder, *folder.parents):
+        file = place / "pyproject.toml"
+        if file.is_file():
+            try:
+                settings = tomllib.loads(file.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise ReadError(file, f"cannot be read: {error}", "Mend it") from error
+            table: Any = settings
+            for name in ("tool", "profkit", "gate"):
+                table = table.get(name, {}) if isinstance(table, dict) else {}
+            return table if isinstance(table, dict) else {}
+    return {}
+
+
+def _baseline(baseline: Source, database: PathLike) -> Source:
+    """A name is one of the database, unless a file is called so."""
+    if isinstance(baseline, Report) or saved_run_of(baseline) is not None or Path(baseline).exists():
+        return baseline
+    return f"{os.fspath(database)}#{os.fspath(baseline)}"
 
 
 def saved_run_of(source: PathLike) -> tuple[Path, str] | None:

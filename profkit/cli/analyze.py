@@ -41,7 +41,18 @@ class _Duration(click.ParamType[int]):
     "--peaks", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Rates of the card."
 )
 @click.option("--plain-step", type=_Duration(), help="The step's time without a profiler, e.g. 38.3ms.")
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    default="auto",
+    show_default=True,
+    help="Dask scheduler that summarises the files (tcp://host:8786); local: this machine's cores; none: this process.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress and print no report; only write it.")
+@click.option("--save", is_flag=True, help="Keep the report in a history.")
+@click.option("--db", "database", metavar="FILE", help="The history (profkit.db); implies --save.")
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="What to find it by; repeat it.")
+@click.option("--baseline", metavar="NAME", help="Name the saved run, for profkit gate --baseline NAME.")
 @click.option("--open", "open_", is_flag=True, help="Show the page in a browser.")
 def command(
     files: tuple[str, ...],
@@ -51,7 +62,12 @@ def command(
     device: int | None,
     peaks: str | None,
     plain_step: int | None,
+    cluster: str,
     quiet: bool,
+    save: bool,
+    database: str | None,
+    tags: tuple[str, ...],
+    baseline: str | None,
     open_: bool,
 ) -> None:
     r"""Say what holds a training step up, and where each millisecond goes.
@@ -64,11 +80,15 @@ def command(
       profkit analyze report.sqlite
       profkit analyze trace.json.gz snapshot.pickle -o report.html
       profkit analyze report.sqlite --format json -o - | jq .verdict.sentence
+      profkit analyze 's3://bucket/run/*.json.gz' --cluster tcp://scheduler:8786
     """
     from profkit.api import FORMATS, analyze, refuse_input, write_whole
+    from profkit.cli.history import parse_tags
+    from profkit.comparing import save_run
     from profkit.hardware import load_peaks
     from profkit.rendering import render_text
 
+    named = parse_tags(tags)
     with _progress(quiet) as progress:
         report = analyze(
             files,
@@ -76,8 +96,12 @@ def command(
             device=device,
             peaks=load_peaks(Path(peaks)) if peaks else None,
             plain_step_ns=plain_step,
+            cluster=None if cluster == "none" else cluster,
             progress=progress,
         )
+    if save or database or tags or baseline:
+        run = save_run(report, files, database, tags=named, baseline=baseline)
+        click.echo(f"Saved as {run}", err=True)
     chosen = format_ or (
         FORMATS.get(PurePath(output).suffix.lower(), "html") if output and output != "-" else None
     )
@@ -120,6 +144,8 @@ def _warn(findings: list[dict[str, Any]]) -> None:
 
 def _stem(file: str) -> str:
     name = PurePath(file).name if file != "-" else "stdin"
+    if any(c in name for c in "*?["):
+        name = PurePath(file).parent.name
     while PurePath(name).suffix.lower() in (
         ".gz",
         ".json",

@@ -1,5 +1,6 @@
 """Results before and after a change -> what changed, by how much, and whether it is more than noise."""
 
+from profkit.analysis.comparison.limits import Limits, broken_limits
 from profkit.analysis.comparison.summary import (
     COMPARE_SCHEMA,
     Comparison,
@@ -7,5 +8,16 @@ from profkit.analysis.comparison.summary import (
     part_label,
     signed_text,
 )
+from profkit.analysis.comparison.trend import Change, find_changes
 
-__all__ = ["COMPARE_SCHEMA", "Comparison", "compare_results", "part_label", "signed_text"]
+__all__ = [
+    "COMPARE_SCHEMA",
+    "Change",
+    "Comparison",
+    "Limits",
+    "broken_limits",
+    "compare_results",
+    "find_changes",
+    "part_label",
+    "signed_text",
+]

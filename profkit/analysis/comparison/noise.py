@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BUSY_RUN_SPREAD", "IDLE_RUN_SPREAD", "STEP_SPREAD", "noise_of"]
+__all__ = ["BUSY_RUN_SPREAD", "IDLE_RUN_SPREAD", "STEP_SPREAD", "noise_of", "student_quantile"]
 
 STEP_SPREAD: Final = 0.01
 """What the steps of one recording are expected to spread (standard deviation over mean), before any is seen."""
@@ -24,6 +24,9 @@ _WORTH: Final = 2
 
 _RUN_WORTH: Final = 4
 """The same of recordings, of which there are seldom more than one a side."""
+
+_Z99: Final = 2.326348
+"""The 99 % quantile of the normal distribution: 98 % lie within plus and minus it."""
 
 
 def noise_of(
@@ -60,7 +63,7 @@ def noise_of(
         steps = (squares + _WORTH * (STEP_SPREAD * step) ** 2) / freedom
     between = _between(sides, steps, run_spread)
     variance = sum(steps / count for count in counts) + sum(between / len(side) for side in sides)
-    return _quantile(freedom) * float(np.sqrt(variance))
+    return student_quantile(_Z99, freedom) * float(np.sqrt(variance))
 
 
 def _between(sides: Sequence[Sequence[NDArray[np.float64]]], steps: float, expected: float) -> float:
@@ -74,9 +77,12 @@ def _between(sides: Sequence[Sequence[NDArray[np.float64]]], steps: float, expec
     return (squares + _RUN_WORTH * expected**2) / (free + _RUN_WORTH)
 
 
-def _quantile(freedom: int) -> float:
-    """The 99 % quantile of Student's t (Abramowitz and Stegun 26.7.5), 5 % too small at 2 degrees, 1 % at 3."""
-    z, n = 2.326348, float(max(freedom, 2))
+def student_quantile(z: float, freedom: float) -> float:
+    """The quantile of Student's t at the probability of a normal quantile (Abramowitz and Stegun 26.7.5).
+
+    At 99 % it is 5 % too small at 2 degrees of freedom, 1 % at 3, and better from there on.
+    """
+    n = max(freedom, 2.0)
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384

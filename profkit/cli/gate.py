@@ -1,0 +1,75 @@
+"""``profkit gate``: a report against limits; exit code 3 when one is broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from profkit.errors import printable
+
+__all__ = ["FAILED", "command"]
+
+FAILED = 3
+"""The exit code of a broken limit."""
+
+
+@click.command(name="gate")
+@click.argument("report", metavar="REPORT")
+@click.option(
+    "--baseline", metavar="NAME|FILE", help="What to compare with: a name in the history, or a file."
+)
+@click.option("--db", "database", metavar="FILE", help="The history with the baselines (profkit.db).")
+@click.option("--max-step", metavar="LIMIT", help="The step's time: +3%, +2ms or 42ms.")
+@click.option(
+    "--max-phase", multiple=True, metavar="PHASE=LIMIT", help="A phase's GPU time: forward=+5%; repeat it."
+)
+@click.option("--max-memory", metavar="LIMIT", help="The peak of allocated memory: +2% or 40GiB.")
+@click.option("--max-launches", metavar="LIMIT", help="Kernels per step: +5% or 800.")
+@click.option("--min-busy", metavar="LIMIT", help="The share of the step that the device is busy: 80%.")
+@click.option("--max-idle", metavar="LIMIT", help="The share of the step that the device is idle: 20%.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write the comparison with the baseline, e.g. comment.md."
+)
+@click.pass_context
+def command(ctx: click.Context, /, report: str, output: str | None, **given: Any) -> None:
+    r"""Fail when a step has become slower, larger or idler than its limits allow.
+
+    REPORT is a recording, a saved report (JSON) or a run of the history. A limit with + is counted from the
+    baseline, and a time must also be beyond the noise to break it. Limits may stand in pyproject.toml under
+    [tool.profkit.gate], by the names of the options. Exit code 3: a limit is broken, or cannot be judged.
+
+    \b
+    Examples:
+      profkit gate report.json --baseline main --max-step +3% --max-memory +2%
+      profkit gate trace.json.gz --min-busy 80%
+    """
+    from profkit.api import refuse_input
+    from profkit.comparing import DATABASE, gate, gate_settings
+
+    limits = gate_settings(Path.cwd()) | {
+        name.replace("_", "-"): value for name, value in given.items() if value not in (None, ())
+    }
+    if given["max_phase"]:
+        limits["max-phase"] = _phases(given["max_phase"])
+    baseline = limits.pop("baseline", None)
+    database = limits.pop("database", None) or limits.pop("db", None) or DATABASE
+    limits.pop("db", None)
+    judged = gate(report, limits, baseline=baseline, database=database)
+    if judged.comparison is not None:
+        if output:
+            refuse_input(Path(output), [report, *([baseline] if baseline else [])])
+            judged.comparison.save(output)
+        click.echo(printable(judged.comparison.comparison.sentence))
+    for failure in judged.failures:
+        click.echo(printable(failure))
+    click.echo("The gate is passed." if judged.passed else "The gate has failed.")
+    ctx.exit(0 if judged.passed else FAILED)
+
+
+def _phases(given: tuple[str, ...]) -> dict[str, str]:
+    phases = dict(text.rpartition("=")[::2] for text in given)
+    if "" in phases:
+        raise click.BadParameter("write it as PHASE=LIMIT", param_hint="--max-phase")
+    return phases

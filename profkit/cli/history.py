@@ -1,0 +1,122 @@
+"""``profkit history``: the runs that were saved, and where a number of theirs changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from profkit.errors import printable
+
+__all__ = ["command", "parse_tags"]
+
+
+@click.command(name="history")
+@click.option(
+    "--db", "database", default="profkit.db", show_default=True, metavar="FILE", help="The history."
+)
+@click.option("--metric", metavar="NAME", help="The number to follow, e.g. step_ms, gpu_ms, busy_percent.")
+@click.option("--phase", metavar="PATH", help="Follow a number of this phase.")
+@click.option("--family", metavar="NAME", help="Follow a number of this kernel family.")
+@click.option("--kernel", metavar="NAME", help="Follow a number of this kernel, by its short or full name.")
+@click.option("--idle", metavar="CAUSE", help="Follow the idle time of this cause.")
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Only runs with this tag; repeat it.")
+@click.option(
+    "--last", type=click.IntRange(1), default=1000, show_default=True, help="Only so many runs, the latest."
+)
+@click.option(
+    "--set-baseline", metavar="NAME=RUN", help="Give a run a name, for profkit gate --baseline NAME."
+)
+@click.option("-o", "--output", metavar="FILE", help="Write the trend as a page with a plot.")
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json"]), default="text", help="What is printed."
+)
+def command(
+    database: str,
+    metric: str | None,
+    phase: str | None,
+    family: str | None,
+    kernel: str | None,
+    idle: str | None,
+    tags: tuple[str, ...],
+    last: int,
+    set_baseline: str | None,
+    output: str | None,
+    format_: str,
+) -> None:
+    r"""List saved runs; with a number to follow, plot it and name the run where it changed.
+
+    \b
+    Examples:
+      profkit history
+      profkit history --phase forward --metric gpu_ms -o trend.html
+      profkit history --family gemm --tag branch=main
+      profkit history --set-baseline main=12
+    """
+    from profkit.analysis.comparison import find_changes
+    from profkit.api import refuse_input, write_whole
+    from profkit.history import History, metric_of
+    from profkit.rendering.trend import change_sentences, render_trend_html, render_trend_text
+
+    subjects = {"phase": phase, "family": family, "kernel": kernel, "idle": idle}
+    chosen = {name: of for name, of in subjects.items() if of is not None}
+    if len(chosen) > 1:
+        raise click.UsageError(f"Follow one of {', '.join('--' + name for name in chosen)}.")
+    with History(database) as history:
+        if set_baseline:
+            name, _, run = set_baseline.rpartition("=")
+            history.set_baseline(name, run)
+            click.echo(f"{name} is run {history.run_id(run)} now", err=True)
+            return
+        if not (chosen or metric or output):
+            rows = history.runs(tags=parse_tags(tags), last=last)
+            click.echo(json.dumps(rows, indent=1) if format_ == "json" else _listed(rows))
+            return
+        subject, of = next(iter(chosen.items()), (None, ""))
+        followed = metric_of(metric, subject=subject, of=of)
+        rows = [
+            row
+            for row in history.series(followed, tags=parse_tags(tags), last=last)
+            if row["value"] is not None
+        ]
+    changes = find_changes([row["value"] for row in rows])
+    if format_ == "json":
+        sentences = change_sentences(rows, changes, followed.label)
+        told = [{"run": rows[c.at]["run"], "before": c.before, "after": c.after} for c in changes]
+        click.echo(
+            json.dumps(
+                {"metric": followed.label, "runs": rows, "changes": told, "sentences": sentences}, indent=1
+            )
+        )
+    else:
+        click.echo(render_trend_text(rows, changes, followed.label), nl=False)
+    if output:
+        refuse_input(Path(output), [database])
+        write_whole(Path(output), render_trend_html(rows, changes, followed.label))
+        click.echo(f"Wrote {output}", err=True)
+
+
+def parse_tags(tags: tuple[str, ...]) -> dict[str, str]:
+    """Tags as they are given on the command line."""
+    pairs = [tag.partition("=") for tag in tags]
+    if any(not key or not sign for key, sign, _ in pairs):
+        raise click.BadParameter("write it as KEY=VALUE", param_hint="--tag")
+    return {key: value for key, _, value in pairs}
+
+
+def _listed(rows: list[dict[str, object]]) -> str:
+    lines = [f"{'run':>6}  {'saved (UTC)':<16}  {'step':>10}  {'busy':>10}  {'held up by':<13}  what"]
+    for row in rows:
+        step, busy = (
+            f"{row[k]:.3f} ms" if isinstance(row[k], int | float) else "–" for k in ("step_ms", "busy_ms")
+        )
+        names = f"[{row['baselines']}] " if row["baselines"] else ""
+        what = " ".join(str(row[key]) for key in ("inputs", "gpu", "tags") if row[key])
+        saved = str(row["saved_at"])[:16].replace("T", " ")
+        lines.append(
+            printable(
+                f"{row['id']:>6}  {saved:<16}  {step:>10}  {busy:>10}  {row['verdict']:<13}  {names}{what}"
+            )
+        )
+    return "\n".join(lines)

@@ -1,0 +1,47 @@
+"""``profkit show``: a saved run or report as a report again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path, PurePath
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command(name="show")
+@click.argument("run", metavar="RUN")
+@click.option("-o", "--output", metavar="FILE", help="Where the report goes; - is standard output.")
+@click.option(
+    "--format", "format_", type=click.Choice(["html", "json", "md", "text", "csv"]), help="Its format."
+)
+def command(run: str, output: str | None, format_: str | None) -> None:
+    r"""Show a run of a history, or a saved report, as the report it was.
+
+    \b
+    Examples:
+      profkit show profkit.db#12
+      profkit show profkit.db#main -o report.html
+      profkit show report.json --format md
+    """
+    from profkit.api import FORMATS, refuse_input, write_whole
+    from profkit.comparing import open_report
+    from profkit.rendering import render_text
+
+    report = open_report(run)
+    chosen = format_ or (
+        FORMATS.get(PurePath(output).suffix.lower(), "html") if output and output != "-" else "text"
+    )
+    if output is None or output == "-":
+        text = (
+            render_text(report.result, color=sys.stdout.isatty())
+            if chosen == "text"
+            else report.render(chosen)
+        )
+        click.echo(text, nl=False)
+        return
+    target = Path(output)
+    refuse_input(target, [run])
+    write_whole(target, report.render(chosen))
+    click.echo(f"Wrote {target}", err=True)
