@@ -56,6 +56,8 @@ _history_on = False
 _tracing_context: Callable[[], Any] = bool
 _domain: Any = None
 """The NVTX domain while a tool is attached; a tool attaches when the process starts or never."""
+old_compiler = False
+"""Whether torch.compile knows no context manager but its own ones (before torch 2.5)."""
 _seen: set[str] | None = None
 """Where `profkit.record` collects the names of the phases that were recorded."""
 _warned = False
@@ -71,6 +73,14 @@ def recording() -> bool:
 # torch.compile runs this function once, when it traces the caller, and takes its answer (False, because of
 # `_tracing`) as a constant: a phase within a compiled function costs nothing and breaks no graph.
 recording._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def tracing() -> bool:
+    """Whether torch traces the program; torch.compile takes the answer as a constant."""
+    return _tracing()
+
+
+tracing._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def collect(names: set[str] | None) -> None:
@@ -193,12 +203,13 @@ def _emits_nvtx() -> bool:
 
 def _find_torch() -> bool:
     """Bind torch once the program has imported it; whether torch.profiler is active."""
-    global _profiler, _history_on, _tracing_context
+    global _profiler, _history_on, _tracing_context, old_compiler
     torch = sys.modules.get("torch")
     found = sys.modules.get("torch.autograd.profiler")
     if torch is None or not hasattr(torch, "compiler") or not hasattr(found, "_is_profiler_enabled"):
         return False  # not imported, or being imported now
     _profiler = found
+    old_compiler = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 5)
     local = getattr(torch._guards, "_TLS", None)  # what try_get() reads, eight times slower
     read = functools.partial(getattr, local, "tracing_context", None)
     _tracing_context = torch._guards.TracingContext.try_get if local is None else read
@@ -240,3 +251,7 @@ def _warn(problem: object) -> None:
 _domain = attached_domain()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_recordings)
+
+
+if "torch" in sys.modules:
+    _find_torch()

@@ -13,6 +13,7 @@ the end; their annotation, which belongs to a thread, is opened at each resume a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -22,6 +23,7 @@ from types import CodeType
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
 from profkit.errors import RecordingError
+from profkit.recording import backends
 from profkit.recording.backends import Opened, annotate, close_marks, open_marks, recording, start_span
 
 __all__ = ["Phase", "phase"]
@@ -104,6 +106,8 @@ def phase(name: Any = None, /, **attributes: Any) -> Any:
         RecordingError: Something that is neither a name nor a function was given.
     """
     if name is None or isinstance(name, str):
+        if backends.old_compiler and backends.tracing():
+            return contextlib.nullcontext()
         return Phase(name, attributes)
     return _decorate(name, None, attributes)
 

@@ -43,7 +43,7 @@ def train(model, optimizer, loader):
 def recorded(run):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         run()
-    marks = [e for e in profiler.events() if e.is_user_annotation and e.name.startswith("profkit::")]
+    marks = [e for e in profiler.events() if e.name.startswith("profkit::")]
     return collections.Counter(event.name.removeprefix("profkit::") for event in marks)
 
 
