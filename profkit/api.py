@@ -7,13 +7,16 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.analysis.result import Result, Row
 from profkit.analysis.summary import Options, summarise, time_offsets, timelines
 from profkit.errors import OutputError, ReadError
+from profkit.mapping import AUTO, MANY_FILES, summarise_many
 from profkit.readers import read
+from profkit.readers.remote import is_remote, list_remote
 from profkit.rendering import RENDERERS, render_html, render_text
 
 if TYPE_CHECKING:
@@ -149,7 +152,7 @@ class Report:
         return render_text(self.result)
 
 
-def analyze(
+def analyze(  # noqa: PLR0913 - options by name, as on the command line
     paths: PathLike | Iterable[PathLike],
     *,
     step: str | None = None,
@@ -157,23 +160,34 @@ def analyze(
     peaks: Gpu | None = None,
     plain_step_ns: int | None = None,
     progress: Callable[[str], None] | None = None,
+    cluster: str | None = None,
 ) -> Report:
     """Read recordings and analyse them as one report.
 
     Args:
         paths: One or several files or folders: nsys exports or reports, torch.profiler traces, memory snapshots,
-            also compressed; ``-`` is standard input.
+            also compressed; ``-`` is standard input. Remote ones and patterns too: ``s3://bucket/run/*.json.gz``.
         step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
         device: The report's id of the only device to look at.
         peaks: Rates of the card, in place of the table's.
         plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
         progress: Called with a few words before each long piece of work.
+        cluster: Where to summarise many files: the address of a Dask scheduler (``tcp://host:8786``), ``local`` for
+            workers on this machine, ``auto`` for those only when there are many files. Then a file that cannot be
+            read is a finding, and the others are reported. By default all is done in this process. A script that
+            asks for ``local`` or ``auto`` needs ``if __name__ == "__main__"``: workers are new processes.
 
     Raises:
         ReadError: A file cannot be read; the message says why and what to do.
+        AnalysisError: The cluster cannot be used.
     """
     files = [file for path in _as_list(paths) for file in _expand(path)]
     say = progress or (lambda _: None)
+    if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
+        if plain_step_ns is None:
+            plain_step_ns = _plain_step_ns(files)
+        many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns)
+        return Report(summarise_many(files, many, cluster, progress))
     recordings = []
     for number, file in enumerate(files, 1):
         say(
@@ -252,7 +266,11 @@ def _as_list(paths: PathLike | Iterable[PathLike]) -> list[PathLike]:
 
 
 def _expand(path: PathLike) -> list[str]:
-    """A folder stands for the recordings in it."""
+    """A folder stands for the recordings in it, a pattern for what matches."""
+    if is_remote(str(path)):
+        return list_remote(str(path), _FOLDER_SUFFIXES)
+    if any(c in str(path) for c in "*?[") and not Path(path).exists():
+        return sorted(glob(str(path))) or [os.fspath(path)]  # noqa: PTH207 - a Path has no absolute pattern
     if str(path) == "-" or not Path(path).is_dir():
         return [os.fspath(path)]
     folder = Path(path)
@@ -270,7 +288,7 @@ def _expand(path: PathLike) -> list[str]:
 
 def _plain_step_ns(files: Sequence[str]) -> int | None:
     """The unprofiled step time of a run folder, when all files come from that one folder."""
-    folders = {Path(f).parent for f in files if f != "-"}
+    folders = {Path(f).parent for f in files if f != "-" and not is_remote(f)}
     run = folders.pop() / "run.json" if len(folders) == 1 else None
     if run is None or not run.is_file():
         return None

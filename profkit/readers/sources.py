@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from profkit.errors import ReadError
 from profkit.model import Finding, Severity
+from profkit.readers.remote import is_remote, open_remote
 from profkit.units import bytes_text
 
 __all__ = ["Input", "Kind", "kind_of", "open_input"]
@@ -178,6 +179,8 @@ def _open(path: str, stack: ExitStack) -> tuple[IO[bytes], bool]:
         if sys.stdin is None or sys.stdin.isatty():
             raise ReadError(path, "nothing is piped into standard input", "Use: profkit analyze - < FILE.")
         return sys.stdin.buffer, False
+    if is_remote(path):
+        return stack.enter_context(open_remote(path)), False
     file = Path(path)
     if file.is_dir():
         raise ReadError(path, "it is a folder, not a file", "Give a file in it.")

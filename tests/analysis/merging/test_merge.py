@@ -14,6 +14,7 @@ from tests.analysis.ranks.jobs import MS, Rank, job
 from tests.shared import DATA
 
 DDP = tuple(DATA / "kineto" / f"ddp_rank{rank}.json.gz" for rank in (0, 1))
+_ROUNDED = frozenset({"flop", "dram_bytes", "gbs", "tflops", "efficiency"})
 UNLIKE = (DATA / "kineto" / "convnet_fp16_channels_last.json.gz", DATA / "kineto" / "sync_item.json.gz")
 
 
@@ -48,7 +49,7 @@ def _in_order(name: str, value: Any) -> Any:
     """Findings by code; of the host's operators those that every file lists, whatever else it cuts."""
     if name == "findings":
         return sorted(value, key=lambda f: f["code"])
-    return value[:6] if name == "by_operator" else value
+    return value[:3] if name == "by_operator" else value
 
 
 @pytest.mark.parametrize("paths", [DDP, UNLIKE], ids=["ddp", "unlike"])
@@ -68,7 +69,7 @@ def test_merged_kernels_equal_those_of_one_process(paths):
     together, apart = both(paths)
     for row, own in zip(together.kernels, apart.kernels, strict=True):
         for name, value in row.items():
-            if name in ("flop", "dram_bytes", "gbs", "tflops", "efficiency"):
+            if isinstance(value, int | float) and name in _ROUNDED:
                 assert own[name] == pytest.approx(value, rel=1e-5), (row["short_name"], name)
             elif name != "unsaturated":
                 assert own[name] == value, (row["short_name"], name)

@@ -1,0 +1,269 @@
+"""Many files, each read and summarised where there is room for it: in this process, or on the workers of a Dask cluster.
+
+The step for one file is a pure function of its path; only its summary comes back. A file that fails is told as a
+finding, and the others go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path, PurePath
+from typing import Any, Final, Protocol
+
+from profkit.analysis.merging import FileSummary, merge_files, summarise_file
+from profkit.analysis.merging.merge import busiest_file, common_warm_up
+from profkit.analysis.result import Result
+from profkit.analysis.summary import Options
+from profkit.errors import AnalysisError, ProfkitError, ReadError
+from profkit.readers import read
+from profkit.readers.remote import is_remote
+
+__all__ = ["AUTO", "LOCAL", "MANY_FILES", "Failure", "Task", "summarise_many", "summarise_path"]
+
+MANY_FILES: Final = 8
+"""From this many files on, starting workers costs less than it saves."""
+
+LOCAL: Final = "local"
+AUTO: Final = "auto"
+"""Workers on this machine when there are many files, several cores and Dask; else this process."""
+
+_EXPANDED_SHARE: Final = 3
+"""A trace in memory as text, columns and tables takes up to this many times its text."""
+
+_CONNECT_TIMEOUT: Final = "20s"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A file of which nothing can be told."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One file, and what to make of it."""
+
+    path: str
+    options: Options
+    left_out: int | None = None
+    timeline: bool = False
+    expand_limit: int | None = None
+
+
+def summarise_path(task: Task) -> FileSummary | Failure:
+    """Read and summarise one file; whatever goes wrong with it is returned, not raised."""
+    name = PurePath(task.path).name
+    try:
+        recording = read(task.path, expand_limit=task.expand_limit)
+        return summarise_file(recording, task.options, left_out=task.left_out, timeline=task.timeline)
+    except ProfkitError as error:
+        return Failure(name, str(error).replace(task.path, name))
+    except Exception as error:  # noqa: BLE001 - one rank's surprise must not cost the report of the others
+        return Failure(
+            name, f"{name}: it failed with {type(error).__name__}: {error}".replace(task.path, name)
+        )
+
+
+class _Workers(Protocol):
+    """Something that runs tasks."""
+
+    expand_limit: int | None
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, FileSummary | Failure]]:
+        """The results with the tasks' numbers, in any order."""
+
+
+def summarise_many(
+    files: Sequence[str],
+    options: Options,
+    cluster: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Result:
+    """One report of many files.
+
+    Args:
+        files: Paths, also remote ones.
+        options: What the person said about them; a device cannot be chosen.
+        cluster: The address of a Dask scheduler; `LOCAL` for workers on this machine; None for this process.
+        progress: Called with a few words as files get done.
+
+    Raises:
+        AnalysisError: The cluster cannot be used.
+        ReadError: No file at all could be summarised.
+    """
+    paths = [f if is_remote(f) or f == "-" else str(Path(f).absolute()) for f in files]
+    tasks = [Task(path=path, options=options) for path in paths]
+    with _workers(cluster, len(tasks)) as workers:
+        tasks = [replace(task, expand_limit=workers.expand_limit) for task in tasks]
+        found = _run(workers, tasks, progress)
+        summaries = [s for s in found if isinstance(s, FileSummary)]
+        if not summaries:
+            raise _nothing(files, found)
+        left_out, shown = common_warm_up(summaries), summaries[busiest_file(summaries) or 0]
+        again = [
+            at
+            for at, each in enumerate(found)
+            if isinstance(each, FileSummary) and (each is shown or _differs(each, left_out))
+        ]
+        anew = [replace(tasks[at], left_out=left_out, timeline=found[at] is shown) for at in again]
+        for at, each in zip(again, _run(workers, anew, None), strict=True):
+            found[at] = each
+    used, set_aside = _one_kind([s for s in found if isinstance(s, FileSummary)])
+    failures = [f for f in found if isinstance(f, Failure)]
+    return _with_failures(merge_files(used, options.plain_step_ns), failures, set_aside)
+
+
+def _differs(summary: FileSummary, left_out: int) -> bool:
+    steps = len(summary.step_device_ns)
+    return bool(steps) and summary.left_out != min(left_out, steps - 1)
+
+
+def _run(
+    workers: _Workers, tasks: Sequence[Task], progress: Callable[[str], None] | None
+) -> list[FileSummary | Failure]:
+    found: list[Any] = [None] * len(tasks)
+    for done, (at, result) in enumerate(workers.run(tasks), 1):
+        found[at] = result
+        if progress:
+            progress(f"summarised {done} of {len(tasks)} files")
+    return found
+
+
+def _nothing(files: Sequence[str], found: Sequence[FileSummary | Failure]) -> ReadError:
+    first = next(f for f in found if isinstance(f, Failure))
+    others = f", nor can the {len(files) - 1} others" if len(files) > 1 else ""
+    return ReadError(
+        first.name, f"it cannot be analysed{others}: {first.message.removeprefix(first.name + ': ')}"
+    )
+
+
+def _one_kind(summaries: Sequence[FileSummary]) -> tuple[list[FileSummary], int]:
+    """Beside nsys exports, profiler traces are other executions: no time of them counts."""
+    nsys = [s for s in summaries if s.result.inputs[0]["format"] == "nsys" and s.result.devices]
+    if not nsys:
+        return list(summaries), 0
+    used = [s for s in summaries if s.result.inputs[0]["format"] != "kineto"]
+    return used, len(summaries) - len(used)
+
+
+def _with_failures(result: Result, failures: Sequence[Failure], set_aside: int) -> Result:
+    findings = [
+        {
+            "code": "file-failed",
+            "severity": "warning",
+            "message": f"{f.message} (the others are reported without it)",
+            "count": 1,
+        }
+        for f in failures
+    ]
+    if set_aside:
+        message = f"{set_aside} profiler traces beside nsys exports are left out: analyse them in one process to have their shapes"
+        findings.append(
+            {"code": "traces-set-aside", "severity": "warning", "message": message, "count": set_aside}
+        )
+    if not findings:
+        return result
+    health = result.health
+    return replace(result, health={**health, "ok": False, "findings": [*findings, *health["findings"]]})
+
+
+class _ThisProcess:
+    """One file after the other."""
+
+    expand_limit: int | None = None
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, FileSummary | Failure]]:
+        for at, task in enumerate(tasks):
+            yield at, summarise_path(task)
+
+
+class _Dask:
+    """The workers of a cluster."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        limits = [w["memory_limit"] for w in client.scheduler_info(n_workers=-1)["workers"].values()]
+        known = [limit for limit in limits if limit]
+        self.expand_limit = min(known) // _EXPANDED_SHARE if known else None
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, FileSummary | Failure]]:
+        from distributed import as_completed
+
+        number = {}
+        for at, task in enumerate(tasks):
+            number[self._client.submit(summarise_path, task, pure=False)] = at
+        for future in as_completed(number):
+            at = number[future]
+            yield at, self._result(future, tasks[at])
+            future.release()
+
+    @staticmethod
+    def _result(future: Any, task: Task) -> FileSummary | Failure:
+        if future.status == "finished":
+            found: FileSummary | Failure = future.result()
+            return found
+        name, error = PurePath(task.path).name, future.exception()
+        why = (
+            "its worker died, probably out of memory"
+            if type(error).__name__ == "KilledWorker"
+            else str(error)
+        )
+        return Failure(name, f"{name}: it failed on the cluster: {why}")
+
+
+@contextmanager
+def _workers(cluster: str | None, files: int) -> Iterator[_Workers]:
+    if cluster == AUTO:
+        many = files >= MANY_FILES and _cores() > 1 and find_spec("distributed") is not None
+        cluster = LOCAL if many else None
+    if cluster is None:
+        yield _ThisProcess()
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        hint = 'Install it: pip install "profkit[cluster]"'
+        raise AnalysisError(cluster, "a cluster needs the package dask", hint) from None
+    if cluster == LOCAL:
+        with _local_cluster(min(_cores(), files)) as made, Client(made) as client:
+            yield _Dask(client)
+        return
+    try:
+        client = Client(cluster, timeout=_CONNECT_TIMEOUT)
+    except (OSError, ValueError) as error:
+        raise AnalysisError(
+            cluster,
+            f"no scheduler answers: {error}",
+            "Start one with: dask scheduler; and workers: dask worker ADDRESS",
+        ) from None
+    with client:
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            raise AnalysisError(cluster, "the cluster has no workers", "Start some: dask worker ADDRESS")
+        yield _Dask(client)
+
+
+def _local_cluster(workers: int) -> Any:
+    """Processes of one thread each, which together may take half of the machine's memory."""
+    import dask
+    from distributed import LocalCluster
+
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    # One file too large for a worker must not be tried on every worker in turn.
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            memory_limit=memory // workers,
+            dashboard_address=None,
+            silence_logs="CRITICAL",
+        )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

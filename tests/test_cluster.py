@@ -1,0 +1,134 @@
+"""Many files on the workers of a cluster, and files that lie elsewhere."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import fsspec
+import pytest
+
+import profkit
+from profkit.analysis.summary import Options
+from profkit.errors import AnalysisError, ReadError
+from profkit.mapping import Failure, Task, summarise_many, summarise_path
+from tests.shared import DATA
+
+RANK_0 = DATA / "kineto" / "ddp_rank0.json.gz"
+RANK_1 = DATA / "kineto" / "ddp_rank1.json.gz"
+SMALL = DATA / "kineto" / "sync_item.json.gz"
+
+# Dask's own housekeeping: sockets and loops of closed clusters that the collector meets later.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+def codes(report):
+    return {f["code"]: f for f in report.result.health["findings"]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Eight ranks of which one is damaged; another is not there."""
+    document = json.loads(gzip.decompress(SMALL.read_bytes()))
+    for rank in range(8):
+        own = {**document, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 9}}
+        if rank != 5:
+            (tmp_path / f"rank{rank}.json").write_text(json.dumps(own))
+    (tmp_path / "rank5.json").write_bytes(b"\x00\x01 no trace at all")
+    return tmp_path
+
+
+def test_a_cluster_reports_the_good_ranks_and_tells_of_the_others(folder):
+    files = [folder / f"rank{rank}.json" for rank in range(9)]
+    report = profkit.analyze(files, cluster="local")
+    assert [row["rank"] for row in report.result.devices] == [0, 1, 2, 3, 4, 6, 7]
+    failed = [f["message"] for f in report.result.health["findings"] if f["code"] == "file-failed"]
+    assert len(failed) == 2
+    assert failed[0].startswith("rank5.json: ")
+    assert "no such file" in failed[1]
+    assert report.result.health["ok"] is False
+    alone = profkit.analyze([f for f in files if f.name not in ("rank5.json", "rank8.json")])
+    assert report.result.totals == alone.result.totals
+    assert report.result.verdict["shares"] == alone.result.verdict["shares"]
+    assert codes(report)["ranks-missing"]["count"] == 2
+    report.as_dict()
+
+
+def test_a_cluster_at_an_address_gives_what_one_process_gives():
+    with _cluster() as cluster:
+        there = profkit.analyze([RANK_0, RANK_1], cluster=cluster.scheduler_address)
+    here = profkit.analyze([RANK_0, RANK_1])
+    assert there.result.ranks == here.result.ranks
+    assert there.verdict == here.verdict
+
+
+def _cluster():
+    from distributed import LocalCluster
+
+    return LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
+
+
+def test_a_scheduler_that_is_not_there_is_one_clear_line(monkeypatch):
+    monkeypatch.setattr("profkit.mapping._CONNECT_TIMEOUT", "1s")
+    with pytest.raises(AnalysisError, match="no scheduler answers"):
+        profkit.analyze([SMALL, SMALL], cluster="tcp://127.0.0.1:1")
+
+
+def test_only_damaged_files_are_an_error(tmp_path):
+    (tmp_path / "a.json").write_bytes(b"\x00\x01\x02")
+    with pytest.raises(
+        ReadError, match=r"^a\.json: it cannot be analysed, nor can the 1 others: it is binary data"
+    ):
+        summarise_many([str(tmp_path / "a.json"), str(tmp_path / "b.json")], Options())
+
+
+def test_a_file_that_is_larger_than_a_worker_may_hold_is_a_failure():
+    found = summarise_path(Task(path=str(RANK_0), options=Options(), expand_limit=100_000))
+    assert isinstance(found, Failure)
+    assert "expands to more than" in found.message
+
+
+@pytest.fixture
+def memory():
+    """A bucket that lives in memory."""
+    fs = fsspec.filesystem("memory")
+    for path in (RANK_0, RANK_1):
+        fs.pipe(f"/run/{path.name}", path.read_bytes())
+    fs.pipe("/run/notes.txt", b"nothing to read")
+    yield "memory://run"
+    fs.rm("/run", recursive=True)
+
+
+@pytest.mark.parametrize("pattern", ["", "/*.json.gz", "/ddp_rank?.json.gz"])
+def test_remote_folders_and_patterns_are_read(memory, pattern):
+    report = profkit.analyze(memory + pattern)
+    assert [row["rank"] for row in report.result.ranks] == [0, 1]
+    assert report.result.ranks == profkit.analyze([RANK_0, RANK_1]).result.ranks
+    assert [row["path"] for row in report.result.inputs] == [RANK_0.name, RANK_1.name]
+
+
+def test_a_remote_database_is_read(tmp_path):
+    shutil.copy(DATA / "nsys" / "sync_item.sqlite.gz", tmp_path)
+    report = profkit.analyze(f"file://{tmp_path}/sync_item.sqlite.gz")
+    assert report.result.inputs[0]["format"] == "nsys"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("memory://nowhere/x.json", "no such file"),
+        ("memory://nowhere/*.json", "no file matches"),
+        ("nosuchprotocol://bucket/x.json", "cannot be read"),
+    ],
+)
+def test_what_is_not_there_is_one_clear_line(path, words):
+    with pytest.raises(ReadError, match=words):
+        profkit.analyze(path)
+
+
+def test_a_local_pattern_is_expanded(tmp_path):
+    for path in (RANK_0, RANK_1):
+        shutil.copy(path, tmp_path)
+    assert len(profkit.analyze(str(Path(tmp_path) / "*rank*.gz")).result.inputs) == 2
