@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profkit.analysis.result import Result, Row
@@ -277,7 +278,7 @@ def _expand(path: PathLike) -> list[str]:
     found = sorted(
         str(f)
         for f in folder.iterdir()
-        if f.is_file() and f.name.endswith(_FOLDER_SUFFIXES) and f.name != "run.json"
+        if f.is_file() and f.name.endswith(_FOLDER_SUFFIXES) and _run_description(f) is None
     )
     if not found:
         raise ReadError(
@@ -289,16 +290,23 @@ def _expand(path: PathLike) -> list[str]:
 def _plain_step_ns(files: Sequence[str]) -> int | None:
     """The unprofiled step time of a run folder, when all files come from that one folder."""
     folders = {Path(f).parent for f in files if f != "-" and not is_remote(f)}
-    run = folders.pop() / "run.json" if len(folders) == 1 else None
-    if run is None or not run.is_file():
+    if len(folders) != 1:
         return None
+    told = [_run_description(file) for file in sorted(folders.pop().glob("run*.json"))]
+    steps = [each.get("plain_step_median_ns") for each in told if each]
+    known = [ns for ns in steps if isinstance(ns, int | float) and 0 < ns < 1e15]
+    return round(median(known)) if known else None
+
+
+def _run_description(file: Path) -> Row | None:
+    """What `profkit.record` wrote beside its recordings (docs/recording.md); None for any other file."""
     try:
-        told: Any = json.loads(run.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        if file.suffix != ".json" or not file.name.startswith("run") or file.stat().st_size > 1_000_000:
+            return None
+        told: Any = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
         return None
-    value = told.get("plain_step_ns") if isinstance(told, dict) else None
-    median = value.get("median") if isinstance(value, dict) else value
-    return int(median) if isinstance(median, int | float) and 0 < median < 1e15 else None
+    return told if isinstance(told, dict) and str(told.get("schema")).startswith("profkit.run/") else None
 
 
 def _frame(rows: Sequence[Row]) -> pd.DataFrame:

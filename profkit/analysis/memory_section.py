@@ -18,7 +18,10 @@ __all__ = ["give_phase_peaks", "memory_row", "memory_sentence"]
 def memory_row(
     histories: Sequence[MemoryHistory], views: Sequence[TraceView], offsets: Sequence[int]
 ) -> Row | None:
-    """The memory section: of the snapshot with the highest peak, else of what the timelines recorded.
+    """The memory section: of one snapshot, else of what the timelines recorded.
+
+    Of several snapshots it is one that was recorded during a timeline, and of those the one with the highest peak.
+
 
     A snapshot joins a timeline by clock when their times overlap: then both count from the report's origin, and a
     snapshot without annotations has the timeline's phases.
@@ -34,16 +37,16 @@ def memory_row(
             for view, offset in zip(views, offsets, strict=True)
         ]
         return _fullest([row for row in recorded if row is not None])
-    rows = []
+    joined, apart = [], []
     for history in histories:
-        origin, phases = None, list[PhaseSpan]()
         for view, offset in zip(views, offsets, strict=True):
             epoch = view.trace.unix_epoch_ns
             if epoch is not None and _overlap(history, view.span[0] + epoch, view.span[1] + epoch):
-                origin, phases = epoch - offset, _phases(view, epoch)
+                joined.append(summarise_memory(history, epoch - offset, _phases(view, epoch)))
                 break
-        rows.append(summarise_memory(history, origin, phases))
-    return _fullest(rows)
+        else:
+            apart.append(summarise_memory(history))
+    return _fullest(joined or apart)
 
 
 def give_phase_peaks(phases: Sequence[Row], memory: Row | None) -> None:
