@@ -11,7 +11,18 @@ from profkit.errors import ProfkitError
 
 __all__ = ["main"]
 
-_COMMANDS = ("analyze", "compare", "gate", "history", "show", "export", "record", "benchmark", "doctor", "hardware")
+_COMMANDS = (
+    "analyze",
+    "compare",
+    "gate",
+    "history",
+    "show",
+    "export",
+    "record",
+    "benchmark",
+    "doctor",
+    "hardware",
+)
 """In the order of the help. Each is a module of this package with a ``command``, imported when it is used."""
 
 
