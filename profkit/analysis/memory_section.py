@@ -39,11 +39,12 @@ def memory_row(
         return _fullest([row for row in recorded if row is not None])
     joined, apart = [], []
     for history in histories:
-        for view, offset in zip(views, offsets, strict=True):
-            epoch = view.trace.unix_epoch_ns
-            if epoch is not None and _overlap(history, view.span[0] + epoch, view.span[1] + epoch):
-                joined.append(summarise_memory(history, epoch - offset, _phases(view, epoch)))
-                break
+        view = next((at for at, each in enumerate(views) if _overlaps(history, each)), None)
+        if view is not None:
+            epoch = views[view].trace.unix_epoch_ns or 0
+            joined.append(summarise_memory(history, epoch - offsets[view], _phases(views[view], epoch)))
+        elif any(each.lender is not None and _overlaps(history, each.lender) for each in views):
+            joined.append(summarise_memory(history))
         else:
             apart.append(summarise_memory(history))
     return _fullest(joined or apart)
@@ -76,10 +77,14 @@ def _fullest(rows: Sequence[Row]) -> Row | None:
     return max(rows, key=lambda row: row["peak_allocated_bytes"] or 0, default=None)
 
 
-def _overlap(history: MemoryHistory, start: int, end: int) -> bool:
+def _overlaps(history: MemoryHistory, view: TraceView) -> bool:
+    """Whether a snapshot's history and a timeline were recorded at the same time."""
+    epoch = view.trace.unix_epoch_ns
     times = history.events.time_ns[history.events.time_ns >= 0]
     first = history_origin_ns(history)
-    return first is not None and len(times) > 0 and first < end and int(times.max()) > start
+    if epoch is None or first is None or not len(times):
+        return False
+    return first < view.span[1] + epoch and int(times.max()) > view.span[0] + epoch
 
 
 def _phases(view: TraceView, epoch: int) -> list[PhaseSpan]:
