@@ -60,7 +60,7 @@ def _breaks(case: Case) -> Evidence | None:
 
 def _recompiles(case: Case) -> Evidence | None:
     view, facts = case.view, case.facts
-    since, until = _host_span(case)
+    since, until = case.host_span
     compiling = sum(
         view.activity.of_thread(t)[State.COMPILATION].within(np.array([since]), np.array([until])).sum()
         for t in np.unique(view.launches.thread[facts.program.row]).tolist()
@@ -148,16 +148,11 @@ def _loop(case: Case) -> Evidence | None:
 
 def _regions(case: Case) -> list[tuple[int, int]]:
     """Graph and version of every compiled region of the step."""
-    since, until = _host_span(case)
+    since, until = case.host_span
     ranges, strings = case.view.trace.ranges, case.view.trace.strings
     inside = (ranges.start_ns >= since) & (ranges.start_ns < until)
     found = [_REGION.match(strings[i]) for i in ranges.name[inside].tolist() if i >= 0]
     return [(int(m[1]), int(m[2])) for m in found if m]
-
-
-def _host_span(case: Case) -> tuple[int, int]:
-    launches, rows = case.view.launches, case.facts.program.row
-    return int(launches.time_ns[rows].min()), int(launches.return_ns[rows].max()) + 1
 
 
 _COMPILE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"

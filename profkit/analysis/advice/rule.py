@@ -36,6 +36,13 @@ class Case:
         return self.step.facts
 
     @property
+    def host_span(self) -> tuple[int, int]:
+        """When the host worked on the step: from the end of the one before to the return of its last launch."""
+        launches, program = self.view.launches, self.facts.program
+        since = int(launches.time_ns[program.row].min()) - int(program.gap_ns[0])
+        return since, int(launches.return_ns[program.row].max()) + 1
+
+    @property
     def capability(self) -> float:
         """The card's compute capability; 0 where it is not known."""
         gpu = self.facts.gpu

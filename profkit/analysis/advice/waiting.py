@@ -165,7 +165,7 @@ def _anomaly(case: Case) -> Evidence | None:
 
 def _garbage(case: Case) -> Evidence | None:
     ranges = case.view.trace.ranges
-    since, until = _span(case)
+    since, until = case.host_span
     named = np.array([bool(_GARBAGE.search(s)) for s in case.view.trace.strings] or [False])[ranges.name]
     chosen = (
         named & (ranges.kind != RangeKind.OPERATOR) & (ranges.start_ns >= since) & (ranges.start_ns < until)
@@ -206,16 +206,11 @@ def _crumbs(case: Case) -> Evidence | None:
 
 
 def _range_names(case: Case, wanted: object) -> list[str]:
-    since, until = _span(case)
+    since, until = case.host_span
     ranges, strings = case.view.trace.ranges, case.view.trace.strings
     inside = (ranges.end_ns >= since - (until - since)) & (ranges.start_ns < until)
     names = {strings[i] for i in np.unique(ranges.name[inside]).tolist() if i >= 0}
     return sorted(n for n in names if callable(wanted) and wanted(n))
-
-
-def _span(case: Case) -> tuple[int, int]:
-    launches, rows = case.view.launches, case.facts.program.row
-    return int(launches.time_ns[rows].min()), int(launches.return_ns[rows].max()) + 1
 
 
 _TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"

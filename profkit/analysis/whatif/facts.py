@@ -136,7 +136,13 @@ def find_facts(view: TraceView, device: int, program: Program) -> StepFacts:
     launched = np.repeat(np.arange(program.tokens), np.diff(program.first))
     names = [tuple(trace.strings[trace.ranges.name[r]] for r in chain) for chain in chains]
     threads = view.launches.thread[rows]
-    backward = np.isin(threads, sorted(view.phases.autograd_threads)) | np.array(
+    autograd = view.phases.autograd_threads
+    if set(np.unique(threads).tolist()) <= autograd:
+        # Without phases every thread looks like the engine's: only its name tells.
+        autograd = frozenset(
+            t for t in autograd if any(n.startswith("pt_autograd_") for n in view.trace.threads[t].names)
+        )
+    backward = np.isin(threads, sorted(autograd)) | np.array(
         [any(n.startswith("autograd::engine::evaluate_function") for n in each) for each in names], bool
     )
     return StepFacts(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts
+from profkit.analysis.whatif.program import LAUNCH
 from profkit.analysis.work.families import Family
 from profkit.hardware import DTYPE_BYTES
 
@@ -55,8 +56,8 @@ def compile_model(draft: Draft) -> None:
     inside = np.flatnonzero(draft.alive & ~outside)
     if len(inside):
         entry = draft.constants.compiled_entry * draft.usual_launch_ns / 2
-        # A wait for a value breaks the graph: what follows is entered anew.
-        span = facts.token[inside]
+        # What follows a wait for a value is entered anew.
+        span = facts.token[chosen]
         breaks = np.flatnonzero(draft.waits[: span.max()])
         draft.gap_ns[breaks[breaks > span.min()]] += entry
         draft.gap_ns[facts.token[inside[0]]] += entry
@@ -73,7 +74,9 @@ def _segments(facts: StepFacts, chosen: Flags, model: Flags) -> Iterator[NDArray
     small = np.array([k is None for k in facts.kernels], bool) & (facts.program.duration_ns < 2_000)
     losses = facts.of_family(Family.LOSS)
     joins = chosen | ((small | losses) & model)
-    run = np.cumsum(~joins)
+    # Nothing is fused across a wait for a value: the graph ends there.
+    waited = np.cumsum(facts.program.kind != LAUNCH)[facts.token]
+    run = np.cumsum(~joins) + waited * (facts.count + 1)
     for stream in np.unique(facts.program.stream).tolist():
         mine = joins & (facts.program.stream == stream)
         for at in np.unique(run[mine]).tolist():

@@ -136,4 +136,5 @@ def _kind(facts: StepFacts) -> str:
 def _text(facts: StepFacts, row: int) -> str:
     strings, operations = facts.view.trace.strings, facts.view.trace.operations
     name = int(operations.name[facts.program.row[row]])
-    return strings[name].lower() if name >= 0 else ""
+    operator = facts.operators[row][0] if facts.operators[row] else ""
+    return (strings[name].lower() if name >= 0 else "") + " " + operator

@@ -17,7 +17,7 @@ __all__ = ["LAUNCH", "WAIT", "Program", "step_program"]
 LAUNCH: Final = 0
 WAIT: Final = 1
 
-_MOST_OPERATIONS: Final = 20_000
+_MOST_OPERATIONS: Final = 12_000
 """A longer step is not replayed, to keep the time of an analysis bounded: there is no advice on it."""
 
 _ENOUGH: Final = 5

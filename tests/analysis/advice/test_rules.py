@@ -1,0 +1,477 @@
+"""Each rule: a step in which it fires, and one nearly like it in which it must not."""
+
+import pytest
+
+from profkit.analysis.advice import RULES, WORTH_SAYING
+from tests.analysis.advice.made_steps import (
+    ADD,
+    BF16_GEMM,
+    FILL,
+    FUSED_ADAM,
+    GELU,
+    MULTI_TENSOR,
+    SGEMM,
+    advice_on,
+    loop,
+)
+
+GEMM_SHAPES = [[4096], [8192, 4096], [4096, 4096]]
+ROWS = [[8192, 4096]]
+GIB = 1 << 30
+
+
+def products(step, number, name=SGEMM, us=6000, operators=("aten::addmm",)):
+    step.launch(name, us, operators=operators, shapes=GEMM_SHAPES)
+    step.launch(name, us, operators=operators, shapes=GEMM_SHAPES)
+
+
+def tf32_products(step, number):
+    products(step, number, "cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4", 1000)
+
+
+def bf16_products(step, number):
+    products(step, number, BF16_GEMM, 400)
+
+
+def small_products(step, number):
+    # In fp32, but the host is the limit.
+    for _ in range(20):
+        step.launch(SGEMM, 3, host=200, operators=("aten::addmm",), shapes=[[64], [32, 64], [64, 64]])
+
+
+def scaled(step, number):
+    bf16_products(step, number)
+    step.launch(MULTI_TENSOR, 100, operators=("aten::_amp_foreach_non_finite_check_and_unscale_",))
+
+
+def fp64(step, number):
+    step.launch("ampere_dgemm_64x64_nn", 3000, operators=("aten::mm",), shapes=[[2048, 2048], [2048, 2048]])
+
+
+def misaligned(step, number, align="align1"):
+    step.launch(
+        f"cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x4_nn_{align}",
+        3000,
+        operators=("aten::mm",),
+        shapes=[[4096, 1024], [1024, 8191]],
+    )
+
+
+def aligned(step, number):
+    misaligned(step, number, "align16")
+
+
+def chain(step, number):
+    for _ in range(12):
+        step.launch(ADD, 120, shapes=[[8192, 4096], [8192, 4096]])
+
+
+def few_pointwise(step, number):
+    products(step, number)
+    step.launch(GELU, 20, operators=("aten::gelu",), shapes=ROWS)
+
+
+def compiled_chain(step, number):
+    for _ in range(12):
+        step.launch(
+            "triton_poi_fused_add_gelu_0", 120, operators=("triton_poi_fused_add_gelu_0", "CompiledFunction")
+        )
+
+
+def many_small(step, number, waits=False, extra=0):
+    for index in range(60 + extra):
+        step.launch(ADD, 4, host=60, shapes=[[64, 64], [64, 64]])
+        if waits and index % 10 == 5:
+            step.wait()
+
+
+def many_small_with_waits(step, number):
+    many_small(step, number, waits=True)
+
+
+def many_small_of_changing_number(step, number):
+    many_small(step, number, extra=8 * (number % 3))
+
+
+def replayed(step, number):
+    for node in range(30):
+        step.launch(ADD, 2, host=60, shapes=[[64, 64]], graph_node=node + 1)
+
+
+def broken(step, number, regions=4):
+    for region in range(regions):
+        with step.within(f"Torch-Compiled Region: {region}/0"):
+            step.launch(
+                "triton_poi_fused_add_0",
+                20,
+                host=80,
+                operators=("triton_poi_fused_add_0", "CompiledFunction"),
+            )
+        for _ in range(4):
+            step.launch(ADD, 30, host=80, shapes=[[2048, 4096], [2048, 4096]])
+
+
+def whole_graph(step, number):
+    broken(step, number, regions=1)
+
+
+def recompiling(step, number, version=None):
+    version = number if version is None else version
+    with step.within(f"Torch-Compiled Region: 0/{version}"):
+        if version:
+            with step.within("compile_fx (dynamo_timed)"):
+                step.idle(4000)
+        step.launch("triton_poi_fused_add_0", 200, host=80, operators=("CompiledFunction",))
+
+
+def compiled_before(step, number):
+    with step.within("Torch-Compiled Region: 0/0"):
+        step.launch("triton_poi_fused_add_0", 200, host=80, operators=("CompiledFunction",))
+
+
+def python_loop(step, number, turns=64):
+    for _ in range(turns):
+        step.launch(ADD, 3, host=50, operators=("aten::copy_", "aten::select"), shapes=[[128]])
+
+
+def short_loop(step, number):
+    python_loop(step, number, turns=8)
+    bf16_products(step, number)
+
+
+def adam(step, number, kernel=MULTI_TENSOR, kernels=12):
+    bf16_products(step, number)
+    with step.within("Optimizer.step#Adam.step"):
+        for index in range(kernels):
+            operator = "aten::_foreach_addcdiv_" if index == 0 else f"aten::_foreach_op{index}_"
+            step.launch(kernel, 150, operators=(operator,), shapes=[[[8192, 4096]]])
+
+
+def fused_adam(step, number):
+    adam(step, number, FUSED_ADAM, 1)
+
+
+def zeroed(step, number):
+    bf16_products(step, number)
+    step.backward(BF16_GEMM, 400, shapes=GEMM_SHAPES)
+    step.backward(
+        ADD,
+        60,
+        "torch::autograd::AccumulateGrad",
+        ("aten::add_", "torch::autograd::AccumulateGrad"),
+        shapes=ROWS,
+    )
+    with step.within("Optimizer.zero_grad#Adam.zero_grad"):
+        step.launch(FILL, 80, operators=("aten::fill_", "aten::zero_"), shapes=ROWS)
+
+
+def zeros_elsewhere(step, number):
+    bf16_products(step, number)
+    step.launch(FILL, 80, operators=("aten::fill_", "aten::zeros"), shapes=ROWS)
+
+
+def loading(step, number, us=5000):
+    with step.within("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+        step.idle(us)
+    bf16_products(step, number)
+
+
+def loading_hidden(step, number):
+    with step.within("data"):
+        step.idle(3)
+    bf16_products(step, number)
+
+
+def waiting(step, number, us=900):
+    for _ in range(4):
+        step.launch(BF16_GEMM, us, host=40, operators=("aten::mm",), shapes=GEMM_SHAPES)
+        step.wait()
+        step.idle(150)
+
+
+def waiting_of_a_slow_host(step, number):
+    for _ in range(20):
+        step.launch(ADD, 3, host=60, operators=("aten::mean",), shapes=[[64, 64]])
+        step.wait()
+
+
+def uploading(step, number, pageable=1):
+    step.upload(64 << 20, 8000, pageable=pageable)
+    if pageable:
+        step.wait()
+    bf16_products(step, number)
+
+
+def uploading_pinned(step, number):
+    step.upload(64 << 20, 1300, pageable=0, blocks=False)
+    bf16_products(step, number)
+
+
+def allocating(step, number, api="cudaFree"):
+    for _ in range(4):
+        step.call(api, 400)
+        step.launch(ADD, 100, shapes=ROWS)
+
+
+def asking(step, number):
+    allocating(step, number, "cudaGetDevice")
+
+
+def blocking(step, number, late=True):
+    for _ in range(12):
+        call = step.host + 10
+        begin, end = call + 6, call + 56
+        step.builder.kernel(
+            begin * 1000, end * 1000, launch=(call * 1000, (end + 2 if late else call + 5) * 1000), name=ADD
+        )
+        step.host, step.device = (end + 4 if late else call + 20), end
+
+
+def not_blocking(step, number):
+    for _ in range(12):
+        step.launch(ADD, 50, host=20)
+
+
+def anomalous(step, number, checks=10):
+    for _ in range(10):
+        step.backward(BF16_GEMM, 30, shapes=GEMM_SHAPES)
+    for _ in range(checks):
+        step.backward(ADD, 5, operators=("aten::isnan",), host=60)
+        step.backward(ADD, 3, operators=("aten::_local_scalar_dense", "aten::item"), host=60)
+        step.wait(thread=1)
+
+
+def checked_once(step, number):
+    anomalous(step, number, checks=1)
+
+
+def collecting(step, number, name="gc.collect"):
+    bf16_products(step, number)
+    with step.within(name):
+        step.idle(4000)
+    bf16_products(step, number)
+
+
+def logging(step, number):
+    collecting(step, number, "gcd of collected sizes")
+
+
+def crumbs(step, number, copies=12):
+    for _ in range(copies):
+        step.upload(64, 2, host=60, blocks=False)
+    step.launch(ADD, 30, shapes=ROWS)
+
+
+def two_crumbs(step, number):
+    crumbs(step, number, 2)
+
+
+NHWC = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, true, true>(cudnn::ops::nchw2nhwc_params_t<float>)"
+CONV = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage4_warpsize2x2x1_g1_tensor16x8x16_kernel_cudnn"
+
+
+def transposing(step, number):
+    for _ in range(4):
+        step.launch(NHWC, 60, operators=("aten::cudnn_convolution",))
+        step.launch(CONV, 200, operators=("aten::cudnn_convolution",))
+
+
+def laid_out(step, number):
+    step.launch(NHWC, 4, operators=("aten::cudnn_convolution",))
+    for _ in range(4):
+        step.launch(CONV, 200, operators=("aten::cudnn_convolution",))
+
+
+SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 9, false, false>(float*, float const*, int)"
+SCORES = [[256, 512, 512], [256, 512, 64]]
+
+
+def attention(step, number, product="aten::bmm", softmax="aten::_softmax"):
+    step.launch(BF16_GEMM, 50, operators=(product,), shapes=SCORES)
+    step.launch(ADD, 150, operators=("aten::masked_fill_",), shapes=[[256, 512, 512]])
+    step.launch(SOFTMAX, 150, operators=(softmax,), shapes=[[256, 512, 512]])
+    step.launch(BF16_GEMM, 50, operators=(product,), shapes=SCORES)
+
+
+def classifying(step, number):
+    attention(step, number, "aten::mm", "aten::_log_softmax")
+
+
+def recomputing(step, number, again=True):
+    for _ in range(2):
+        step.launch(BF16_GEMM, 400, operators=("aten::addmm",), shapes=GEMM_SHAPES)
+        step.launch(GELU, 80, operators=("aten::gelu",), shapes=ROWS)
+    for _ in range(2):
+        if again:
+            step.backward(BF16_GEMM, 400, operators=("aten::addmm",), shapes=GEMM_SHAPES)
+            step.backward(GELU, 80, operators=("aten::gelu",), shapes=ROWS)
+        step.backward(BF16_GEMM, 800, operators=("aten::mm",), shapes=GEMM_SHAPES)
+
+
+def keeping(step, number):
+    recomputing(step, number, again=False)
+
+
+def general_convolution(
+    step,
+    number,
+    kernel="void implicit_convolve_sgemm<float, float, 128, 5, 5, 3, 3, 3, 1, true, false, true>(int)",
+):
+    step.launch(kernel, 900, operators=("aten::cudnn_convolution",))
+
+
+def tuned_convolution(step, number):
+    general_convolution(step, number, CONV)
+
+
+SORT = "void cub::DeviceRadixSortOnesweepKernel<cub::DeviceRadixSortPolicy<long, long, unsigned int>::Policy900, false, long>(int)"
+
+
+def indexing(step, number, node="IndexBackward0", inner="aten::_index_put_impl_"):
+    bf16_products(step, number)
+    step.backward(SORT, 200, node, (inner,))
+
+
+def embedding(step, number):
+    indexing(step, number, "EmbeddingBackward0", "aten::embedding_dense_backward")
+
+
+def narrow(step, number, grid=8):
+    step.launch(ADD, 300, grid_x=grid, grid_y=1, grid_z=1)
+
+
+def wide(step, number):
+    narrow(step, number, 4096)
+
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def reducing(step, number, us=2000, times=1):
+    bf16_products(step, number)
+    for _ in range(times):
+        step.launch(NCCL, us, operators=("nccl:all_reduce",))
+
+
+def reducing_little(step, number):
+    reducing(step, number, us=20)
+
+
+def reducing_in_crumbs(step, number):
+    reducing(step, number, us=40, times=24)
+
+
+def accumulating(step, number, passes=3):
+    for _ in range(passes):
+        with step.within("DistributedDataParallel.forward"):
+            bf16_products(step, number)
+        step.backward(BF16_GEMM, 400, shapes=GEMM_SHAPES)
+        step.backward(NCCL, 500, operators=("nccl:all_reduce",))
+
+
+def reducing_once(step, number):
+    accumulating(step, number, passes=1)
+
+
+def copying_models(step, number, name="DataParallel.forward"):
+    with step.within(name):
+        step.launch("ncclDevKernel_Broadcast_RING_LL(int)", 300, operators=("Broadcast",))
+        bf16_products(step, number)
+        step.launch(BF16_GEMM, 300, device=1, stream=9, operators=("aten::mm",))
+
+
+def two_devices(step, number):
+    bf16_products(step, number)
+    step.launch(BF16_GEMM, 300, device=1, stream=9, operators=("aten::mm",))
+
+
+def host_bound(step, number):
+    many_small(step, number)
+
+
+HAS_ROOM = {"peak_reserved_bytes": 8 * GIB}
+FULL = {"peak_reserved_bytes": 78 * GIB}
+TORN = {"peak_reserved_bytes": 40 * GIB, "devices": [{"fragmentation_bytes": 15 * GIB}]}
+
+CASES = {  # rule: (step in which it fires, options), (near miss, options)
+    "tf32": ((products, {}), (tf32_products, {})),
+    "bf16-autocast": ((products, {}), (bf16_products, {})),
+    "bf16-without-scaler": ((scaled, {}), (bf16_products, {})),
+    "fp8": ((bf16_products, {}), (tf32_products, {})),
+    "fp64": ((fp64, {}), (products, {})),
+    "alignment": ((misaligned, {}), (aligned, {})),
+    "torch-compile": ((chain, {}), (compiled_chain, {})),
+    "graph-breaks": ((broken, {}), (whole_graph, {})),
+    "recompilation": ((recompiling, {}), (compiled_before, {})),
+    "cuda-graphs": ((many_small, {}), (many_small_with_waits, {})),
+    "python-loop": ((python_loop, {}), (short_loop, {})),
+    "fused-optimizer": ((adam, {}), (fused_adam, {})),
+    "set-to-none": ((zeroed, {}), (zeros_elsewhere, {})),
+    "loader-workers": ((loading, {}), (loading_hidden, {})),
+    "hidden-sync": ((waiting, {}), (waiting_of_a_slow_host, {})),
+    "pinned-copies": ((uploading, {}), (uploading_pinned, {})),
+    "allocator-churn": ((allocating, {}), (asking, {})),
+    "launch-blocking": ((blocking, {}), (not_blocking, {})),
+    "anomaly-mode": ((anomalous, {}), (checked_once, {})),
+    "garbage-collection": ((collecting, {}), (logging, {})),
+    "small-copies": ((crumbs, {}), (two_crumbs, {})),
+    "channels-last": ((transposing, {}), (laid_out, {})),
+    "fused-attention": ((attention, {}), (classifying, {})),
+    "keep-activations": ((recomputing, {}), (keeping, {})),
+    "cudnn-benchmark": ((general_convolution, {}), (tuned_convolution, {})),
+    "index-gradients": ((indexing, {}), (embedding, {})),
+    "small-grids": ((narrow, {}), (wide, {})),
+    "exposed-communication": ((reducing, {}), (reducing_little, {})),
+    "ddp-buckets": ((reducing_in_crumbs, {}), (reducing, {})),
+    "ddp-no-sync": ((accumulating, {}), (reducing_once, {})),
+    "data-parallel": ((copying_models, {"devices": 2}), (two_devices, {"devices": 2})),
+    "larger-batch": ((host_bound, {"memory": HAS_ROOM}), (host_bound, {"memory": FULL})),
+    "checkpoint-activations": ((bf16_products, {"memory": FULL}), (bf16_products, {"memory": HAS_ROOM})),
+    "fragmentation": ((bf16_products, {"memory": TORN}), (bf16_products, {"memory": FULL})),
+    "warm-up": ((bf16_products, {"steps": 1}), (bf16_products, {"steps": 4})),
+}  # fmt: skip
+
+
+def advised(body, memory=None, **options):
+    return advice_on(loop(body, **options), memory)
+
+
+def test_every_rule_has_a_case():
+    assert set(CASES) == {rule.id for rule in RULES}
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_the_rule_fires_where_its_evidence_is(rule):
+    body, options = CASES[rule][0]
+
+    row = advised(body, **options)[rule]
+
+    assert row["evidence"]
+    if row["speedup"]:
+        assert row["speedup"]["low"] <= row["speedup"]["likely"] <= row["speedup"]["high"]
+        assert row["speedup"]["likely"] > 1 + WORTH_SAYING
+        assert row["saving_ns"] > 0
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_the_rule_is_silent_on_its_near_miss(rule):
+    body, options = CASES[rule][1]
+
+    assert rule not in advised(body, **options)
+
+
+@pytest.mark.parametrize(
+    ("rule", "body"),
+    [("tf32", small_products), ("bf16-autocast", small_products), ("torch-compile", few_pointwise), ("cuda-graphs", replayed),
+     ("cuda-graphs", many_small_of_changing_number), ("torch-compile", waiting_of_a_slow_host)],
+)  # fmt: skip
+def test_evidence_without_worth_is_not_said(rule, body):
+    assert rule not in advised(body)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES], ids=lambda r: r.id)
+def test_a_rule_says_what_to_do_how_to_check_it_and_where_to_read_on(rule):
+    assert rule.action
+    assert rule.code
+    assert rule.verify
+    assert rule.link.startswith("https://")
