@@ -102,8 +102,9 @@ def launches_without_kernel(trace: Trace, launches: Launches) -> int:
         mine = process == each
         # A driver call inside a used runtime call shares its id, and is the same launch.
         idle = calls.correlation[mine & launching & ~used]
-        lost = idle[(idle != 0) & ~np.isin(idle, calls.correlation[mine & used])]
-        missing += len(np.unique(lost))
+        if len(idle):
+            lost = idle[(idle != 0) & ~np.isin(idle, calls.correlation[mine & used])]
+            missing += len(np.unique(lost))
     return missing
 
 

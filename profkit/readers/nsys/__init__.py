@@ -157,8 +157,8 @@ class _Reading:
         if opaque:
             message = f"{opaque} CUDA graph launches were recorded as one piece, their kernels are not known: {advice}"
             self.database.note("graphs-opaque", Severity.WARNING, message, opaque)
-        replays = np.isin(calls.name, list(launches))
-        unseen = int(np.count_nonzero(~np.isin(calls.correlation[replays], operations.correlation)))
+        replays = calls.correlation[np.isin(calls.name, list(launches))]
+        unseen = int(np.count_nonzero(~np.isin(replays, operations.correlation))) if len(replays) else 0
         if unseen:
             message = (
                 f"{unseen} CUDA graph launches left no record on a device, that time reads as idle: {advice}"

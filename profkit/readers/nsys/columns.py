@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NULL", "Columns", "Integers", "distinct", "positions"]
+__all__ = ["NULL", "Columns", "Integers", "constant", "distinct", "is_constant", "positions"]
 
 Integers = NDArray[np.int64]
 
@@ -36,9 +36,28 @@ class Columns:
         """The rows that a mask or an array of row numbers selects."""
         if rows.dtype == bool and rows.all():
             return self
-        values = {name: column[rows] for name, column in self.values.items()}
         length = int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
-        return Columns(length, values)
+        return Columns(
+            length,
+            {
+                name: np.broadcast_to(column[0], length)
+                if len(column) and is_constant(column)
+                else column[rows]
+                for name, column in self.values.items()
+            },
+        )
+
+
+def constant(column: Integers) -> Integers:
+    """The column itself, or, where all rows are equal, one value that stands for them."""
+    if len(column) and column.min() == column.max():
+        return np.broadcast_to(column[0], len(column))
+    return column
+
+
+def is_constant(column: NDArray[Any]) -> bool:
+    """Whether one value stands for all rows."""
+    return column.strides == (0,)
 
 
 def distinct(ids: Integers) -> tuple[Integers, NDArray[np.intp]]:
@@ -48,6 +67,8 @@ def distinct(ids: Integers) -> tuple[Integers, NDArray[np.intp]]:
     """
     if not len(ids):
         return np.empty(0, np.int64), np.empty(0, np.intp)
+    if is_constant(ids):
+        return ids[:1].copy(), np.broadcast_to(np.intp(0), len(ids))
     low, high = int(ids.min()), int(ids.max())
     if high - low >= max(_DENSE_SPAN, 4 * len(ids)):
         values, places = np.unique(ids, return_inverse=True)

@@ -18,11 +18,12 @@ import numpy as np
 
 from profkit.errors import ReadError
 from profkit.model import Finding, Severity
-from profkit.readers.nsys.columns import NULL, Columns, Integers
+from profkit.readers.nsys.columns import NULL, Columns, Integers, constant, is_constant
 
 __all__ = ["Chunk", "Database", "Table", "integer", "text"]
 
-_CHUNK_ROWS = 1 << 17
+_CHUNK_ROWS = 1 << 14
+"""What is made of so few rows stays in the processor's cache, and its memory is used again."""
 _SMALLEST_CHUNK = 64
 _SMALL_TABLE_ROWS = 1_000_000
 _STATEMENT_SECONDS = 30.0
@@ -234,7 +235,7 @@ class Table:
             if newest <= last and total:  # damaged pages can lead in a circle
                 self._note_damage(sqlite3.DatabaseError("rows out of order"), total)
                 return
-            parsed = iter([np.fromstring(values, np.int64, sep=",") for values in joined])
+            parsed = iter([constant(np.fromstring(values, np.int64, sep=",")) for values in joined])
             constants = [np.broadcast_to(np.int64(null), count) for null in columns.values()]
             yield (
                 [next(parsed) if name in present else constants[i] for i, name in enumerate(columns)],
@@ -294,8 +295,11 @@ def join(columns: Mapping[str, int], parts: Sequence[list[Integers]], length: in
     whole: dict[str, Integers] = {}
     for place, (name, null) in enumerate(columns.items()):
         pieces = [part[place] for part in parts]
-        constant = not pieces or all(piece.strides == (0,) for piece in pieces)
-        whole[name] = np.broadcast_to(np.int64(null), length) if constant else np.concatenate(pieces)
+        filled = [piece for piece in pieces if len(piece)]
+        if all(is_constant(piece) and piece[0] == filled[0][0] for piece in filled):
+            whole[name] = np.broadcast_to(filled[0][0] if filled else np.int64(null), length)
+        else:
+            whole[name] = np.concatenate(filled)
         for part in parts:
             part[place] = np.empty(0, np.int64)
     return whole

@@ -163,22 +163,20 @@ class Marks:
         marks = cls(Labels(strings), {}, {}, nothing)
         if table is None or "start" not in table:
             return marks
-        parts, numbers, sequences = [], [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+        columns, parts = {**_ROWS, "label": UNKNOWN, "sequence": UNKNOWN}, []
         for values, contents in table.chunks(_ROWS, "text"):
             chunk = dict(zip(_ROWS, values, strict=True))
             contents = contents or [b""] * len(values[0])
             number, sequence = _labels(marks.labels, contents, chunk, string_ids)
             marks.add_names(contents, chunk, string_ids)
-            parts.append(values)
-            numbers.append(number)
-            sequences.append(sequence)
-        length = sum(map(len, numbers))
-        rows = Columns(length, join(_ROWS, parts, length))
+            ranges = np.isin(chunk["eventType"], (*_PUSH_POP, *_START_END))
+            kept = Columns(len(number), {**chunk, "label": number, "sequence": sequence}).take(ranges)
+            parts.append([kept[name] for name in columns])
+        length = sum(len(part[0]) for part in parts)
+        rows = Columns(length, join(columns, parts, length))
         if table.is_filled_in("end"):
             open_ranges = (rows["end"] == 0) & (rows["start"] > 0)
             rows = Columns(length, {**rows.values, "end": np.where(open_ranges, NULL, rows["end"])})
-        columns = {**rows.values, "label": np.concatenate(numbers), "sequence": np.concatenate(sequences)}
-        rows = Columns(length, columns).take(np.isin(rows["eventType"], (*_PUSH_POP, *_START_END)))
         return replace(marks, rows=rows)
 
     def add_names(
