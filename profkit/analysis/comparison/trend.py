@@ -66,10 +66,14 @@ def _split(series: NDArray[np.float64]) -> int | None:
     mean_left, mean_right = sums / left, (series.sum() - sums) / right
     within = np.maximum(squares - left * mean_left**2 - right * mean_right**2, 0.0)
     expected = (_EXPECTED_SPREAD * np.abs(series).mean()) ** 2
-    variance = (within + _WORTH * expected) / (count - 2 + _WORTH)
+    # As in `noise_of`: the expectation counts where the runs spread less, and is not believed where they spread more.
+    freedom, variance = count - 2, within / (count - 2)
+    if float(variance.min()) < expected:
+        freedom = count - 2 + _WORTH
+        variance = (within + _WORTH * expected) / freedom
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.abs(mean_right - mean_left) / np.sqrt(variance * (1 / left + 1 / right))
     t = np.nan_to_num(t, nan=0.0, posinf=math.inf)
     best = int(t.argmax())
     z = NormalDist().inv_cdf(1 - _CHANCE / 2 / (count - 1))
-    return int(left[best]) if t[best] > student_quantile(z, count - 2 + _WORTH) else None
+    return int(left[best]) if t[best] > student_quantile(z, freedom) else None

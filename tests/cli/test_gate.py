@@ -1,0 +1,130 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import profkit
+from profkit.cli import main
+from profkit.comparing import gate
+from profkit.errors import AnalysisError
+from tests.analysis.comparison.recordings import recorded
+from tests.shared import DATA
+
+EAGER, COMPILED, FP32 = (
+    DATA / "nsys" / f"{name}.sqlite.gz" for name in ("gpt_bf16", "gpt_bf16_compile", "gpt_fp32")
+)
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["gate", *map(str, arguments)])
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_slower_step_fails_with_the_reasons():
+    result = run(COMPILED, "--baseline", EAGER)
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "The gate is passed.")
+    result = run(
+        EAGER, "--baseline", COMPILED, "--max-step", "+3%", "--max-phase", "forward=+5%", "--min-busy", "90%"
+    )
+    assert result.exit_code == 3
+    assert [line.partition(":")[0] for line in result.output.splitlines()[1:-1]] == [
+        "max-step",
+        "max-phase",
+        "min-busy",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "passes"),
+    [
+        (["--max-step", "42ms"], True), (["--max-step", "40ms"], False), (["--min-busy", "80%"], True),
+        (["--min-busy", "90%"], False), (["--max-idle", "20%"], True), (["--max-idle", "10%"], False),
+        (["--max-launches", "800"], True), (["--max-launches", "700"], False), (["--max-phase", "forward=12ms"], True),
+        (["--max-phase", "forward=5ms"], False), (["--max-phase", "nothing=5ms"], False), (["--max-memory", "40GiB"], False),
+    ],
+)  # fmt: skip
+def test_a_limit_without_plus_needs_no_baseline(limits, passes):
+    assert run(EAGER, *limits).exit_code == (0 if passes else 3)
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [("--max-step", "3"), ("--max-step", "3%"), ("--max-step", "+3kg"), ("--min-busy", "+3%"), ("--min-busy", "80"),
+     ("--max-memory", "40"), ("--max-memory", "2%"), ("--max-launches", "many")],
+)  # fmt: skip
+def test_what_is_no_limit_is_told(limit, text):
+    result = run(EAGER, "--baseline", COMPILED, limit, text)
+    assert result.exit_code == 1
+    assert "Write it like" in result.output
+
+
+def test_a_limit_over_the_baseline_needs_one():
+    result = run(EAGER, "--max-step", "+3%")
+    assert result.exit_code == 1
+    assert "--baseline" in result.output
+
+
+def test_a_change_inside_the_noise_breaks_no_limit():
+    result = run(EAGER, "--baseline", EAGER, "--max-step", "+0%")
+    assert result.exit_code == 0
+
+
+def test_what_cannot_be_compared_does_not_pass():
+    result = run(EAGER, "--baseline", FP32, "--max-step", "+3%")
+    assert result.exit_code == 3
+    assert "batch size" in result.output
+    assert (
+        run(EAGER, "--baseline", FP32, "--min-busy", "80%").exit_code == 0
+    )  # this limit needs no comparison
+
+
+def test_memory_is_limited_by_itself_and_over_the_baseline():
+    leak, other = (profkit.analyze(DATA / "snapshot" / f"{n}.pickle.gz") for n in ("leak", "sync_item"))
+    peaks = [r.result.memory["peak_allocated_bytes"] for r in (leak, other)]
+    small, large = (leak, other) if peaks[0] < peaks[1] else (other, leak)
+    assert gate(large, {"max-memory": "+2%"}, baseline=small).failures
+    assert gate(small, {"max-memory": "+2%"}, baseline=large).passed
+    assert gate(large, {"max-memory": f"{max(peaks)}B"}).passed
+    assert not gate(large, {"max-memory": f"{max(peaks) - 1}B"}).passed
+    assert not gate(large, {"max-memory": "+2%"}, baseline=EAGER).passed  # no memory to compare with
+
+
+def test_limits_stand_in_pyproject_and_options_win(tmp_path):
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.profkit.gate]\nmin-busy = "90%"\nmax-phase = {forward = "5ms"}\n'
+    )
+    (tmp_path / "below").mkdir()
+    assert run(EAGER).output.count("max-phase") == 1
+    assert run(EAGER).exit_code == 3
+    assert run(EAGER, "--min-busy", "80%", "--max-phase", "forward=12ms").exit_code == 0
+    (tmp_path / "pyproject.toml").write_text('[tool.profkit.gate]\nmax-speed = "3%"\n')
+    assert "there is no such limit" in run(EAGER).output
+    (tmp_path / "pyproject.toml").write_text("[tool.profkit")
+    assert run(EAGER).exit_code == 1
+
+
+def test_a_baseline_is_a_name_in_the_history():
+    runner = CliRunner()
+    saved = runner.invoke(
+        main, ["analyze", str(COMPILED), "-q", "-o", "r.html", "--save", "--baseline", "main", "--tag", "a=b"]
+    )
+    assert saved.exit_code == 0
+    assert "Saved as profkit.db#1" in saved.output
+    assert run(EAGER, "--baseline", "main").exit_code == 3
+    assert run("profkit.db#main", "--baseline", "profkit.db#1").exit_code == 0
+    assert run(EAGER, "--baseline", "other").exit_code == 1
+
+
+def test_the_comparison_can_be_kept(tmp_path):
+    assert run(EAGER, "--baseline", COMPILED, "-o", "comment.md").exit_code == 3
+    assert (tmp_path / "comment.md").read_text().startswith("## 🔴 Slower")
+
+
+def test_names_of_limits_are_checked():
+    with pytest.raises(AnalysisError, match="there is no such limit"):
+        gate(profkit.api.Report(recorded("gpt_bf16")), {"max_step": "+3%"})
+    assert json.dumps(gate(EAGER, {"max-idle": "50%"}).failures) == "[]"
