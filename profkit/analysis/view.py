@@ -126,7 +126,8 @@ def view_trace(
     context = IdleContext(trace, launches, phases, waits, activity, int(queue))
     segments, cost = [], np.zeros((len(trace.devices), len(waits)), np.int64)
     for device in range(len(trace.devices)):
-        divided, cost[device] = _divide(context, state, device, span, steps.border_ns[device])
+        borders = steps.border_ns[device] if steps.count else steps.border_ns[device, :0]
+        divided, cost[device] = _divide(context, state, device, span, borders)
         segments.append(divided)
     tail = _warm_up_tail(trace, launches)
     step = _with_unlaunched(trace, launches, steps, tail)

@@ -47,7 +47,7 @@ def stream_findings(rows: Sequence[Row]) -> list[Finding]:
     for kind, (code, text) in _TOLD.items():
         mine = [row for row in rows if row["kind"] == kind]
         ns, window = sum(row["ns"] for row in mine), sum(row["window_ns"] for row in mine)
-        if mine:
+        if mine and window:
             stream = "the default stream" if mine[0]["stream"] == _DEFAULT_STREAM else "one stream"
             message = text.format(
                 ns=duration_text(ns), share=percent_text(ns / window), stream=stream, devices=len(mine)
