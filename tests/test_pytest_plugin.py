@@ -36,6 +36,7 @@ def test_limits_of_the_project_count(pytester):
     run(pytester, body).assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_step_function_is_recorded_and_gated(pytester, monkeypatch):
     pytest.importorskip("torch")

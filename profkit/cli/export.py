@@ -25,10 +25,15 @@ def command(files: tuple[str, ...], output: str, step: str | None) -> None:
     \b
     Example:
       profkit export report.sqlite -o step.perfetto.json.gz    # open it at ui.perfetto.dev
+      profkit export profkit.db#12 -o report.html              # a saved run has no events: its report
     """
     from profkit.api import export_timeline, refuse_input, write_whole
+    from profkit.comparing import open_report, saved_run_of
 
     target = Path(output)
     refuse_input(target, files)
-    write_whole(target, export_timeline(files, step=step))
+    if len(files) == 1 and saved_run_of(files[0]) is not None:
+        open_report(files[0]).save(target)
+    else:
+        write_whole(target, export_timeline(files, step=step))
     click.echo(f"Wrote {target}", err=True)

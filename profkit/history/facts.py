@@ -13,12 +13,13 @@ from profkit.recording.environment import git_state
 __all__ = ["facts_of"]
 
 _LONGEST: Final = 200
+_LARGEST: Final = 1_000_000
 
 
 def facts_of(result: Result, files: Iterable[str]) -> dict[str, str]:
-    """Facts about a run: what its files say of themselves, its ``run.json``, and the revision of the program.
+    """Facts about a run: what its files say of themselves, its run's description, and the revision of the program.
 
-    The revision is that of ``run.json``, or else that of the folder where profkit runs.
+    The revision is that of the description, or else that of the folder where profkit runs.
 
     Args:
         result: The report.
@@ -44,15 +45,14 @@ def _add(facts: dict[str, str], more: Any) -> None:
 
 
 def _run_file(files: Iterable[str]) -> dict[str, Any]:
-    places = {
-        path / "run.json" if path.is_dir() else path.parent / "run.json"
-        for path in map(Path, files)
-        if str(path) != "-"
-    }
-    if len(places) != 1:
-        return {}
-    try:
-        told = json.loads(places.pop().read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
+    """What `profkit.record` wrote beside its recordings (docs/recording.md), when they lie in one folder."""
+    folders = {path if path.is_dir() else path.parent for path in map(Path, files) if str(path) != "-"}
+    found = sorted(folders.pop().glob("run*.json")) if len(folders) == 1 else []
+    for file in found:
+        try:
+            told = json.loads(file.read_bytes()) if file.stat().st_size < _LARGEST else None
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(told, dict) and str(told.get("schema")).startswith("profkit.run/"):
+            return told
+    return {}

@@ -68,6 +68,11 @@ def test_a_saved_run_is_shown_as_the_report_it_was(history, tmp_path):
     assert run("show", shown).output == run("show", f"{history}#1").output
 
 
+def test_a_saved_run_is_exported_as_its_report(history, tmp_path):
+    assert run("export", f"{history}#1", "-o", tmp_path / "report.json").exit_code == 0
+    assert json.loads((tmp_path / "report.json").read_text())["schema"] == "profkit.report/1"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -93,7 +98,12 @@ def test_versions_and_revision_come_from_the_run_file(tmp_path):
     from shutil import copy
 
     copy(EAGER, tmp_path / "trace.sqlite.gz")
-    facts = {"versions": {"torch": "2.11"}, "git": {"revision": "abc", "dirty": True}, "driver": "580"}
+    facts = {
+        "schema": "profkit.run/1",
+        "versions": {"torch": "2.11"},
+        "git": {"revision": "abc", "dirty": True},
+        "driver": "580",
+    }
     (tmp_path / "run.json").write_text(json.dumps(facts))
     assert run("analyze", tmp_path, "-q", "-o", tmp_path / "r.html", "--db", tmp_path / "h.db").exit_code == 0
     database = sqlite3.connect(tmp_path / "h.db")
