@@ -37,6 +37,16 @@ _EXPANDED_SHARE: Final = 3
 _CONNECT_TIMEOUT: Final = "20s"
 
 
+_LOCAL_SETTINGS: Final = {
+    # One file too large for a worker must not be tried on every worker in turn.
+    "distributed.scheduler.allowed-failures": 0,
+    # Dask samples its workers' stacks 100 times a second: worth it in long computations, not here.
+    "distributed.worker.profile.enabled": False,
+    # Workers that are forked from one that has everything imported start in no time.
+    "distributed.worker.multiprocessing-method": "forkserver" if os.name == "posix" else "spawn",
+}
+
+
 @dataclass(frozen=True)
 class Failure:
     """A file of which nothing can be told."""
@@ -254,8 +264,7 @@ def _local_cluster(workers: int) -> Any:
     from distributed import LocalCluster
 
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    # One file too large for a worker must not be tried on every worker in turn.
-    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+    with dask.config.set(_LOCAL_SETTINGS):
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
