@@ -72,11 +72,9 @@ def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
     row = rule.row(evidence)
     if evidence.changes is None:
         return row
-    # Most rules find nothing worth saying: one replay shows it.
-    played, least = case.step.changed(evidence.changes)
-    if case.step.plain_ns - max(played.step_ns, least) < WORTH_SAYING * case.step.plain_ns:
+    price = case.step.predict_where_worth(evidence.changes, WORTH_SAYING)
+    if price is None:
         return None
-    price = case.step.predict(evidence.changes)
     row["saving_ns"] = round(price.saving_ns)
     row["speedup"] = {"low": price.low, "likely": price.likely, "high": price.high}
     row["limit"] = price.limit

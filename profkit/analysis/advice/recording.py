@@ -17,7 +17,7 @@ _SHORT = 0.92
 
 def _batch(case: Case) -> Evidence | None:
     used = case.memory_used
-    played = case.step.changed([])[0]
+    played = case.step.unchanged
     busy = played.device_busy_ns / max(case.step.plain_ns, 1.0)
     if used is None or used > _ROOM or busy > _STARVED:
         return None

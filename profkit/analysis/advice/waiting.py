@@ -52,7 +52,7 @@ def _syncs(case: Case) -> Evidence | None:
     inner = waits[waits < program.tokens - 2]
     if not len(inner) or _anomalous(case).any():
         return None
-    before, after = case.step.changed([])[0], case.step.changed([lift_waits])[0]
+    before, after = case.step.unchanged, case.step.changed([lift_waits])[0]
     host_is_limit = after.host_ns >= 0.97 * after.step_ns
     if host_is_limit and before.host_ns >= 0.8 * before.step_ns:
         return None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from profkit.analysis.result import Row
 from profkit.analysis.view import TraceView
 from profkit.analysis.whatif.catalogue import CHANGES, changes_named
-from profkit.analysis.whatif.predict import Prediction, Step, find_step
+from profkit.analysis.whatif.predict import Change, Prediction, Step, find_step
 
 __all__ = ["what_if"]
 
-_WORTH_SAYING = 0.01
+_WORTH_SAYING: Final = 0.01
+_LOADER: Final = "loader-workers"
+_WORKERS: Final = 8
 
 
 def what_if(
@@ -25,7 +28,8 @@ def what_if(
 
     Args:
         views: The analysed traces; the first device with a step that can be replayed is taken.
-        names: Changes by their names in `CHANGES`; with none (and no workers), all that would save 1 %.
+        names: Changes by their names in `CHANGES`; with none (and no workers), all that would save 1 %
+            (loading then with 8 workers).
         loader_workers: Processes that prepare batches beside the step.
         plain_step_ns: The step's time without a recorder, where known.
 
@@ -37,13 +41,15 @@ def what_if(
     step = _first_step(views, plain_step_ns)
     if step is None:
         return None
-    asked = [*names, *(["loader-workers"] if loader_workers is not None else [])]
-    rows = [_row(name, _predict(step, [name], loader_workers)) for name in asked or CHANGES]
-    if not asked:
-        rows = [row for row in rows if row["saving_ns"] >= _WORTH_SAYING * step.plain_ns]
-        rows.sort(key=lambda row: -row["saving_ns"])
+    asked = [*names, *([_LOADER] if loader_workers is not None else [])]
+    if asked:
+        rows = [_row(name, step.predict(_changes([name], loader_workers))) for name in asked]
+    else:
+        every = [*CHANGES, _LOADER]
+        priced = [(n, step.predict_where_worth(_changes([n], _WORKERS), _WORTH_SAYING)) for n in every]
+        rows = sorted((_row(n, p) for n, p in priced if p is not None), key=lambda row: -row["saving_ns"])
     if len(asked) > 1:
-        rows.append(_row(" + ".join(asked), _predict(step, asked, loader_workers)))
+        rows.append(_row(" + ".join(asked), step.predict(_changes(asked, loader_workers))))
     unchanged = step.predict([])
     return {
         "recorded_ns": step.facts.program.step_ns,
@@ -53,8 +59,8 @@ def what_if(
     }
 
 
-def _predict(step: Step, names: Sequence[str], loader_workers: int | None) -> Prediction:
-    return step.predict(changes_named(names, loader_workers if "loader-workers" in names else None))
+def _changes(names: Sequence[str], loader_workers: int | None) -> list[Change]:
+    return changes_named(names, loader_workers if _LOADER in names else None)
 
 
 def _first_step(views: Sequence[TraceView], plain_step_ns: int | None) -> Step | None:

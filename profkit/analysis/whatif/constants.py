@@ -54,7 +54,7 @@ class Constants:
 LIKELY: Final = Constants()
 
 SCENARIOS: Final = (
-    replace(LIKELY, recorder=0.6),
+    replace(LIKELY, recorder=0.5),
     replace(LIKELY, recorder=1.4),
     Constants(
         matrix=0.60, matrix_start_ns=3_500.0, attention=0.25, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_600.0, graph_launch=3.0,

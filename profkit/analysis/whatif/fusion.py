@@ -27,6 +27,7 @@ _FUSED: Final = (
     Family.SOFTMAX,
     Family.REDUCE,
 )
+_ROWWISE: Final = (Family.NORM, Family.SOFTMAX, Family.REDUCE)
 _LOSS: Final = ("cross_entropy", "nll_loss", "NllLoss", "log_softmax", "LogSoftmax", "mse_loss", "MseLoss")
 _LOST_UNKNOWN: Final = 0.55
 """Without shapes, the share of a chain's time that fusing it takes away (with them: 0.3 to 0.95)."""
@@ -117,7 +118,7 @@ def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth and not np.isnan(moved).any() and not np.isnan(facts.elements[group]).any():
         left = _remaining_bytes(draft, group)
-        rows = facts.of_family(Family.NORM, Family.SOFTMAX, Family.REDUCE)[group].any()
+        rows = any(facts.family[row] in _ROWWISE for row in group.tolist())
         rate = bandwidth * constants.memory * (constants.rowwise if rows else 1.0)
         fused = constants.start_ns + left / rate * 1e9
         draft.bytes[group[0]] = left

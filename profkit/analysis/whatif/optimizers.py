@@ -26,6 +26,7 @@ Flags = NDArray[np.bool_]
 _BYTES: Final = {"adam": (28.0, 76.0), "sgd": (20.0, 36.0)}
 """Bytes a parameter in fp32: fused in one pass, and in foreach passes (docs/models.md, optimizers)."""
 _KERNELS_A_PARAMETER: Final = {"adam": 7.0, "sgd": 2.5}
+_FEWEST_KERNELS: Final = 6
 _TENSORS_A_LAUNCH: Final = 30.0
 
 
@@ -42,8 +43,9 @@ def optimizer_style(facts: StepFacts) -> str | None:
     if any("fused" in n and "multi_tensor" in n for n in names):
         return "fused"
     if any("multi_tensor_apply" in n for n in names):
-        return "foreach"
-    return "single" if rows.sum() >= 6 and not facts.compiled[rows].any() else None
+        # A list copied in inference is no optimizer.
+        return "foreach" if facts.trains or len(names) >= _FEWEST_KERNELS else None
+    return "single" if len(names) >= _FEWEST_KERNELS and not facts.compiled[rows].any() else None
 
 
 def parameters(facts: StepFacts) -> tuple[float, float]:

@@ -54,7 +54,8 @@ def misaligned(facts: StepFacts) -> Flags:
     """Products in 16 bits whose kernel was made for rows that are not 16 bytes aligned."""
     names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
     marked = np.array([bool(_MISALIGNED.search(n.lower())) for n in names], bool)
-    found: Flags = facts.matrix & np.isin(facts.dtype.astype(str), _REDUCED) & marked
+    products = facts.family == Family.GEMM
+    found: Flags = products & np.isin(facts.dtype.astype(str), _REDUCED) & marked
     return found
 
 

@@ -19,10 +19,13 @@ __all__ = ["Change", "Prediction", "Step", "find_step"]
 
 Change = Callable[[Draft], None]
 
-_DEVICE_ERROR: Final = 1.04
-_HOST_ERROR: Final = 1.08
+_DEVICE_ERROR: Final = 1.05
+_HOST_ERROR: Final = 1.15
 """What the replay itself is off by: its periods differ from recorded ones by up to 3 %, and the same step timed twice
-without a recorder by 4 % where the device is the limit and by 8 % (at times 30 %) where the host is."""
+without a recorder by up to 5 % where the device is the limit and by 15 % (at times 30 %) where the host is."""
+
+_SLACK: Final = 0.8
+"""Where the host needs more of the step than this, it holds the device up now and then."""
 
 
 @dataclass(frozen=True)
@@ -80,21 +83,34 @@ class Step:
             change(draft)
         return replay(draft.program()), draft.least_ns
 
+    @cached_property
+    def unchanged(self) -> Replay:
+        """The step without a recorder, replayed."""
+        return replay(self.program)
+
     def predict(self, changes: Sequence[Change]) -> Prediction:
         """The step with some changes, in their order, as low, likely and high."""
-        found = {}
-        for constants in (LIKELY, *SCENARIOS):
-            played, least = self.changed(changes, constants)
-            found[constants] = (self._programs[constants.recorder][1], max(played.step_ns, least, 1.0))
+        return self._priced(changes, *self.changed(changes))
+
+    def predict_where_worth(self, changes: Sequence[Change], share: float) -> Prediction | None:
+        """The same, or None where the likely saving is under a share of the step: one replay shows it."""
         played, least = self.changed(changes)
-        before, after = found[LIKELY]
-        if not changes:
-            return Prediction(before, after, 1.0, 1.0, 1.0, _limit(played, least))
-        ratios = [was / now for was, now in found.values()]
+        if self.plain_ns - max(played.step_ns, least) < share * self.plain_ns:
+            return None
+        return self._priced(changes, played, least)
+
+    def _priced(self, changes: Sequence[Change], played: Replay, least: float) -> Prediction:
+        before, after = self.plain_ns, max(played.step_ns, least, 1.0)
         limit = _limit(played, least)
-        unsure = _DEVICE_ERROR if limit == _limit(self.changed([])[0], 0.0) == "device" else _HOST_ERROR
-        low, high = min(ratios) / unsure, max(ratios) * unsure
-        return Prediction(before, after, low, before / after, high, limit)
+        if not changes:
+            return Prediction(before, after, 1.0, 1.0, 1.0, limit)
+        ratios = [before / after]
+        for constants in SCENARIOS:
+            other, bound = self.changed(changes, constants)
+            ratios.append(self._programs[constants.recorder][1] / max(other.step_ns, bound, 1.0))
+        busy_host = max(r.host_ns / r.step_ns for r in (self.unchanged, played) if r.step_ns)
+        unsure = _DEVICE_ERROR if limit == "device" and busy_host < _SLACK else _HOST_ERROR
+        return Prediction(before, after, min(ratios) / unsure, before / after, max(ratios) * unsure, limit)
 
 
 def find_step(view: TraceView, device: int, plain_step_ns: int | None = None) -> Step | None:

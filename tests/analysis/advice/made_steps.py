@@ -3,7 +3,6 @@
 import json
 from contextlib import contextmanager
 
-
 from profkit.analysis.advice import advise
 from profkit.analysis.summary import Options, timelines
 from profkit.model import CopyKind, RangeKind

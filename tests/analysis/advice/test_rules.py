@@ -469,7 +469,7 @@ def test_evidence_without_worth_is_not_said(rule, body):
     assert rule not in advised(body)
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES], ids=lambda r: r.id)
+@pytest.mark.parametrize("rule", list(RULES), ids=lambda r: r.id)
 def test_a_rule_says_what_to_do_how_to_check_it_and_where_to_read_on(rule):
     assert rule.action
     assert rule.code

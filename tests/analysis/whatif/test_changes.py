@@ -10,8 +10,8 @@ from profkit.analysis.whatif import CHANGES, changes_named, find_step
 from profkit.analysis.whatif.constants import LIKELY
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.fusion import compile_model
-from profkit.analysis.whatif.predict import Step
 from profkit.analysis.whatif.precision import misaligned, use_tf32
+from profkit.analysis.whatif.predict import Step
 from profkit.analysis.whatif.program import LAUNCH
 from profkit.analysis.whatif.recorder import recorder_cost
 from profkit.analysis.whatif.replay import RecorderCost, replay, without_recorder
@@ -155,6 +155,18 @@ def test_chains_over_other_sizes_and_across_products_stay_apart():
         step.launch(ADD, 60, shapes=[[4096, 4096]])
         step.launch(BF16_GEMM, 300, operators=("aten::mm",), shapes=[[8192, 4096], [4096, 4096]])
         step.launch(ADD, 120, shapes=[[8192, 4096]])
+
+    draft = draft_of(body)
+    compile_model(draft)
+
+    assert draft.alive.all()
+
+
+def test_nothing_is_fused_across_a_wait_for_a_value():
+    def body(step, number):
+        for _ in range(3):
+            step.launch(ADD, 120, shapes=[[8192, 4096]])
+            step.wait()
 
     draft = draft_of(body)
     compile_model(draft)
