@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -52,7 +52,19 @@ def compare_ranks(devices: Sequence[DeviceCollectives]) -> RanksFound:
     Args:
         devices: The devices of all its files.
     """
-    devices = [d for d in devices if d.rank is not None]
+    if _are_nameless(devices):
+        found = _compared([replace(d, rank=number) for number, d in enumerate(devices)])
+        method = {**found.method, "numbered_by": "order of the files"}
+        return replace(found, method=method) if len(found.clocks) > 1 else RanksFound()
+    return _compared([d for d in devices if d.rank is not None])
+
+
+def _are_nameless(devices: Sequence[DeviceCollectives]) -> bool:
+    """Whether no file says its rank, and each is of one device."""
+    return all(d.rank is None for d in devices) and len({d.file for d in devices}) == len(devices)
+
+
+def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
     if len(devices) < 2:
         return RanksFound()
     rows = [_plain_row(d) for d in devices]

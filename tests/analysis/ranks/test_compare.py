@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from profkit.analysis.summary import Options, summarise, time_offsets, timelines
+from profkit.model import Process
 from profkit.readers import read
 from tests.analysis.ranks.jobs import EPOCH, MS, US, Rank, job
 from tests.exactness.intervals_by_hand import length, united, within, without
@@ -146,6 +147,23 @@ def test_two_recordings_of_one_rank_are_not_compared():
     result = summarise([*job([Rank(0)]), *job([Rank(0, sleep_ns=20 * MS)])])
     assert [row["late_ns"] for row in result.ranks] == [None, None]
     assert "ranks-not-compared" in codes(result)
+
+
+def test_files_without_a_rank_are_numbered_in_their_order_when_they_share_collectives():
+    traces = [_nameless(t) for t in job([Rank(0), Rank(1, sleep_ns=20 * MS)])]
+    result = summarise(traces)
+    assert [row["straggler"] for row in result.ranks] == [False, True]
+    assert result.method["ranks"]["numbered_by"] == "order of the files"
+
+
+def test_files_without_a_rank_that_share_nothing_are_no_ranks():
+    one = job([Rank(0, compute_ns=(10 * MS, 2 * MS, 3 * MS))])
+    other = job([Rank(1, compute_ns=(1 * MS, 9 * MS, 5 * MS), epoch_ns=EPOCH + 10**12)])
+    assert summarise([_nameless(t) for t in (*one, *other)]).ranks == []
+
+
+def _nameless(trace):
+    return replace(trace, source=replace(trace.source, rank=None), processes=[Process(100)])
 
 
 def test_many_ranks_of_crossing_groups_share_one_clock():
