@@ -165,7 +165,10 @@ def _divide(
     operations = context.trace.operations
     rows = np.flatnonzero(operations.device == device)
     plain = occupy(operations, rows, state, *span)
-    gaps = find_gaps(operations, rows, plain, context.launches.return_ns)
+    launches = context.launches
+    # Of operations that start at once, one whose launch is known explains the gap.
+    order = np.where(launches.linked, launches.return_ns, np.iinfo(np.int64).max)
+    gaps = find_gaps(operations, rows, plain, order)
     pieces, cost = explain_gaps(context, gaps, device, border)
     return with_idle(plain, pieces), cost
 
