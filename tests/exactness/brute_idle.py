@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf
 
 from tests.exactness.brute_force import BruteForce, Thread
 from tests.exactness.intervals_by_hand import Piece, common, length, near, united, within, without
@@ -53,9 +54,9 @@ class BruteIdle(BruteForce):
     def gaps(self, device: int) -> list[Gap]:
         """The idle stretches of a device that reach into its window, whole."""
         low, high = self.window(device)
-        # An operation without length fills no time, so it ends no gap; of several, the first launched does.
+        # An operation without length fills no time, so it ends no gap; of several, the first launched does, a lost launch last.
         mine = [op for op in self.ops if op.device == device and op.length]
-        mine.sort(key=lambda op: (op.start, self.launch[id(op)].end if id(op) in self.launch else -1))
+        mine.sort(key=lambda op: (op.start, self.launch[id(op)].end if id(op) in self.launch else inf))
         edge = self.whole()[0]
         found = []
         for op in mine:
