@@ -24,10 +24,6 @@ Column = NDArray[np.int64]
 _FEWEST: Final = 3
 """Collectives that two clocks must share, where no Unix time says the same."""
 
-_TORN: Final = 0.05
-"""Of the shared collectives: above it, ranks would leave before others enter, so they are not the same ones."""
-
-
 _ALWAYS_CREDIBLE_NS: Final = 100_000
 _CREDIBLE_OF_PACE: Final = 0.5
 """Of the time between collectives: with a larger error, each could be its neighbour."""
@@ -47,15 +43,14 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class _Shared:
-    """The rows with a matched collective: number, file, start and end."""
+    """The rows with a matched collective: number, file and end."""
 
     event: Column
     file: Column
-    start: Column
     end: Column
 
     def take(self, rows: NDArray[np.bool_]) -> _Shared:
-        return _Shared(self.event[rows], self.file[rows], self.start[rows], self.end[rows])
+        return _Shared(self.event[rows], self.file[rows], self.end[rows])
 
 
 def unix_times(devices: Sequence[DeviceCollectives], column: str) -> Column:
@@ -76,18 +71,17 @@ def align_clocks(devices: Sequence[DeviceCollectives], found: Matching) -> dict[
     if not len(rows):
         return {}
     file = np.array([d.file for d in devices], np.int64)[found.device[rows]]
-    start, end = unix_times(devices, "start_ns")[rows], unix_times(devices, "end_ns")[rows]
-    shared = _Shared(found.event[rows], file, start, end)
+    shared = _Shared(found.event[rows], file, unix_times(devices, "end_ns")[rows])
     has_unix_time = {d.file: d.epoch_ns is not None for d in devices}
     first = int(file[0])
     clocks = {first: Clock(0, 0, len(np.unique(shared.event[file == first])))}
     while True:
-        entered, left = _instants(shared, clocks)
+        left = _instants(shared, clocks)
         fresh = {}
         for each in sorted(set(file.tolist()) - set(clocks)):
             own = shared.take((file == each) & (left[shared.event] > np.iinfo(np.int64).min))
             trusted = has_unix_time[each] and has_unix_time[first]
-            clock = _clock(own, entered, left, trusted)
+            clock = _clock(own, left, trusted)
             if clock is not None:
                 fresh[each] = clock
         if not fresh:
@@ -95,42 +89,37 @@ def align_clocks(devices: Sequence[DeviceCollectives], found: Matching) -> dict[
         clocks |= fresh
 
 
-def _instants(shared: _Shared, clocks: dict[int, Clock]) -> tuple[Column, Column]:
-    """By the known clocks: when the last rank entered each collective, and when the last one left it."""
+def _instants(shared: _Shared, clocks: Mapping[int, Clock]) -> Column:
+    """When the last rank left each collective, by the known clocks."""
     offset = np.zeros(int(shared.file.max()) + 1, np.int64)
     known = np.zeros(len(offset), bool)
     for each, clock in clocks.items():
         offset[each], known[each] = clock.offset_ns, True
     rows = known[shared.file]
-    count = int(shared.event.max()) + 1
-    entered, left = (np.full(count, np.iinfo(np.int64).min) for _ in range(2))
-    shift = offset[shared.file[rows]]
-    np.maximum.at(entered, shared.event[rows], shared.start[rows] + shift)
-    np.maximum.at(left, shared.event[rows], shared.end[rows] + shift)
-    return entered, left
+    left = np.full(int(shared.event.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(left, shared.event[rows], shared.end[rows] + offset[shared.file[rows]])
+    return left
 
 
-def _clock(own: _Shared, entered: Column, left: Column, trusted: bool) -> Clock | None:
+def _clock(own: _Shared, left: Column, trusted: bool) -> Clock | None:
     """The clock of one file.
 
     Args:
         own: Its collectives that files with a known clock share.
-        entered: When the last rank entered each collective.
-        left: When the last one left it.
+        left: When the last rank left each collective.
         trusted: Whether the Unix times of both files are known.
     """
-    if not len(own.event) or (len(own.event) < _FEWEST and not trusted):
+    enough = len(own.event) >= _FEWEST
+    if not len(own.event) or not (enough or trusted):
         return None
     ahead = own.end - left[own.event]
     # Differences of differences: a median in floating point of Unix times would round to 256 ns.
     middle = int(ahead[0]) + round(float(np.median(ahead - ahead[0])))
-    offset = -middle if len(own.event) >= _FEWEST else 0
+    offset = -middle if enough else 0
     error = int(np.quantile(np.abs(ahead + offset), 0.9, method="higher"))
-    pace = float(np.median(np.diff(np.sort(own.end)))) if len(own.end) > 1 else np.inf
-    if error > max(_ALWAYS_CREDIBLE_NS, _CREDIBLE_OF_PACE * pace):
-        return None
-    torn = (own.start + offset > left[own.event] + error) | (entered[own.event] > own.end + offset + error)
-    return Clock(offset, error, len(own.event)) if torn.mean() <= _TORN else None
+    pace = float(np.median(np.diff(np.sort(own.end)))) if enough else 0.0
+    credible = error <= max(_ALWAYS_CREDIBLE_NS, _CREDIBLE_OF_PACE * pace)
+    return Clock(offset, error, len(own.event)) if credible else None
 
 
 def report_offsets(files: Sequence[tuple[Span, int | None]], clocks: Mapping[int, Clock]) -> list[int]:

@@ -115,6 +115,28 @@ def test_a_rank_that_lacks_some_collectives_is_still_matched(lost, marked):
     assert result.method["ranks"]["unmatched"] == (2 if "first_lost" in lost else 1)
 
 
+def test_without_steps_the_ends_tell_the_order_even_if_the_clock_is_far_off():
+    uneven = (10 * MS, 3 * MS, 7 * MS, 5 * MS, 2 * MS, 12 * MS, 4 * MS, 9 * MS)
+    ranks = [Rank(0, uneven), Rank(1, uneven, clock_ns=47 * MS, first_lost=2)]
+    result = summarise(job(ranks, steps=1, marked=False))
+    assert result.method["ranks"]["matched"] == 6
+    assert by_rank(result)[1]["clock_offset_ns"] == -47 * MS
+
+
+@pytest.mark.parametrize(("apart_ns", "matched"), [(0, 1), (40 * US, 1), (5 * MS, 0)])
+def test_one_shared_collective_is_compared_if_the_unix_times_agree(apart_ns, matched):
+    ranks = [Rank(0), Rank(1, sleep_ns=5 * MS, clock_ns=apart_ns)]
+    result = summarise(job(ranks, steps=1))
+    assert result.method["ranks"]["matched"] == matched
+
+
+def test_the_files_of_two_ranks_on_their_own_clocks_agree_with_their_unix_times():
+    """Case 09: rank 1 starts 50 us after rank 0, and both end at the same instant."""
+    result = summarise([read(DATA / "cases" / f"09_rank{rank}.json") for rank in (0, 1)])
+    assert by_rank(result)[1]["late_ns"] == 50 * US
+    assert by_rank(result)[0]["waiting_ns"] == 50 * US
+
+
 def test_numbers_in_the_group_win_over_the_order():
     """Steps that are all alike, no marks and no Unix time: only the number tells which is which."""
     ranks = [Rank(0, epoch_ns=None), Rank(1, epoch_ns=None, clock_ns=5 * MS, first_lost=2)]
