@@ -3,7 +3,7 @@
     record_pairs.py before OUT [NAMES]    a trace of every first side, with its plain times
     record_pairs.py after OUT [NAMES]     the plain times of both sides, after the predictions are committed
 
-The pairs are those of `examples/before_after`.
+The pairs are those of `examples/before_after` that `predictions.json` predicts.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ NEEDLESS = frozenset(
 
 
 def pairs(only: set[str]) -> Iterator[tuple[str, Build, Build]]:
+    predictions = HERE / "predictions.json"
+    only = only or set(json.loads(predictions.read_text()) if predictions.exists() else ())
     for path in sorted(PAIRS.glob("*.py")):
         module = importlib.import_module(path.stem)
         for name, (before, after) in getattr(module, "PAIRS", {}).items():

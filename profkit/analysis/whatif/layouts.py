@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
 
 Flags = NDArray[np.bool_]
 
+_LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w+<[^>]*, true, \w+>")
 _RECOMPUTABLE: Final = (
     "aten::native_layer_norm", "aten::addmm", "aten::gelu", "aten::relu", "aten::clamp_min", "aten::native_batch_norm",
     "aten::cudnn_convolution", "aten::_cudnn_attention_forward", "aten::_flash_attention_forward",
@@ -62,11 +64,18 @@ def handmade_attention(facts: StepFacts) -> Flags:
     Forward: product, then pointwise kernels with a softmax among them, then product, all over the scores. Backward:
     the same around the softmax's gradient.
     """
-    softmax = facts.of_family(Family.SOFTMAX) & ~facts.named("log_softmax", "LogSoftmax", "cross_entropy")
+    names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
+    logarithm = np.array([bool(_LOGARITHM.search(n)) for n in names], bool)
+    softmax = (
+        facts.of_family(Family.SOFTMAX)
+        & ~logarithm
+        & ~facts.named("log_softmax", "LogSoftmax", "cross_entropy")
+    )
     found = np.zeros(facts.count, bool)
     if not softmax.any() or facts.compiled.any():
         return found
-    product = facts.of_family(Family.GEMM) & facts.named("aten::bmm", "aten::baddbmm")
+    nameless = np.array([not each for each in facts.operators], bool)
+    product = facts.of_family(Family.GEMM) & (facts.named("aten::bmm", "aten::baddbmm") | nameless)
     for row in np.flatnonzero(softmax).tolist():
         before = np.flatnonzero(product[:row])
         after = row + 1 + np.flatnonzero(product[row + 1 :])

@@ -83,11 +83,15 @@ def foreach_optimizer(draft: Draft) -> None:
 
 
 def zeroing(facts: StepFacts) -> Flags:
-    """Kernels that zero gradients, or add to gradients that were zeroed."""
-    fills = facts.zeroing & (
-        facts.of_family(Family.FILL, Family.OPTIMIZER) | np.array([k is None for k in facts.kernels])
-    )
+    """Kernels that zero gradients, or add to gradients that were zeroed.
+
+    Without the range of ``zero_grad``, fills in the phase of the optimizer are those of gradients.
+    """
+    memsets = np.array([k is None for k in facts.kernels], bool)
+    fills = facts.zeroing & (facts.of_family(Family.FILL, Family.OPTIMIZER) | memsets)
     if not fills.any():
+        fills = facts.optimizer & facts.of_family(Family.FILL)
+    if fills.sum() < 2 and not (fills & facts.zeroing).any():
         return np.zeros(facts.count, bool)
     found: Flags = fills | (facts.named("AccumulateGrad") & facts.of_family(Family.ELEMENTWISE))
     return found

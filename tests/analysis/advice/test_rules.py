@@ -460,6 +460,32 @@ def test_the_rule_is_silent_on_its_near_miss(rule):
     assert rule not in advised(body, **options)
 
 
+def test_attention_is_recognised_without_the_names_of_operators():
+    def written_out(step, number, softmax=SOFTMAX):
+        step.launch(BF16_GEMM, 50, operators=())
+        step.launch(ADD, 150, operators=())
+        step.launch(softmax, 150, operators=())
+        step.launch(BF16_GEMM, 50, operators=())
+
+    def classifying(step, number):
+        written_out(step, number, SOFTMAX.replace("9, false, false", "9, true, false"))
+
+    assert "fused-attention" in advised(written_out)
+    assert "fused-attention" not in advised(classifying)
+
+
+def test_fills_in_the_phase_of_the_optimizer_zero_gradients():
+    def zeroing(step, number, phase="optimizer"):
+        with step.within("forward"):
+            step.launch(BF16_GEMM, 400, operators=())
+        with step.within(phase):
+            for _ in range(4):
+                step.launch(FILL, 60, operators=())
+
+    assert "set-to-none" in advised(zeroing)
+    assert "set-to-none" not in advised(lambda step, number: zeroing(step, number, "prepare"))
+
+
 @pytest.mark.parametrize(
     ("rule", "body"),
     [("tf32", small_products), ("bf16-autocast", small_products), ("torch-compile", few_pointwise), ("cuda-graphs", replayed),
