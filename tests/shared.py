@@ -11,4 +11,6 @@ SHARED = Path(os.environ.get("PROFKIT_SHARED", Path(__file__).parents[2] / "shar
 DATA = Path(__file__).parent / "data"
 """Our own recordings and cases, part of the project."""
 
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=f"SKIPPED LOUDLY: no shared recordings at {SHARED}")
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason=f"SKIPPED LOUDLY: no shared recordings at {SHARED}"
+)

@@ -35,13 +35,9 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     unlaunched = sum(_unlaunched(v) for v in views)
     lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
     without_phase = unattributed_ns(views)
-    found = [
-        *findings,
-        *_lost(views, unlaunched, lost),
-        *_dropped(dropped),
-        *_causality(views),
-        *_graphs(views),
-    ]
+    found = [*findings, *_lost(views, unlaunched, lost), *_dropped(dropped), *_causality(views)]
+    if all(f.code != "graphs-opaque" for f in findings):
+        found += _graphs(views)
     found += _attribution(views, without_phase) + _warm_up(views)
     found.sort(key=lambda f: -f.severity)
     moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
@@ -189,6 +185,8 @@ def _warm_up(views: Sequence[TraceView]) -> list[Finding]:
     left_out = stepped[0].first_kept
     if left_out:
         which = "step was" if left_out == 1 else f"{left_out} steps were"
-        message = f"The first {which} slower than the rest of the {stepped[0].steps.count} and left out as warm-up"
+        message = (
+            f"The first {which} slower than the rest of the {stepped[0].steps.count} and left out as warm-up"
+        )
         return [Finding("warm-up-steps", Severity.INFO, message, left_out)]
     return []
