@@ -183,15 +183,12 @@ def _memory(limits: Limits, result: Result, comparison: Comparison | None) -> It
         if now > limit.amount:
             yield f"max-memory: the peak is {bytes_text(now)}, the limit is {limit.text}"
     else:
-        peak = (
-            comparison.memory["peak_allocated_bytes"]
-            if comparison and comparison.memory
-            else {"before": None}
-        )
-        if peak["before"] is None:
+        memory = comparison.memory if comparison else None
+        was = memory["peak_allocated_bytes"]["before"] if memory else None
+        if was is None:
             yield "max-memory: the baseline holds no memory"
-        elif peak["change"] > _allowed(limit, peak["before"]):
-            yield f"max-memory: the peak went from {bytes_text(peak['before'])} to {bytes_text(now)}, the limit is {limit.text}"
+        elif int(now) - int(was) > _allowed(limit, was):
+            yield f"max-memory: the peak went from {bytes_text(was)} to {bytes_text(now)}, the limit is {limit.text}"
 
 
 def _launches(limits: Limits, result: Result, comparison: Comparison | None) -> Iterator[str]:
@@ -213,13 +210,13 @@ def _launches(limits: Limits, result: Result, comparison: Comparison | None) -> 
 def _shares(limits: Limits, result: Result) -> Iterator[str]:
     whole = sum(int(d["window_ns"]) for d in result.devices)
     busy = sum(int(d["busy_ns"]) for d in result.devices) / whole if whole else None
-    for name, limit, broken in (
-        ("min-busy", limits.min_busy, lambda b, a: b < a),
-        ("max-idle", limits.max_idle, lambda b, a: 1 - b > a),
-    ):
-        if limit is not None and busy is None:
+    for name, limit in (("min-busy", limits.min_busy), ("max-idle", limits.max_idle)):
+        if limit is None:
+            continue
+        least = limit.amount if name == "min-busy" else 1 - limit.amount
+        if busy is None:
             yield f"{name}: the report holds no device times"
-        elif limit is not None and broken(busy, limit.amount):
+        elif busy < least:
             yield f"{name}: the device is busy for {percent_text(busy)} of the step, the limit is {limit.text}"
 
 

@@ -26,6 +26,8 @@ __all__ = ["COMPARE_SCHEMA", "Comparison", "compare_results", "part_label", "sig
 COMPARE_SCHEMA: Final = "profkit.compare/1"
 _TOLD: Final = 3
 """Parts that the sentence names, at most."""
+_BLIND: Final = 0.05
+"""With more noise than this share of the step, no change means little."""
 _WORTH_TELLING: Final = 0.03
 """A part below this share of the difference explains nothing."""
 
@@ -125,7 +127,9 @@ def _sentence(judged: Judgement, parts: Sequence[Row]) -> str:
     if judged.verdict == NOT_COMPARABLE:
         return f"Not comparable: {judged.reason}. The step is {times})."
     if judged.verdict == NO_CHANGE:
-        return f"No change beyond the noise: {times}, {noise})."
+        blind = judged.noise_ns > _BLIND * judged.before_ns
+        more = " Steps spread widely: record more of them, or several times." if blind else ""
+        return f"No change beyond the noise: {times}, {noise}).{more}"
     told = [
         f"{part_label(row['name'], row['kind'])} {signed_text(row['delta_ns'])}"
         for row in parts[:_TOLD]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from profkit.analysis.comparison.noise import BUSY_RUN_SPREAD, IDLE_RUN_SPREAD, noise_of
+from profkit.analysis.comparison.noise import BUSY_SPREAD, IDLE_SPREAD, noise_of
 from profkit.analysis.comparison.setup import FORBIDS, HOST_COST
 from profkit.analysis.comparison.side import Side
 from profkit.analysis.result import Row
@@ -44,7 +44,7 @@ def judge(before: Side, after: Side, warnings: Sequence[Row]) -> Judgement:
     decides. Where the two recorders slow the host by other amounts, busy time must agree with the step.
     """
     was, now = before.step_ns, after.step_ns
-    change, noise = _changes(before, after, (was + now) / 2)
+    change, noise = _changes(before, after)
     busy_decides = abs(change["busy"]) > noise["busy"] and abs(change["idle"]) <= noise["idle"]
     evidence = "busy" if busy_decides and change["busy"] * (now - was) > 0 else "step"
     limit = round(min(noise[evidence], noise["step"]))
@@ -67,19 +67,17 @@ def _disagreement(before: Side, after: Side, of_step: str, of_busy: str) -> str 
     )
 
 
-def _changes(first: Side, second: Side, step: float) -> tuple[dict[str, float], dict[str, float]]:
+def _changes(first: Side, second: Side) -> tuple[dict[str, float], dict[str, float]]:
     """The change of the step and of its busy and idle time, and the noise of each."""
     times = {what: [_times(side, what) for side in (first, second)] for what in ("step", "busy", "idle")}
     means = {what: [_mean(side) for side in sides] for what, sides in times.items()}
     spread = {
-        "busy": BUSY_RUN_SPREAD * sum(means["busy"]) / 2,
-        "idle": IDLE_RUN_SPREAD * sum(means["idle"]) / 2,
+        "busy": BUSY_SPREAD * sum(means["busy"]) / 2,
+        "idle": IDLE_SPREAD * sum(means["idle"]) / 2,
     }
     spread["step"] = math.hypot(spread["busy"], spread["idle"])
     change = {what: now - was for what, (was, now) in means.items()}
-    return change, {
-        what: noise_of(before, after, step, spread[what]) for what, (before, after) in times.items()
-    }
+    return change, {what: noise_of(before, after, spread[what]) for what, (before, after) in times.items()}
 
 
 def _times(side: Side, what: str) -> list[list[float]]:

@@ -48,8 +48,11 @@ def compare_work(before: Side, after: Side) -> Work:
     """
     flop, per_product = _flop_ratios(before, after)
     ratio = _agreed(_votes(before, after))
-    if ratio == 1.0 and per_product is not None and abs(math.log(per_product)) > 2 * _SAME:
-        ratio = per_product
+    # Other kernels for the same products change their number, and recomputed ones both: neither is another batch.
+    if ratio == 1.0 and flop is not None and per_product is not None:
+        grown = [math.log(flop), math.log(per_product)]
+        if min(map(abs, grown)) > 2 * _SAME and grown[0] * grown[1] > 0:
+            ratio = flop
     return Work(ratio, _parameters(before, after), flop)
 
 

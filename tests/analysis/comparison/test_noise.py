@@ -89,7 +89,7 @@ def test_recordings_of_one_side_that_differ_widen_the_noise():
 def test_more_steps_make_the_noise_smaller():
     random = np.random.default_rng(5)
     times = (100 + 5 * random.standard_normal(400)).tolist()
-    widths = [noise_of([times[:n]], [times[200 : 200 + n]], 100, 0) for n in (3, 10, 50, 200)]
+    widths = [noise_of([times[:n]], [times[200 : 200 + n]], 0) for n in (3, 10, 50, 200)]
     assert widths == sorted(widths, reverse=True)
 
 
@@ -97,8 +97,8 @@ def test_the_width_is_that_of_a_t_test_where_there_are_many_steps():
     random = np.random.default_rng(6)
     before, after = (100 + 5 * random.standard_normal((2, 2000))).tolist()
     expected = 2.326 * 5 * (2 / 2000) ** 0.5
-    assert noise_of([before], [after], 0, 0) == pytest.approx(expected, rel=0.05)
+    assert noise_of([before], [after], 0) == pytest.approx(expected, rel=0.05)
 
 
 def test_nothing_measured_has_no_noise():
-    assert noise_of([[]], [[1.0]], 1, 1) == 0
+    assert noise_of([[]], [[1.0]], 1) == 0
