@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts
+from profkit.analysis.whatif.precision import known_flop
 from profkit.analysis.work.families import Family
 
 __all__ = [
@@ -25,12 +26,13 @@ __all__ = [
 
 Flags = NDArray[np.bool_]
 
+_HALF: Final = {"bf16", "fp16"}
 _LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w+<[^>]*, true, \w+>")
 _RECOMPUTABLE: Final = (
     "aten::native_layer_norm", "aten::addmm", "aten::gelu", "aten::relu", "aten::clamp_min", "aten::native_batch_norm",
     "aten::cudnn_convolution", "aten::_cudnn_attention_forward", "aten::_flash_attention_forward",
     "aten::_efficient_attention_forward", "aten::native_dropout", "aten::_softmax", "aten::cudnn_batch_norm",
-    "aten::silu", "aten::tanh", "aten::embedding", "aten::native_group_norm", "aten::bmm",
+    "aten::silu", "aten::tanh", "aten::embedding", "aten::native_group_norm",
 )  # fmt: skip
 
 
@@ -106,10 +108,9 @@ def fuse_attention(draft: Draft) -> None:
 def _fuse_run(draft: Draft, rows: NDArray[np.int64]) -> None:
     facts, gpu = draft.facts, draft.facts.gpu
     products = rows[facts.of_family(Family.GEMM)[rows]]
-    dtype = str(facts.dtype[products[0]]) if len(products) else ""
-    half = "bf16" if dtype in ("bf16", "fp16") else "tf32"
+    half = "bf16" if _in_half(facts, rows) else "tf32"
     peak = (gpu.best_peaks().get(half) if gpu else None) or math.inf
-    flop = float(np.nansum(facts.flop[products])) * (1.25 if facts.backward[rows[0]] else 1.0)
+    flop = float(np.nansum(known_flop(draft)[products])) * (1.25 if facts.backward[rows[0]] else 1.0)
     share = draft.constants.attention * (1.0 if half == "bf16" else 0.5)
     # Masked scores below the diagonal are half of them; a kernel that skips them does half the work.
     ns = draft.constants.start_ns * 2 + flop / (peak * share) * 1e9 * 0.75
@@ -118,6 +119,14 @@ def _fuse_run(draft: Draft, rows: NDArray[np.int64]) -> None:
         ns = total * 0.3
     draft.drop(np.isin(np.arange(facts.count), rows[1:]))
     draft.duration_ns[rows[0]] = min(ns, total)
+
+
+def _in_half(facts: StepFacts, rows: NDArray[np.int64]) -> bool:
+    """Whether the attention takes 16 bits: its products do, or casts around them come from or go to 16 bits."""
+    around = range(max(int(rows[0]) - 6, 0), min(int(rows[-1]) + 7, facts.count))
+    kernels = [k for k in (facts.kernels[r] for r in around) if k is not None]
+    casts = [k for k in kernels if k.family in (Family.GEMM, Family.COPY)]
+    return any(_HALF & {k.dtype, k.out_dtype, *k.operands} for k in casts)
 
 
 def recomputed(facts: StepFacts) -> Flags:

@@ -128,10 +128,15 @@ def _device_ns(draft: Draft, rows: NDArray[np.int64], elements: float, fused: bo
     facts, constants = draft.facts, draft.constants
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     passes = _BYTES[_kind(facts)]
+    long = float(np.maximum(facts.program.duration_ns[rows] - constants.start_ns, 0).sum())
+    if not fused:
+        return long
     if bandwidth and not math.isnan(elements):
-        return elements * passes[0 if fused else 1] / (bandwidth * constants.memory) * 1e9
-    long = np.maximum(facts.program.duration_ns[rows] - constants.start_ns, 0).sum()
-    return float(long) * (constants.update if fused else 1.0)
+        streamed = elements * passes[0] / (bandwidth * constants.memory) * 1e9
+        # Sizes of lists may be recorded in part: one pass is no shorter than its share of the traffic.
+        if streamed >= 0.25 * long:
+            return min(streamed, long)
+    return long * constants.update
 
 
 def _kind(facts: StepFacts) -> str:

@@ -140,17 +140,17 @@ def _retime(draft: Draft, chosen: Flags, dtype: str, *, bytes_factor: float, uni
     if gpu is None or peak is None or not chosen.any():
         return
     share = np.where(facts.family == Family.ATTENTION, draft.constants.attention, draft.constants.matrix)
-    flop = np.where(np.isnan(facts.flop), _flop_by_time(draft), facts.flop)
+    flop = known_flop(draft)
     compute = flop / (peak * share.astype(float)) * 1e9
     rate = (gpu.bandwidth_bytes_per_s or math.inf) * draft.constants.memory
     memory = np.nan_to_num(draft.bytes) * bytes_factor / rate * 1e9
     draft.retime(chosen, draft.constants.matrix_start_ns + np.maximum(compute, memory))
 
 
-def _flop_by_time(draft: Draft) -> NDArray[np.float64]:
-    """Without shapes: what the kernel's unit does in its time at the usual share of its peak."""
-    peak = draft.facts.view.work.peak_flops[draft.facts.program.row]
-    work: NDArray[np.float64] = (
-        np.nan_to_num(peak) * draft.facts.program.duration_ns / 1e9 * draft.constants.matrix
-    )
-    return work
+def known_flop(draft: Draft) -> NDArray[np.float64]:
+    """FLOP of each operation; without shapes, what a matrix kernel's unit does in its time at the usual share of its peak."""
+    facts = draft.facts
+    peak = np.nan_to_num(facts.view.work.peak_flops[facts.program.row])
+    by_time = peak * facts.program.duration_ns / 1e9 * draft.constants.matrix
+    flop: NDArray[np.float64] = np.where(np.isnan(facts.flop), by_time, facts.flop)
+    return flop

@@ -310,6 +310,11 @@ def recomputing(step, number, again=True):
 
 def keeping(step, number):
     recomputing(step, number, again=False)
+    # Gradients of batched products are batched products.
+    step.launch(BF16_GEMM, 100, operators=("aten::bmm",), shapes=SCORES)
+    step.launch(BF16_GEMM, 100, operators=("aten::bmm",), shapes=SCORES)
+    step.backward(BF16_GEMM, 100, "BmmBackward0", ("aten::bmm",), shapes=SCORES)
+    step.backward(BF16_GEMM, 100, "BmmBackward0", ("aten::bmm",), shapes=SCORES)
 
 
 def general_convolution(

@@ -15,7 +15,7 @@ from profkit.analysis.whatif.predict import Step
 from profkit.analysis.whatif.program import LAUNCH
 from profkit.analysis.whatif.recorder import recorder_cost
 from profkit.analysis.whatif.replay import RecorderCost, replay, without_recorder
-from tests.analysis.advice.made_steps import ADD, BF16_GEMM, SGEMM, loop
+from tests.analysis.advice.made_steps import ADD, BF16_GEMM, MULTI_TENSOR, SGEMM, loop
 
 MS = 1_000_000
 ROWS = [[8192, 4096], [8192, 4096]]
@@ -232,6 +232,41 @@ def test_only_kernels_for_short_rows_count_as_misaligned():
             step.launch(name, 100, operators=("aten::mm",))
 
     assert misaligned(step_of(body).facts).tolist() == [True, True, False, False]
+
+
+def test_attention_that_was_cast_to_fp32_is_fused_in_16_bits():
+    scores, cast = (
+        [[256, 2048, 2048], [256, 2048, 64]],
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)"
+            "::{lambda(float)#1}, std::array<char*, 2ul> >(int)"
+        ),
+    )
+    softmax = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 9, false, false>(float*, float const*)"
+
+    def body(step, number, last=cast):
+        step.launch(SGEMM, 2_000, operators=("aten::bmm",), shapes=scores)
+        step.launch(softmax, 500, operators=("aten::_softmax",), shapes=[[256, 2048, 2048]])
+        step.launch(SGEMM, 2_000, operators=("aten::bmm",), shapes=scores)
+        step.launch(last, 30, operators=("aten::copy_",), shapes=[[256, 2048, 64]])
+
+    change = changes_named(["fused-attention"])
+    half = step_of(body).predict(change)
+    full = step_of(lambda step, number: body(step, number, ADD)).predict(change)
+
+    assert half.after_ns < 0.6 * full.after_ns
+
+
+def test_sizes_of_lists_recorded_in_part_make_no_optimizer_fast():
+    def body(step, number):
+        with step.within("Optimizer.step#Adam.step"):
+            for index in range(12):
+                operator = "aten::_foreach_addcdiv_" if index == 0 else f"aten::_foreach_op{index}_"
+                step.launch(MULTI_TENSOR, 500, operators=(operator,), shapes=[[[64]]])
+
+    found = step_of(body).predict(changes_named(["fused-optimizer"]))
+
+    assert found.likely == pytest.approx(1 / LIKELY.update, rel=0.1)
 
 
 def test_waits_that_are_lifted_still_cost_the_host_a_little():
