@@ -4,10 +4,11 @@ import pytest
 from click.testing import CliRunner
 
 import profkit
+from profkit.api import Report
 from profkit.cli import main
 from profkit.comparing import gate
 from profkit.errors import AnalysisError
-from tests.analysis.comparison.recordings import recorded
+from tests.analysis.comparison.recordings import of_steps, recorded
 from tests.shared import DATA
 
 EAGER, COMPILED, FP32 = (
@@ -126,5 +127,17 @@ def test_the_comparison_can_be_kept(tmp_path):
 
 def test_names_of_limits_are_checked():
     with pytest.raises(AnalysisError, match="there is no such limit"):
-        gate(profkit.api.Report(recorded("gpt_bf16")), {"max_step": "+3%"})
+        gate(Report(recorded("gpt_bf16")), {"max_step": "+3%"})
     assert json.dumps(gate(EAGER, {"max-idle": "50%"}).failures) == "[]"
+
+
+def test_a_change_beyond_the_limit_but_inside_the_noise_breaks_nothing():
+    def step(*milliseconds):
+        return Report(of_steps(recorded("gpt_fp32"), [[round(ms * 1e6), 0] for ms in milliseconds]))
+
+    restless = gate(step(60, 64, 56, 62), {"max-step": "+1%"}, baseline=step(58, 62, 55, 60))
+    assert restless.comparison.step["change"] > 0.01
+    assert restless.passed
+    steady = gate(step(60.5, 60.5, 60.5, 60.5), {"max-step": "+1%"}, baseline=step(58, 58, 58, 58))
+    assert not steady.passed
+    assert gate(step(60.5, 60.5, 60.5, 60.5), {"max-step": "+5%"}, baseline=step(58, 58, 58, 58)).passed

@@ -68,7 +68,10 @@ def phase_parts(before: Side, after: Side) -> list[Row]:
 def explaining_first(rows: list[Row], delta_ns: int) -> list[Row]:
     """The rows that moved the way the step did, by how far; then those that moved against it."""
     sign = -1 if delta_ns < 0 else 1
-    return sorted(rows, key=lambda row: (row["delta_ns"] * sign <= 0, -abs(row["delta_ns"]), str(row)))
+    return sorted(
+        rows,
+        key=lambda row: (row["delta_ns"] * sign <= 0, -abs(row["delta_ns"]), -row["before_ns"], str(row)),
+    )
 
 
 def _by_work(side: Side) -> Counter[Part]:

@@ -155,6 +155,8 @@ def _versions(before: Side, after: Side) -> Iterator[Row]:
 
 def _steps(before: Side, after: Side) -> Iterator[Row]:
     counts = [side.steps for side in (before, after)]
+    if not (before.total_ns or after.total_ns):
+        return
     if not any(counts):
         yield _row(
             "steps",
@@ -220,16 +222,10 @@ def _type_shares(side: Side) -> dict[str, float]:
 def _health(before: Side, after: Side) -> Iterator[Row]:
     for word, side in (("before", before), ("after", after)):
         bad = [
-            f["message"]
-            for r in side.results
-            if not r.health["ok"]
-            for f in r.health["findings"]
-            if f["severity"] == "error"
+            f["message"] for r in side.results for f in r.health["findings"] if f["severity"] in ("error", 2)
         ]
-        if any(not r.health["ok"] for r in side.results):
-            yield _row(
-                "health", WEAKENS, f"The recording {word} is damaged: {bad[0] if bad else 'see its report'}"
-            )
+        if bad:
+            yield _row("health", WEAKENS, f"The recording {word} is damaged: {bad[0]}")
 
 
 def _facts(side: Side, name: str) -> set[str]:

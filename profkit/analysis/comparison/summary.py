@@ -19,7 +19,7 @@ from profkit.analysis.comparison.tables import (
 from profkit.analysis.comparison.verdict import NO_CHANGE, NOT_COMPARABLE, Judgement, judge
 from profkit.analysis.comparison.work import Work, compare_work
 from profkit.analysis.result import SHARES, Result, Row
-from profkit.units import duration_text
+from profkit.units import bytes_text, duration_text
 
 __all__ = ["COMPARE_SCHEMA", "Comparison", "compare_results", "part_label", "signed_text"]
 
@@ -81,10 +81,11 @@ def compare_results(before: Sequence[Result], after: Sequence[Result]) -> Compar
     warnings = setup_warnings(first, second, work)
     judged = judge(first, second, warnings)
     parts = part_rows(first, second)
+    memory = memory_pairs(first, second)
     counts = [side.per_step(sum(row["count"] for row in side.rows("kernels"))) for side in (first, second)]
     return Comparison(
         verdict=judged.verdict,
-        sentence=_sentence(judged, parts),
+        sentence=_sentence(judged, parts, memory),
         step=_step(judged, work),
         warnings=warnings,
         parts=parts,
@@ -93,7 +94,7 @@ def compare_results(before: Sequence[Result], after: Sequence[Result]) -> Compar
         kernels=kernel_pairs(first, second),
         kernel_count={"before": round(counts[0], 2), "after": round(counts[1], 2)},
         phase_details=phase_pairs(first, second),
-        memory=memory_pairs(first, second),
+        memory=memory,
         syncs=sync_pairs(first, second),
         communication=communication_pairs(first, second),
         before=_compared(first),
@@ -115,7 +116,12 @@ def _step(judged: Judgement, work: Work) -> Row:
     }
 
 
-def _sentence(judged: Judgement, parts: Sequence[Row]) -> str:
+def _sentence(judged: Judgement, parts: Sequence[Row], memory: Row | None) -> str:
+    peak = (memory or {}).get("peak_allocated_bytes", {})
+    if not (judged.before_ns or judged.after_ns) and peak.get("before") and peak.get("after"):
+        sizes = f"{bytes_text(peak['before'])} → {bytes_text(peak['after'])}"
+        share = f"{peak['change'] / peak['before']:+.1%}".replace("%", " %").replace("-", "−")
+        return f"No times to compare, only memory: the peak is {sizes} allocated ({share})."
     delta = judged.after_ns - judged.before_ns
     change = (
         f"{delta / judged.before_ns:+.1%}".replace("%", " %").replace("-", "−")

@@ -147,6 +147,8 @@ def test_memory_is_compared_by_owner_and_phase():
     assert peaks["change"] == after.memory["peak_allocated_bytes"] - before.memory["peak_allocated_bytes"]
     assert sum(row["change"] for row in found.memory["categories"]) != 0
     assert found.verdict == "not comparable"  # a snapshot has no times
+    assert found.sentence.startswith("No times to compare, only memory: the peak is ")
+    assert not found.warnings
 
 
 @pytest.mark.parametrize("before", SAMPLES)
