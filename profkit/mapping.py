@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, Protocol
 
 from profkit.analysis.merging import FileSummary, merge_files, summarise_file
-from profkit.analysis.merging.merge import busiest_file, common_warm_up
+from profkit.analysis.merging.merge import common_warm_up, files_shown
 from profkit.analysis.result import Result
 from profkit.analysis.summary import Options
 from profkit.errors import AnalysisError, ProfkitError, ReadError
@@ -62,7 +62,7 @@ class Task:
     path: str
     options: Options
     left_out: int | None = None
-    timeline: bool = False
+    whole: bool = False
     expand_limit: int | None = None
 
 
@@ -71,7 +71,7 @@ def summarise_path(task: Task) -> FileSummary | Failure:
     name = PurePath(task.path).name
     try:
         recording = read(task.path, expand_limit=task.expand_limit)
-        return summarise_file(recording, task.options, left_out=task.left_out, timeline=task.timeline)
+        return summarise_file(recording, task.options, left_out=task.left_out, whole=task.whole)
     except ProfkitError as error:
         return Failure(name, str(error).replace(task.path, name))
     except Exception as error:  # noqa: BLE001 - one rank's surprise must not cost the report of the others
@@ -115,13 +115,12 @@ def summarise_many(
         summaries = [s for s in found if isinstance(s, FileSummary)]
         if not summaries:
             raise _nothing(files, found)
-        left_out, shown = common_warm_up(summaries), summaries[busiest_file(summaries) or 0]
-        again = [
-            at
-            for at, each in enumerate(found)
-            if isinstance(each, FileSummary) and (each is shown or _differs(each, left_out))
-        ]
-        anew = [replace(tasks[at], left_out=left_out, timeline=found[at] is shown) for at in again]
+        left_out = common_warm_up(summaries)
+        place = [at for at, each in enumerate(found) if isinstance(each, FileSummary)]
+        shown = {place[at] for at in files_shown(summaries)}
+        late = {at for at, each in zip(place, summaries, strict=True) if _differs(each, left_out)}
+        again = sorted(shown | late)
+        anew = [replace(tasks[at], left_out=left_out, whole=at in shown) for at in again]
         for at, each in zip(again, _run(workers, anew, None), strict=True):
             found[at] = each
     used, set_aside = _one_kind([s for s in found if isinstance(s, FileSummary)])
@@ -262,9 +261,15 @@ def _local_cluster(workers: int) -> Any:
     """Processes of one thread each, which together may take half of the machine's memory."""
     import dask
     from distributed import LocalCluster
+    from distributed.utils import get_mp_context
 
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     with dask.config.set(_LOCAL_SETTINGS):
+        if os.name == "posix":
+            # Dask's own list, made at the first call, lacks what the step for one file imports.
+            get_mp_context().set_forkserver_preload(
+                ["distributed", "profkit.mapping", "profkit.readers.kineto"]
+            )
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

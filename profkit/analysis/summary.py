@@ -72,7 +72,11 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
 
 
 def summarise_views(
-    recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView], options: Options
+    recordings: Sequence[Trace | MemoryHistory],
+    views: Sequence[TraceView],
+    options: Options,
+    *,
+    whole: bool = True,
 ) -> Result:
     """The report of recordings whose traces are analysed already.
 
@@ -80,6 +84,7 @@ def summarise_views(
         recordings: What the readers returned.
         views: What `analysed_views` made of them.
         options: What the person said about them.
+        whole: Whether to give advice and a timeline too, which a report of many files has of a few of them.
     """
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
     device_ids = _device_ids([v.trace for v in views], options.device)
@@ -112,8 +117,8 @@ def summarise_views(
         memory=memory,
         communication=communication,
         ranks=ranks.found.rows,
-        advice=advise(views, memory, options.plain_step_ns),
-        timeline=timeline_row(views, offsets, device_ids),
+        advice=advise(views, memory, options.plain_step_ns) if whole else [],
+        timeline=timeline_row(views, offsets, device_ids) if whole else None,
         utilisation=utilisation_rows(views, offsets, device_ids),
         method={**_method(recordings, views, options), "ranks": ranks.method},
     )

@@ -21,7 +21,7 @@ from profkit.analysis.result import Row
 from profkit.analysis.view import TraceView
 from profkit.analysis.whatif.predict import find_step
 
-__all__ = ["RULES", "WORTH_SAYING", "advise"]
+__all__ = ["MOST_DEVICES", "RULES", "WORTH_SAYING", "advise"]
 
 RULES: Final[tuple[Rule, ...]] = (
     *arithmetic.RULES,
@@ -36,7 +36,8 @@ RULES: Final[tuple[Rule, ...]] = (
 WORTH_SAYING: Final = 0.01
 """What saves less of the step is not said."""
 
-_MOST_DEVICES: Final = 4
+MOST_DEVICES: Final = 4
+"""Ranks of one program do the same: those that did most are looked at."""
 
 
 def advise(
@@ -91,5 +92,5 @@ def _devices(views: Sequence[TraceView]) -> list[tuple[TraceView, int]]:
         int(((v.trace.operations.end_ns - v.trace.operations.start_ns)[v.trace.operations.device == d]).sum())
         for v, d in every
     ]
-    order = np.argsort(-np.array(busy, np.int64), kind="stable")[:_MOST_DEVICES]
+    order = np.argsort(-np.array(busy, np.int64), kind="stable")[:MOST_DEVICES]
     return [every[at] for at in order.tolist()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class FileSummary:
     """The summary of one recording; it can be pickled, and is small beside the recording."""
 
     result: Result
-    """The report of this recording alone, without the timeline unless it was asked for."""
+    """The report of this recording alone, without advice and timeline unless they were asked for."""
     span: Span | None
     """From the first to the last event of a trace; None for a snapshot."""
     epoch_ns: int | None
@@ -38,12 +38,14 @@ class FileSummary:
     """How many leading steps the tables leave out."""
     grounds: Grounds
     ranks: FileOfRanks | None
+    work_ns: list[int]
+    """The summed time of the operations of each device."""
     kernel_ns: dict[tuple[Any, ...], NDArray[np.int64]]
     """The durations of the launches of each row of the kernel table: a median needs them all."""
 
 
 def summarise_file(
-    recording: Trace | MemoryHistory, options: Options, *, left_out: int | None = None, timeline: bool = False
+    recording: Trace | MemoryHistory, options: Options, *, left_out: int | None = None, whole: bool = False
 ) -> FileSummary:
     """Summarise one recording: a pure function, to be run anywhere.
 
@@ -51,19 +53,20 @@ def summarise_file(
         recording: What a reader returned.
         options: What the person said about it.
         left_out: How many leading steps are warm-up, when the whole report has decided.
-        timeline: Whether to keep the step that a page shows as a timeline.
+        whole: Whether to give advice and a timeline too.
     """
     views = analysed_views([recording], options, left_out)
-    result = summarise_views([recording], views, options)
+    result = summarise_views([recording], views, options, whole=whole)
     view = views[0] if views else None
     return FileSummary(
-        result=result if timeline else replace(result, timeline=None),
+        result=result,
         span=view.span if view else None,
         epoch_ns=view.trace.unix_epoch_ns if view else None,
         step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),
         left_out=view.first_kept if view else 0,
         grounds=Grounds.of(views),
         ranks=file_of_ranks(view, 0, result.devices) if view else None,
+        work_ns=_work_ns(view) if view else [],
         kernel_ns=_kernel_ns(view) if view else {},
     )
 
@@ -71,6 +74,12 @@ def summarise_file(
 def kernel_key(row: Row) -> tuple[Any, ...]:
     """What a row of the kernel table is about."""
     return (row["name"], *(row["grid"] or ()), None, *(row["block"] or ()))
+
+
+def _work_ns(view: TraceView) -> list[int]:
+    operations = view.trace.operations
+    length = (operations.end_ns - operations.start_ns).astype(np.int64)
+    return [int(length[operations.device == d].sum()) for d in range(len(view.trace.devices))]
 
 
 _SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")

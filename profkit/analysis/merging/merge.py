@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from profkit.analysis.advice import MOST_DEVICES
 from profkit.analysis.merging import tables
 from profkit.analysis.merging.files import FileSummary
 from profkit.analysis.ranks import rank_section, report_offsets, verdict_on_ranks
@@ -15,7 +16,7 @@ from profkit.analysis.tables.communication import merge_communication
 from profkit.analysis.verdict import UNDECIDED, Grounds, verdict_on
 from profkit.model import Finding
 
-__all__ = ["busiest_file", "common_warm_up", "merge_files"]
+__all__ = ["common_warm_up", "files_shown", "merge_files"]
 
 _MADE_ANEW: Final = frozenset(
     {
@@ -36,10 +37,25 @@ def common_warm_up(files: Sequence[FileSummary]) -> int:
     return warm_up_steps([f.step_device_ns for f in files])
 
 
-def busiest_file(files: Sequence[FileSummary]) -> int | None:
-    """The file with the busiest device, whose timeline a page shows."""
+def files_shown(files: Sequence[FileSummary]) -> set[int]:
+    """The files whose advice and timeline the report has: those of the devices that did most."""
+    work = [(-ns, at) for at, f in enumerate(files) for ns in f.work_ns]
+    busiest = _busiest_file(files)
+    return {at for _, at in sorted(work)[:MOST_DEVICES]} | ({busiest} if busiest is not None else set())
+
+
+def _busiest_file(files: Sequence[FileSummary]) -> int | None:
     busy = [max((d["busy_ns"] for d in f.result.devices), default=-1) for f in files]
     return busy.index(max(busy)) if busy and max(busy) >= 0 else None
+
+
+def _advice(files: Sequence[FileSummary]) -> list[Row]:
+    """Each advice once, from the file where it saves most; only the files shown have any."""
+    found: dict[str, Row] = {}
+    for row in (row for f in files for row in f.result.advice):
+        if (row["saving_ns"] or 0) >= (found.get(row["id"], row)["saving_ns"] or 0):
+            found[row["id"]] = row
+    return sorted(found.values(), key=lambda row: -(row["saving_ns"] or 0))
 
 
 def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) -> Result:
@@ -85,6 +101,7 @@ def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) 
         memory=fullest.result.memory if fullest else None,
         communication=communication,
         ranks=ranks.found.rows,
+        advice=_advice(files),
         timeline=_timeline(files, shifts, first_device),
         utilisation=[
             {**row, "device": row["device"] + first, "time_ns": [t + shift for t in row["time_ns"]]}
@@ -131,7 +148,7 @@ def _fullest(files: Sequence[FileSummary]) -> FileSummary | None:
 
 
 def _timeline(files: Sequence[FileSummary], shifts: Sequence[int], first_device: Sequence[int]) -> Row | None:
-    at = busiest_file(files)
+    at = _busiest_file(files)
     made = files[at].result.timeline if at is not None else None
     if at is None or made is None:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from profkit.analysis.merging import merge_files, summarise_file
-from profkit.analysis.merging.merge import busiest_file, common_warm_up
+from profkit.analysis.merging.merge import common_warm_up, files_shown
 from profkit.analysis.summary import Options, summarise
 from profkit.readers import read
 from tests.analysis.ranks.jobs import MS, Rank, job
@@ -24,13 +24,13 @@ def recordings(paths):
 
 
 def merged(traces, options=None):
-    """As a scheduler would: summarise, agree on the steps to leave out, ask for the one timeline."""
+    """As a scheduler would: summarise, agree on the steps to leave out, ask for advice and timeline of the busiest."""
     options = options or Options()
     files = [summarise_file(t, options) for t in traces]
     left_out = common_warm_up(files)
-    shown = busiest_file(files)
+    shown = files_shown(files)
     files = [
-        pickle.loads(pickle.dumps(summarise_file(t, options, left_out=left_out, timeline=at == shown)))
+        pickle.loads(pickle.dumps(summarise_file(t, options, left_out=left_out, whole=at in shown)))
         for at, t in enumerate(traces)
     ]
     return merge_files(files, options.plain_step_ns)
@@ -56,7 +56,7 @@ def _in_order(name: str, value: Any) -> Any:
 @pytest.mark.parametrize(
     "table",
     ["inputs", "devices", "health", "window", "verdict", "totals", "phases", "operators", "ranges",
-     "idle", "syncs", "memory", "communication", "ranks", "timeline", "utilisation", "method"],
+     "idle", "syncs", "memory", "communication", "ranks", "advice", "timeline", "utilisation", "method"],
 )  # fmt: skip
 def test_a_merged_table_equals_that_of_one_process(paths, table):
     together, apart = both(paths)

@@ -186,3 +186,9 @@ def test_a_collective_on_the_compute_stream_cannot_overlap():
 def test_fsdp2_is_recognised_in_somebody_elses_export():
     path = SHARED / "corpus" / "nsys" / "gindachen__fixtures__h100_2gpu_1s.sqlite"
     assert kinds(read(path)) == {"FSDP2": "named"}
+
+
+@pytest.mark.parametrize(("name", "expected"), [("ddp", "DDP"), ("fsdp2", "FSDP2")])
+def test_traces_of_torch_itself_are_named(name, expected):
+    """Recorded with reports/ranks/record.py on two CPUs over gloo: the names are those of the GPU's."""
+    assert kinds(read(DATA / "ranks" / f"gloo_{name}_rank0.json.gz")) == {expected: "named"}
