@@ -83,12 +83,14 @@ def command(
       profkit analyze 's3://bucket/run/*.json.gz' --cluster tcp://scheduler:8786
     """
     from profkit.api import FORMATS, analyze, refuse_input, write_whole
+    from profkit.cli.allocation import reuse_large_blocks
     from profkit.cli.history import parse_tags
     from profkit.comparing import save_run
     from profkit.hardware import load_peaks
     from profkit.rendering import render_text
 
     named = parse_tags(tags)
+    reuse_large_blocks()
     with _progress(quiet) as progress:
         report = analyze(
             files,
