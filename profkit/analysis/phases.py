@@ -14,7 +14,7 @@ from profkit.analysis.nesting import Nesting
 from profkit.analysis.range_names import is_library, is_operator_name, matching
 from profkit.model import PHASE_DOMAIN, OperationKind, RangeKind, Trace
 
-__all__ = ["Phases", "find_phases"]
+__all__ = ["Phases", "find_phases", "phase_at"]
 
 Column = NDArray[np.int64]
 
@@ -99,16 +99,34 @@ def _autograd_threads(trace: Trace, launches: Launches, phases: NDArray[np.bool_
 def _attribute(
     trace: Trace, launches: Launches, nesting: Nesting, autograd: frozenset[int]
 ) -> tuple[Column, Column]:
-    thread = launches.thread.copy()
-    found = np.full(len(thread), -1, np.int64)
-    linked = launches.linked
-    found[linked] = nesting.innermost(thread[linked], launches.time_ns[linked])
-    orphan = np.flatnonzero(linked & (found < 0) & np.isin(thread, sorted(autograd)))
-    if len(orphan):
-        rows, threads = _only_open(trace, nesting, trace.operations.process[orphan], launches.time_ns[orphan])
-        found[orphan] = rows
-        thread[orphan] = np.where(rows >= 0, threads, thread[orphan])
+    found, thread = np.full(len(launches.call), -1, np.int64), launches.thread.copy()
+    linked = np.flatnonzero(launches.linked)
+    found[linked], thread[linked] = _innermost(
+        trace, nesting, autograd, thread[linked], launches.time_ns[linked]
+    )
     return found, thread
+
+
+def phase_at(trace: Trace, phases: Phases, thread: NDArray[Any], time: NDArray[Any]) -> Column:
+    """The phase, as a row of `Trace.ranges` or -1, of what threads do at some instants.
+
+    As for launches: an autograd thread without a phase of its own has that of the only thread that has one open.
+    """
+    return _innermost(trace, phases.nesting, phases.autograd_threads, thread, time)[0]
+
+
+def _innermost(
+    trace: Trace, nesting: Nesting, autograd: frozenset[int], thread: NDArray[Any], time: NDArray[Any]
+) -> tuple[Column, Column]:
+    """The innermost phase at each instant of a thread, and the thread that has it open."""
+    found, owner = nesting.innermost(thread, time), thread.astype(np.int64)
+    orphan = np.flatnonzero((found < 0) & np.isin(thread, sorted(autograd)))
+    if len(orphan):
+        process = np.array([t.process for t in trace.threads], np.int64)[thread[orphan]]
+        rows, threads = _only_open(trace, nesting, process, time[orphan])
+        found[orphan] = rows
+        owner[orphan] = np.where(rows >= 0, threads, owner[orphan])
+    return found, owner
 
 
 def _only_open(trace: Trace, nesting: Nesting, process: NDArray[Any], time: Column) -> tuple[Column, Column]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from profkit.analysis.distinct import distinct
 from profkit.analysis.intervals import Intervals, grouped_union_ns
 from profkit.analysis.nesting import Nesting
+from profkit.analysis.phases import phase_at
 from profkit.analysis.result import Row
 from profkit.analysis.tables.grouping import group_rows, sums
 from profkit.analysis.view import TraceView
@@ -49,7 +50,7 @@ def _operators_of(view: TraceView) -> list[Row]:
     nested = rows[nesting.parent[rows] >= 0]
     np.add.at(inside, nesting.parent[nested], duration[nested])
     own, below = _device_time(view)
-    phase = view.phases.nesting.innermost(ranges.thread[rows], ranges.start_ns[rows])
+    phase = phase_at(view.trace, view.phases, ranges.thread[rows], ranges.start_ns[rows])
     path = view.phases.path_of(phase)
     group, example = group_rows(ranges.name[rows], path)
     # An operator inside one of the same name adds nothing to the inclusive times.
