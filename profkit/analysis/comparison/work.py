@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from profkit.analysis.comparison.side import Side
 from profkit.analysis.result import Row
 from profkit.analysis.work.families import MATRIX_FAMILIES
+from profkit.analysis.work.names import classify
 
 __all__ = ["Work", "compare_work"]
 
@@ -23,6 +25,9 @@ _SAME: Final = 0.06
 
 _AGREEING: Final = 0.3
 """Of the time of kernels that both sides launch alike, this share must agree that a launch does other work."""
+
+_HEARD: Final = 0.01
+"""A family below this share of the voting time is not asked."""
 
 _TYPES: Final = re.compile(r"<[^<>]*>|\b(?:bf16|fp16|fp32|fp64|tf32|fp8)\b")
 
@@ -56,28 +61,39 @@ def compare_work(before: Side, after: Side) -> Work:
     return Work(ratio, _parameters(before, after), flop)
 
 
-def _votes(before: Side, after: Side) -> list[tuple[float, float]]:
-    """Logarithms of ratios of threads per launch, with the time that each stands for."""
+@dataclass(frozen=True)
+class _Vote:
+    """What one function's launches say."""
+
+    family: str
+    grown: float
+    """The logarithm of the ratio of elements (or threads) per launch."""
+    weight: float
+    """The time that it stands for."""
+
+
+def _votes(before: Side, after: Side) -> list[_Vote]:
     first, second = _launched(before), _launched(after)
     votes = []
-    for key in first.keys() & second.keys():
-        (count, threads, time), (count_after, threads_after, time_after) = first[key], second[key]
-        if threads and threads_after and abs(count - count_after) < 0.02 * count:
-            votes.append(
-                (math.log(threads_after / count_after) - math.log(threads / count), time + time_after)
-            )
+    for key in sorted(first.keys() & second.keys()):
+        (count, size, time), (count_after, size_after, time_after) = first[key], second[key]
+        if size and size_after and abs(count - count_after) < 0.02 * count:
+            grown = math.log(size_after / count_after) - math.log(size / count)
+            votes.append(_Vote(key[0], grown, time + time_after))
     return votes
 
 
-def _launched(side: Side) -> dict[tuple[str, str], tuple[float, float, float]]:
-    """Launches, threads and time per step by function."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+def _launched(side: Side) -> dict[tuple[str, str, bool], tuple[float, float, float]]:
+    """Launches, elements (or threads) and time per step, by family, function and whether elements are known."""
+    found: dict[tuple[str, str, bool], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for row in side.rows("kernels"):
         if str(row["family"]) in _SILENT or not row.get("grid"):
             continue
-        sums = found[str(row["family"]), _TYPES.sub("", row["short_name"])]
+        # How many elements a thread takes changes with the version of PyTorch.
+        items = classify([row["name"]])[0].items
+        sums = found[str(row["family"]), _TYPES.sub("", row["short_name"]), items is not None]
         sums[0] += side.per_step(row["count"])
-        sums[1] += side.per_step(row["count"] * _threads(row))
+        sums[1] += side.per_step(row["count"] * _threads(row) * (items or 1))
         sums[2] += side.per_step(row["total_ns"])
     return {key: (sums[0], sums[1], sums[2]) for key, sums in found.items()}
 
@@ -86,16 +102,29 @@ def _threads(row: Row) -> int:
     return math.prod(row["grid"]) * math.prod(row.get("block") or [1])
 
 
-def _agreed(votes: list[tuple[float, float]]) -> float:
-    """The ratio other than 1 that the most time agrees on, if that is enough of all."""
-    total = sum(weight for _, weight in votes)
-    best, support = 0.0, 0.0
-    for value, _ in votes:
-        agreeing = [(v, w) for v, w in votes if abs(v - value) <= _SAME]
-        weight = sum(w for _, w in agreeing)
-        if abs(value) > _SAME and weight > support:
-            support, best = weight, sum(v * w for v, w in agreeing) / weight
-    return math.exp(best) if total and support >= _AGREEING * total else 1.0
+def _agreed(votes: list[_Vote]) -> float:
+    """The ratio other than 1 that the most time agrees on, if that is enough of all, and of half of the families.
+
+    A new version may launch one family another way; a batch changes them all.
+    """
+    total = sum(vote.weight for vote in votes)
+    best: list[_Vote] = []
+    for vote in votes:
+        agreeing = [other for other in votes if abs(other.grown - vote.grown) <= _SAME]
+        if abs(vote.grown) > _SAME and _weight(agreeing) > _weight(best):
+            best = agreeing
+    families = {vote.family for vote in votes if vote.weight > _HEARD * total}
+    if (
+        not best
+        or _weight(best) < _AGREEING * total
+        or 2 * len(families & {v.family for v in best}) < len(families)
+    ):
+        return 1.0
+    return math.exp(sum(vote.grown * vote.weight for vote in best) / _weight(best))
+
+
+def _weight(votes: Sequence[_Vote]) -> float:
+    return sum(vote.weight for vote in votes)
 
 
 def _flop_ratios(before: Side, after: Side) -> tuple[float | None, float | None]:

@@ -55,6 +55,30 @@ def test_the_same_batch_compiled_is_the_same_work():
     assert compare_results([recorded("gpt_bf16")], [recorded("gpt_bf16_compile")]).step["work_ratio"] == 1
 
 
+def with_grids(result, factor, families):
+    """The report of a step whose kernels of some families work on more rows."""
+
+    def grown(row):
+        x, *others = row["grid"]
+        return row | {"grid": [max(round(x * factor), 1), *others]} if row["family"] in families else row
+
+    return replace(result, kernels=[grown(row) for row in result.kernels])
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.125, 3])
+def test_any_other_batch_size_is_seen_from_the_launches(factor):
+    rowwise = {"norm", "softmax", "elementwise", "loss", "index", "copy"}
+    result = recorded("gpt_bf16")
+    found = compare_results([result], [with_grids(result, factor, rowwise)])
+    assert found.verdict == "not comparable"
+    assert found.step["work_ratio"] == pytest.approx(factor, rel=0.02)
+
+
+def test_one_family_that_a_version_launches_another_way_is_no_other_batch():
+    result = recorded("gpt_bf16")
+    assert compare_results([result], [with_grids(result, 0.5, {"elementwise"})]).step["work_ratio"] == 1
+
+
 def test_a_report_compared_with_itself_has_no_difference():
     found = compare_results([recorded("gpt_bf16")], [recorded("gpt_bf16")])
     assert found.verdict == "no change"
