@@ -13,6 +13,7 @@ __all__ = ["main"]
 
 _COMMANDS = (
     "analyze",
+    "whatif",
     "compare",
     "gate",
     "history",

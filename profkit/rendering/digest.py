@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from profkit.analysis.result import Result, Row
+from profkit.errors import printable
 from profkit.rendering.words import SEVERITIES, SHARES, severity_of
 from profkit.units import count_text, percent_text
 
@@ -137,6 +138,12 @@ def facts(result: Result) -> list[str]:
 def share_text(share: float | None) -> str:
     """A share of one as per cent; one that would print as nothing is ``<0.1 %``."""
     return "<0.1 %" if share is not None and 0 < share < 0.0005 else percent_text(share)
+
+
+def code_lines(code: Any) -> list[str]:
+    """Code as lines that keep their indentation, and hold no control characters."""
+    lines = str(code or "")[:2_000].splitlines()
+    return [" " * (len(line) - len(line.lstrip(" "))) + printable(line.strip()) for line in lines]
 
 
 def where_text(*parts: Any) -> str:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from profkit.analysis.result import Result
+from profkit.analysis.result import Result, Row
 from profkit.errors import printable
 from profkit.rendering.digest import (
     Scale,
+    code_lines,
     facts,
     findings_by_weight,
     health_note,
@@ -84,7 +85,18 @@ def _advice(result: Result, scale: Scale) -> Iterable[str]:
             row.get("confidence"),
         )
         lines = [f"{number}. **{as_prose(row.get('title'))}** ({as_prose(gain)})", as_prose(row.get("why"))]
-        yield "\n   ".join([*filter(None, lines), as_code(row.get("action"), 400)])
+        yield "\n   ".join([*filter(None, lines), as_prose(row.get("action")), *_change(row)])
+
+
+def _change(row: Row) -> list[str]:
+    """The change as a block of code, fenced longer than any run of back-ticks in it."""
+    code = str(row.get("code") or "")
+    if not code:
+        return []
+    longest = max((len(run) for run in re.findall("`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    lines = code_lines(code)
+    return ["", f"{fence}python", *lines, fence]
 
 
 def _steps(result: Result, scale: Scale) -> Iterable[str]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from profkit.analysis.result import Result, Row
 from profkit.rendering.digest import (
     Scale,
+    code_lines,
     facts,
     findings_by_weight,
     health_note,
@@ -188,6 +189,7 @@ def _advice(row: Row, scale: Scale) -> Row:
         "speedup_text": None if not speedup.get("likely") else f"{speedup['likely']:.2f}×",
         "range_text": None if None in (speedup.get("low"), speedup.get("high")) else f"{speedup['low']:.2f}× to {speedup['high']:.2f}×",
         "evidence": evidence,
+        "code": "\n".join(code_lines(row.get("code"))),
         # Only to a place in the page, or to a web page: never a scheme that runs.
         "href": link if link.startswith(("#", "https://")) else None,
     }  # fmt: skip

@@ -15,6 +15,7 @@ from profkit.analysis.result import Result
 from profkit.errors import printable
 from profkit.rendering.digest import (
     Scale,
+    code_lines,
     facts,
     findings_by_weight,
     health_note,
@@ -271,6 +272,8 @@ def _advice(console: Console, result: Result, scale: Scale) -> None:
         ):
             if line:
                 console.print(Padding(Text(_clean(line, None), style=style), (0, 0, 0, 5)))
+        for code in code_lines(row.get("code")):
+            console.print(Padding(Text(code, style="cyan"), (0, 0, 0, 9)))
 
 
 def _factor(value: float | None) -> str:

@@ -145,7 +145,7 @@ def hostile() -> Result:
         kernels=rows, phases=[phase(name, 4, 3, "compute", compute=4) | {"name": name} for name in HOSTILE],
         operators=[{"name": n, "phase": n, "count": 1, "host_ns": 1, "host_self_ns": 1, "gpu_ns": 1} for n in HOSTILE],
         syncs=[{"api": n, "operator": n, "where": n, "phase": n, "count": 1, "blocked_ns": 1, "cost_ns": 1} for n in HOSTILE],
-        advice=[row | {"title": HOSTILE[1], "why": HOSTILE[2], "action": HOSTILE[0], "link": HOSTILE[7], "evidence": list(HOSTILE)}
+        advice=[row | {"title": HOSTILE[1], "why": HOSTILE[2], "action": HOSTILE[0], "code": "\n".join(HOSTILE), "verify": HOSTILE[3], "counter": list(HOSTILE), "link": HOSTILE[7], "evidence": list(HOSTILE)}
                 for row in advice()],
         health=full.health | {"findings": [{"code": n, "severity": "warning", "message": n, "count": 1} for n in HOSTILE]},
         idle={"total_ns": 0, "by_cause": full.idle["by_cause"], "gaps": [
