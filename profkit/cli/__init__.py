@@ -49,7 +49,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="profkit")
 def main() -> None:
-    r"""Read where each millisecond of a PyTorch training step goes.
+    """Read where each millisecond of a PyTorch training step goes.
 
     \b
     Mark the step:    @profkit.phase("forward")

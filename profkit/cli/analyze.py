@@ -70,7 +70,7 @@ def command(
     baseline: str | None,
     open_: bool,
 ) -> None:
-    r"""Say what holds a training step up, and where each millisecond goes.
+    """Say what holds a training step up, and where each millisecond goes.
 
     FILE is an nsys export (.sqlite) or report (.nsys-rep), a torch.profiler trace (.json, .json.gz) or a CUDA
     memory snapshot (.pickle), recognised by its content; - is standard input. Several files make one report.

@@ -39,7 +39,7 @@ def command(
     format_: str | None,
     step: str | None,
 ) -> None:
-    r"""Say whether the step became faster, and what explains it.
+    """Say whether the step became faster, and what explains it.
 
     BEFORE and AFTER are recordings of any format, folders of recordings, saved reports (JSON) or runs of a
     history database (profkit.db#12). More recordings of the same step tell how much they differ by chance.

@@ -20,7 +20,7 @@ __all__ = ["command"]
 )
 @click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
 def command(files: tuple[str, ...], output: str, step: str | None) -> None:
-    r"""Write phases, kernels, idle time with its causes and memory as one timeline.
+    """Write phases, kernels, idle time with its causes and memory as one timeline.
 
     \b
     Example:

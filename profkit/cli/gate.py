@@ -34,7 +34,7 @@ FAILED = 3
 )
 @click.pass_context
 def command(ctx: click.Context, /, report: str, output: str | None, **given: Any) -> None:
-    r"""Fail when a step has become slower, larger or idler than its limits allow.
+    """Fail when a step has become slower, larger or idler than its limits allow.
 
     REPORT is a recording, a saved report (JSON) or a run of the history. A limit with + is counted from the
     baseline, and a time must also be beyond the noise to break it. Limits may stand in pyproject.toml under

@@ -45,7 +45,7 @@ def command(
     output: str | None,
     format_: str,
 ) -> None:
-    r"""List saved runs; with a number to follow, plot it and name the run where it changed.
+    """List saved runs; with a number to follow, plot it and name the run where it changed.
 
     \b
     Examples:

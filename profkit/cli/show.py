@@ -17,7 +17,7 @@ __all__ = ["command"]
     "--format", "format_", type=click.Choice(["html", "json", "md", "text", "csv"]), help="Its format."
 )
 def command(run: str, output: str | None, format_: str | None) -> None:
-    r"""Show a run of a history, or a saved report, as the report it was.
+    """Show a run of a history, or a saved report, as the report it was.
 
     \b
     Examples:

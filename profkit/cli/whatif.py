@@ -55,7 +55,7 @@ def command(
     json_: bool,
     **flags: Any,
 ) -> None:
-    r"""Say what a step would take with some changes, alone and together.
+    """Say what a step would take with some changes, alone and together.
 
     FILE is an nsys export or report, or a torch.profiler trace. The recorded step is changed and replayed, so a
     saving ends where something else becomes the limit. Without a change, all that would save 1 % are shown.
