@@ -34,6 +34,7 @@ from profkit.analysis.tables.waiting import idle_row, sync_rows
 from profkit.analysis.tables.window import shares_row, states_of, totals_row, window_row
 from profkit.analysis.thresholds import threshold_rows
 from profkit.analysis.timeline import timeline_row
+from profkit.analysis.unrecorded import unrecorded_caveat
 from profkit.analysis.verdict import verdict_row
 from profkit.analysis.view import TraceView, step_device_ns, view_trace
 from profkit.hardware import Gpu, find_gpu
@@ -101,6 +102,8 @@ def summarise_views(
     verdict = verdict_row(views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories))
     if memory is not None and not views:
         verdict["sentence"] = memory_sentence(memory)
+    if whole and verdict["caveats"]:
+        verdict["caveats"] += [text for text in [unrecorded_caveat(views)] if text]
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
