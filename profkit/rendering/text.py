@@ -240,12 +240,16 @@ def _ranks(console: Console, result: Result, scale: Scale) -> None:
     if len(result.ranks) < 2:
         return
     _heading(console, "Ranks", "")
-    table = _table(("rank", "right"), ("step", "right"), ("late", "right"), ("", "left"))
+    heads = ("rank", "step", "late", "waits for others", "holds others up")
+    table = _table(*((head, "right") for head in heads), ("", "left"))
     for row in result.ranks[:16]:
+        window = sum((row.get("shares") or {}).values())
+        waits = (row.get(key) for key in ("exposed_waiting_ns", "holds_up_ns"))
         table.add_row(
             str(row.get("rank")),
             duration_text(row.get("step_ns")),
             duration_text(row.get("late_ns")),
+            *(percent_text(None if ns is None or not window else ns / window) for ns in waits),
             Text("straggler" if row.get("straggler") else "", style="bold red"),
         )
     _print(console, table, len(result.ranks) - 16, "ranks")
