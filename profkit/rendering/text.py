@@ -29,7 +29,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.words import bound_term, cause_term, share_term
-from profkit.units import bytes_text, count_text, duration_text
+from profkit.units import bytes_text, count_text, duration_text, percent_text
 
 __all__ = ["render_text"]
 
