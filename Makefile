@@ -44,6 +44,9 @@ check: $(VENV)/ready-test ## style, types and layers only
 reports: $(VENV)/ready ## make the sample reports in reports/samples again
 	$(BIN)/python reports/samples/make.py
 
+bench: $(VENV)/ready ## measure speed and memory; BENCH="--big --peers" adds 1 GB and other tools
+	$(BIN)/python reports/bench/bench.py $(BENCH)
+
 calibration: $(VENV)/ready ## compare the model with the hardware counters in reports/calibration/data again
 	$(BIN)/python reports/calibration/analyse.py
 
