@@ -108,7 +108,9 @@ def _waited_device(trace: Trace, process: Column, correlation: NDArray[Any]) -> 
         pairs = np.unique(np.stack((operations.context[own], operations.device[own])), axis=1)
         device_of_context = {c: d for c, d in pairs.T.tolist() if c != UNKNOWN}
         contexts = _contexts(trace.syncs, int(each))
-        found[mine] = [device_of_context.get(contexts.get(c, UNKNOWN), -1) for c in correlation[mine].tolist()]
+        found[mine] = [
+            device_of_context.get(contexts.get(c, UNKNOWN), -1) for c in correlation[mine].tolist()
+        ]
     return found
 
 
