@@ -5,6 +5,8 @@ on any machine. Each time is the least CPU time of several runs, taken in turns 
 """
 
 import importlib
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -83,6 +85,24 @@ def test_analysing_costs_no_more_than_a_few_reads(made, limit, request):
     ours, reading = least_cpu_s(lambda: summarise([trace]), lambda: read(file))
 
     assert ours / reading < limit  # 1.9 and 1.6
+
+
+def test_an_analysis_loads_nothing_heavy_that_it_does_not_need(tmp_path):
+    program = """
+import sys
+from profkit.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code
+print(*{"pandas", "torch", "plotly", "sqlite_utils", "matplotlib"} & set(sys.modules))
+"""
+    file = DATA / "kineto" / "sync_item.json.gz"
+    command = [sys.executable, "-c", program, "analyze", "-q", str(file), "-o", str(tmp_path / "report.html")]
+
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+
+    assert done.stdout.split() == []
 
 
 def test_the_page_costs_the_same_however_long_the_recording(kineto):

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeVar
-
-import sqlite_utils
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from profkit.errors import OutputError, ReadError
 from profkit.history.schema import APPLICATION_ID, MIGRATIONS, VERSION
+
+if TYPE_CHECKING:
+    import sqlite_utils
 
 __all__ = ["now_text", "open_database", "writing"]
 
@@ -51,6 +52,8 @@ def open_database(path: Path, *, create: bool) -> sqlite_utils.Database:
     except BaseException:
         connection.close()
         raise
+    import sqlite_utils  # it loads pandas, half a second that most commands need not pay
+
     return sqlite_utils.Database(connection)
 
 
