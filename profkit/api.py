@@ -40,10 +40,11 @@ FORMATS: dict[str, str] = {
 _FOLDER_SUFFIXES = (
     ".json", ".json.gz", ".sqlite", ".sqlite.gz", ".nsys-rep", ".qdrep", ".pickle", ".pickle.gz", ".pkl", ".pkl.gz",
 )  # fmt: skip
+_NSYS_REPORTS = (".nsys-rep", ".qdrep")
 PathLike = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """A finished analysis: tables as DataFrames, and a page.
 
@@ -151,6 +152,9 @@ class Report:
 
     def __str__(self) -> str:
         return render_text(self.result)
+
+    def __repr__(self) -> str:
+        return f"<Report: {self.verdict['sentence']}>"
 
 
 def analyze(  # noqa: PLR0913 - options by name, as on the command line
@@ -267,7 +271,10 @@ def _as_list(paths: PathLike | Iterable[PathLike]) -> list[PathLike]:
 
 
 def _expand(path: PathLike) -> list[str]:
-    """A folder stands for the recordings in it, a pattern for what matches."""
+    """A folder stands for the recordings in it, a pattern for what matches.
+
+    An nsys report whose export lies beside it is the same recording, and is not read again.
+    """
     if is_remote(str(path)):
         return list_remote(str(path), _FOLDER_SUFFIXES)
     if any(c in str(path) for c in "*?[") and not Path(path).exists():
@@ -284,7 +291,8 @@ def _expand(path: PathLike) -> list[str]:
         raise ReadError(
             folder.name, "the folder has no recording in it", "Name a file, or record with profkit.record"
         )
-    return found
+    exported = {f.removesuffix(".gz").removesuffix(".sqlite") for f in found}
+    return [f for f in found if not (f.endswith(_NSYS_REPORTS) and f.rpartition(".")[0] in exported)]
 
 
 def _plain_step_ns(files: Sequence[str]) -> int | None:

@@ -36,7 +36,7 @@ DATABASE: Final = "profkit.db"
 _RUN: Final = re.compile(r"(?P<database>.+)#(?P<run>[^#/\\]+)")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ComparisonReport:
     """A finished comparison, which can save and show itself."""
 
@@ -96,6 +96,9 @@ class ComparisonReport:
 
     def __str__(self) -> str:
         return render_comparison_text(self.comparison)
+
+    def __repr__(self) -> str:
+        return f"<ComparisonReport: {self.comparison.sentence}>"
 
 
 def compare(

@@ -128,6 +128,14 @@ def test_what_is_not_there_is_one_clear_line(path, words):
         profkit.analyze(path)
 
 
+def test_a_report_beside_its_export_is_not_read_again(tmp_path):
+    shutil.copy(DATA / "nsys" / "sync_item.sqlite.gz", tmp_path / "report.sqlite.gz")
+    (tmp_path / "report.nsys-rep").write_bytes(b"the same recording")
+    report = profkit.analyze(tmp_path)
+    assert [row["path"] for row in report.result.inputs] == ["report.sqlite.gz"]
+    assert repr(report) == f"<Report: {report.verdict['sentence']}>"
+
+
 def test_a_local_pattern_is_expanded(tmp_path):
     for path in (RANK_0, RANK_1):
         shutil.copy(path, tmp_path)
