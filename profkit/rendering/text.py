@@ -104,16 +104,26 @@ def _health(console: Console, result: Result, scale: Scale) -> None:
     if not found:
         return
     _heading(console, "Trace health", health_note(result))
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column()
     for row in found:
-        line = Text("  ")
-        line.append(f"{row['severity']:<8}", style=_SEVERITY_STYLES[row["severity"]])
-        line.append(_clean(row.get("message"), None))
-        console.print(line)
+        severity = Text(row["severity"], style=_SEVERITY_STYLES[row["severity"]])
+        table.add_row(severity, Text(_clean(row.get("message"), None)))
+    console.print(Padding(table, (0, 0, 0, 2)))
 
 
 def _phases(console: Console, result: Result, scale: Scale) -> None:
     tree = phase_tree(result.phases)
     if not tree:
+        return
+    if not any(row.get("gpu_inclusive_ns") for row in result.phases) and not result.kernels:
+        _heading(console, "Phases", f"host time {scale.label}: no device work is known")
+        table = _table(("phase", "left"), ("host", "right"))
+        for depth, row in tree[:40]:
+            name = Text("  " * min(depth, 8) + _clean(row.get("name")))
+            table.add_row(name, duration_text(scale(row.get("host_wall_ns"))))
+        _print(console, table, len(tree) - 40, "phases")
         return
     _heading(console, "Phases", f"GPU time {scale.label}")
     table = _table(
@@ -160,14 +170,14 @@ def _kernels(console: Console, result: Result, scale: Scale) -> None:
         table.add_row(*(cells[name] for name, _ in columns))
     _print(console, table, len(rows) - _TOP, "kernels")
     if any(row.get("unsaturated") for row in rows[:_TOP]):
-        note = "  ! unsaturated: under 40 % of its limit, so the kernel is slow and not the card"
+        note = "  ! unsaturated: mostly launches under 40 % of their limit with idle units: the kernel is slow, not the card"
         console.print(Text(note, style="dim"))
 
 
 def _operators(console: Console, result: Result, scale: Scale) -> None:
     if result.kernels or not result.operators:
         return
-    _heading(console, "Operators", "host time, since the file has no kernels")
+    _heading(console, "Operators", "host time in all, since the file has no kernels")
     rows = sorted(result.operators, key=lambda row: -number_of(row.get("host_self_ns")))
     table = _table(("operator", "left"), ("self", "right"), ("total", "right"), ("count", "right"))
     for row in rows[:_TOP]:
@@ -201,7 +211,7 @@ def _syncs(console: Console, result: Result, scale: Scale) -> None:
     )
     if not rows:
         return
-    _heading(console, "Synchronisation", f"time {scale.label}; cost is the most that removing it can bring")
+    _heading(console, "Synchronisation", f"{scale.label}; cost is the most that removing it can bring")
     table = _table(
         ("call", "left"), ("where", "left"), ("count", "right"), ("blocked", "right"), ("cost", "right")
     )
@@ -209,7 +219,7 @@ def _syncs(console: Console, result: Result, scale: Scale) -> None:
         table.add_row(
             Text(_clean(where_text(row.get("api"), row.get("operator")))),
             Text(_clean(row.get("where") or row.get("phase") or "–")),
-            count_text(row.get("count")),
+            scale.count(row.get("count")),
             duration_text(scale(row.get("blocked_ns"))),
             duration_text(scale(row.get("cost_ns"))),
         )
