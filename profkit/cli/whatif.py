@@ -89,14 +89,15 @@ def command(
 
         click.echo(json.dumps(found, indent=2))
         return
-    click.echo(_text(found))
+    click.echo(_text(found, known=plain is not None))
 
 
-def _text(found: dict[str, Any]) -> str:
+def _text(found: dict[str, Any], *, known: bool) -> str:
     from profkit.units import duration_text
 
     lines = [
-        f"A step takes {duration_text(found['before_ns'])} without the recorder, an estimate; recorded: {duration_text(found['recorded_ns'])}."
+        f"A step takes {duration_text(found['before_ns'])} without the recorder{'' if known else ', an estimate'}; "
+        f"the recorded step that is replayed took {duration_text(found['recorded_ns'])}."
     ]
     for row in found["changes"]:
         gain = row["speedup"]

@@ -39,7 +39,8 @@ class Section:
 
 def warning_text(row: Row) -> str:
     """A difference of the setup with what it does to the conclusion."""
-    return f"{row['message']} ({_MARKS.get(row['effect'], row['effect'])})"
+    message, mark = str(row["message"]), _MARKS.get(row["effect"], row["effect"])
+    return message if message.endswith(mark) else f"{message} ({mark})"
 
 
 def compared_text(side: Row) -> str:

@@ -31,7 +31,8 @@ def change_sentences(rows: Sequence[Row], changes: Sequence[Change], label: str)
             f"{label} changed with run {row['run']} of {row['saved_at'][:16].replace('T', ' ')} UTC: "
             f"{change.before:.4g} → {change.after:.4g}{share}"
         )
-    return told or [f"{label} has not changed over {len(rows)} runs"]
+    runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
+    return told or [f"{label} has not changed over {runs}"]
 
 
 def render_trend_text(rows: Sequence[Row], changes: Sequence[Change], label: str) -> str:
