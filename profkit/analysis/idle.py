@@ -52,10 +52,10 @@ def explain_gaps(context: IdleContext, gaps: Gaps, device: int, borders: Column)
     late, state = _sort_out(context, gaps)
     pieces = [Segments(gaps.start_ns[~late], gaps.end_ns[~late], state[~late], gaps.ender[~late])]
     cost = np.zeros(len(context.waits), np.int64)
-    process = context.trace.operations.process[gaps.ender]
-    for each in np.unique(process[late]):
-        mine = np.flatnonzero(late & (process == each))
-        own, charged = _cut_late(context, _pick(gaps, mine), int(each), device, borders)
+    rows = np.flatnonzero(late)
+    process = context.trace.operations.process[gaps.ender[rows]]
+    for each in np.unique(process):
+        own, charged = _cut_late(context, _pick(gaps, rows[process == each]), int(each), device, borders)
         pieces.append(own)
         cost += charged
     return _joined(pieces), cost

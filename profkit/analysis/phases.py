@@ -38,6 +38,12 @@ class Phases:
     """For each path: the index of the path one level up, or -1."""
     autograd_threads: frozenset[int]
 
+    def at(self, operations: NDArray[Any]) -> Column:
+        """Phase rows of operations; -1, no operation, stays -1, also where a trace has none at all."""
+        if not len(self.of_operation):
+            return np.full(len(operations), -1, np.int64)
+        return np.where(operations >= 0, self.of_operation[operations], -1)
+
     def path_of(self, rows: NDArray[Any]) -> Column:
         """Path indices for phase rows; -1 stays -1."""
         return np.where(rows >= 0, self.path[np.maximum(rows, 0)] if len(self.path) else -1, -1)

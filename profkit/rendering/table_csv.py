@@ -49,5 +49,5 @@ def _cell(value: Any) -> Any:
         return "x".join(map(str, value))
     if isinstance(value, dict):
         value = "; ".join(f"{name}={number}" for name, number in value.items())
-    text = str(value).replace("\0", "")
+    text = "".join(c for c in str(value) if c.isprintable() or c in "\t\r\n")
     return f"'{text}" if text.lstrip(" \n").startswith(_FORMULA_STARTS) else text

@@ -96,7 +96,9 @@ class _Placed:
             return []
         starts, ends = self._annotations.start_ns, self._annotations.end_ns
         latest = max(int(self._times[-1]), int(starts.max()) if len(starts) else 0)
-        placed = [(int(starts[i]), int(ends[i]) if ends[i] >= 0 else latest, self._names[i]) for i in rows]
+        # a clock that was set back, or a damaged file, ends an annotation before it starts
+        closed = np.where(ends >= 0, np.maximum(starts, ends), latest)
+        placed = [(int(starts[i]), int(closed[i]), self._names[i]) for i in rows]
         placed.sort(key=lambda stretch: (stretch[0], -stretch[1]))
         opened: list[tuple[int, str]] = []
         found = []

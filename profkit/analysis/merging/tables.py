@@ -10,6 +10,7 @@ import numpy as np
 
 from profkit.analysis.merging.files import FileSummary, kernel_key
 from profkit.analysis.result import Row
+from profkit.analysis.tables.kernels import share_of_busy
 from profkit.analysis.tables.parts import MOST_PARTS
 from profkit.analysis.tables.ranges import MOST_OPERATORS
 from profkit.analysis.tables.waiting import MOST_GAPS
@@ -140,7 +141,7 @@ def _kernel(parts: Sequence[tuple[Row, Any]], busy_ns: int) -> Row:
         "median_ns": int(duration[(count - 1) // 2] + duration[count // 2]) // 2,
         "min_ns": int(duration[0]),
         "max_ns": int(duration[-1]),
-        "share": total / busy_ns if busy_ns else 0.0,
+        "share": share_of_busy(total, busy_ns),
         "efficiency": term / sum(r["total_ns"] for r in same) if same and term else main["efficiency"],
         "unsaturated": slow * 2 > sum(r["total_ns"] for r in judged) if judged else None,
         "tflops": None if sums["flop"] is None or not total else sums["flop"] / total / 1e3,

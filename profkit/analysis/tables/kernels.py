@@ -15,7 +15,7 @@ from profkit.analysis.view import TraceView
 from profkit.analysis.work.work import Basis, OperationBound
 from profkit.model import OperationKind
 
-__all__ = ["kernel_rows"]
+__all__ = ["kernel_rows", "share_of_busy"]
 
 Column = NDArray[np.int64]
 
@@ -66,12 +66,17 @@ def kernel_rows(views: Sequence[TraceView], busy_ns: int) -> list[Row]:
                 "median_ns": int(median[at]),
                 "min_ns": int(least[at]),
                 "max_ns": int(most[at]),
-                "share": int(total[at]) / busy_ns if busy_ns else 0.0,
+                "share": share_of_busy(int(total[at]), busy_ns),
                 **work.numbers[at],
                 **work.owners[at],
             }
         )
     return sorted(rows, key=lambda r: (-r["total_ns"], r["name"], str(r["grid"]), str(r["block"])))
+
+
+def share_of_busy(total_ns: int, busy_ns: int) -> float:
+    """The part of the busy time that a kernel takes; never over 1, though its launches may run at once."""
+    return min(1.0, total_ns / busy_ns) if busy_ns else 0.0
 
 
 def _launched(view: TraceView, keys: dict[tuple[Any, ...], int]) -> _Launched:

@@ -66,9 +66,7 @@ def _add(time: dict[Key, int], view: TraceView, device: int) -> None:
     operations = view.trace.operations
     name = np.where(busy, _of(operations.name, operation), -1)
     kind = np.where(busy, _of(operations.kind, operation), -1)
-    path = np.where(
-        known, view.phases.path_of(np.where(known, _of(view.phases.of_operation, operation), -1)), -1
-    )
+    path = view.phases.path_of(view.phases.at(operation))
     group, example = group_rows(state, name, kind, path)
     total = sums(group, (segments.end_ns - segments.start_ns).astype(np.int64), len(example))
     for at, ns in zip(example.tolist(), total.tolist(), strict=True):

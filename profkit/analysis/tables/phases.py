@@ -47,7 +47,7 @@ def unattributed_ns(views: Sequence[TraceView]) -> int:
         for device in range(len(view.trace.devices)):
             segments = view.window_segments(device)
             busy = segments.state < State.INPUT
-            none = view.phases.of_operation[segments.operation] < 0
+            none = view.phases.at(segments.operation) < 0
             total += int((segments.end_ns - segments.start_ns)[busy & none].sum())
     return total
 
@@ -123,7 +123,7 @@ def _shares(view: TraceView) -> NDArray[np.int64]:
     own = np.zeros((count + 1, len(SHARES)), np.int64)
     for device in range(len(view.trace.devices)):
         segments = view.window_segments(device)
-        phase = np.where(segments.operation >= 0, phases.of_operation[segments.operation], -1)
+        phase = phases.at(segments.operation)
         path = np.where(phase >= 0, phases.path_of(phase), count)
         np.add.at(own, (path, share_of_state[segments.state]), segments.end_ns - segments.start_ns)
     total: NDArray[Any] = own[:count].copy()

@@ -67,7 +67,9 @@ def _gaps_of(view: TraceView, device: int) -> tuple[dict[State, int], list[Row],
     np.add.at(by_state, (gap, state), length)
     longest = np.lexsort((start[first], -total))[:MOST_GAPS]
     begin, row = start[first[longest]], ender[first[longest]]
-    call = np.where(row >= 0, view.launches.call[row], -1)
+    ended = row >= 0  # by an operation; the last gap is not
+    call = np.full(len(row), -1, np.int64)
+    call[ended] = view.launches.call[row[ended]]
     operator, frame = _places(view, call)
     rows = [
         {

@@ -1,0 +1,148 @@
+"""What must hold for every input, however broken: see `check`."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+import profkit
+from profkit.errors import ProfkitError
+from profkit.rendering.report_json import report_schema
+from tests.fuzz.damage import Made
+
+MOST_SECONDS = 10.0
+MOST_BYTES = 2 << 30
+
+_LAYOUT = "\n\r\t\u200b"
+"""Ends of lines, tabs (in quotes, in CSV), and the space of no width that keeps Markdown from naming people."""
+_VOID = frozenset({"br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"})
+
+
+def check(made: Made, folder: Path, *, thorough: bool) -> str | None:
+    """Analyse an input and check every property.
+
+    Args:
+        made: The input.
+        folder: Where it is written; the same file again and again.
+        thorough: Also make every other kind of report, and parse the page.
+
+    Returns:
+        The message of the error that refused it; None when it was analysed.
+
+    Raises:
+        AssertionError: A property is broken. Any other exception than `ProfkitError` is a bug as well.
+    """
+    file = folder / f"input{made.suffix}"
+    file.write_bytes(made.data)
+    refusal, started = "", time.monotonic()
+    try:
+        report = profkit.analyze(file)
+        text = report.render("json")
+    except ProfkitError as error:
+        refusal = str(error)
+    finally:
+        took = time.monotonic() - started
+        assert took < MOST_SECONDS, f"it took {took:.1f} s"
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        assert used < MOST_BYTES, f"it took {used >> 20} MiB"
+    if refusal:
+        assert refusal.isprintable(), f"a message that no terminal can show: {refusal!r}"
+        return refusal
+    document = json.loads(text, parse_constant=_no_constant)
+    _validator().validate(document)
+    _check_shares(document)
+    _check_counts(document, made.kernels_at_most)
+    if thorough:
+        _check_renderings(report)
+    return None
+
+
+def _no_constant(name: str) -> Any:
+    raise AssertionError(f"{name} is no JSON")
+
+
+@cache
+def _validator() -> Any:
+    return jsonschema.Draft202012Validator(report_schema())
+
+
+def _check_shares(document: Any) -> None:
+    window, verdict = document["window"], document["verdict"]
+    assert sum(verdict["shares"].values()) == window["device_ns"]
+    assert all(ns >= 0 for ns in verdict["shares"].values())
+    assert 0 <= verdict["share"] <= 1
+    for device in document["devices"]:
+        assert sum(device["shares"].values()) == device["window_ns"], "a device's shares do not add up"
+        assert all(ns >= 0 for ns in device["shares"].values())
+        assert 0 <= device["busy_ns"] <= device["window_ns"]
+    assert sum(device["window_ns"] for device in document["devices"]) == window["device_ns"]
+    for step in window["steps"]:
+        assert sum(step["shares"].values()) == step["device_ns"], "a step's shares do not add up"
+    if window["steps"] and not document["inputs"][1:]:
+        assert sum(s["device_ns"] for s in window["steps"] if s["kept"]) <= window["device_ns"]
+    assert sum(document["idle"]["by_cause"].values()) == document["idle"]["total_ns"]
+    assert (
+        sum(phase["gpu_exclusive_ns"] for phase in document["phases"])
+        <= window["device_ns"] * 1000 + document["totals"]["kernel_sum_ns"] + document["totals"]["copy_ns"]
+    )
+
+
+def _check_counts(document: Any, kernels_at_most: int | None) -> None:
+    totals = document["totals"]
+    counted = totals["kernel_count"] or 0  # null where graphs hide their kernels
+    assert sum(row["count"] for row in totals["kernels"]) == counted or totals["kernel_count"] is None
+    assert sum(row["total_ns"] for row in totals["kernels"]) == totals["kernel_sum_ns"]
+    assert totals["kernel_union_ns"] <= min(totals["kernel_sum_ns"], totals["gpu_busy_ns"])
+    assert totals["communication_exposed_ns"] <= totals["communication_sum_ns"]
+    assert sum(row["count"] for row in document["kernels"]) <= sum(row["count"] for row in totals["kernels"])
+    assert sum(row["total_ns"] for row in document["kernels"]) <= totals["kernel_sum_ns"], "counted twice"
+    if kernels_at_most is not None:
+        assert counted <= kernels_at_most, "more kernels than the file holds"
+    memory = document["memory"]
+    for device in memory["devices"] if memory else []:
+        for peak in ("peak_allocated_bytes", "peak_reserved_bytes"):
+            assert device[peak] is None or device[peak] >= 0
+
+
+def _check_renderings(report: profkit.Report) -> None:
+    page = _Page()
+    page.feed(report.render("html"))
+    page.close()
+    assert not page.open, f"never closed: {page.open}"
+    for format_ in ("text", "md", "csv"):
+        text = report.render(format_)
+        odd = {c for c in text if not c.isprintable() and c not in _LAYOUT}
+        assert not odd, f"{format_} holds control characters {odd}"
+        text.encode()
+
+
+class _Page(HTMLParser):
+    """A page whose tags close in the order in which they were opened, and whose scripts are those of the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"an attribute twice in <{tag}>"
+        assert not any(name.startswith("on") for name in names), f"a handler in <{tag}>"
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in _VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        opened = self.open.pop()
+        assert opened == tag, f"</{tag}> closes <{opened}>"

@@ -1,0 +1,73 @@
+"""What the fuzzers and the tries by hand have found, each as the smallest input that shows it."""
+
+import csv
+import io
+import json
+import pickle
+
+import pytest
+
+import profkit
+
+
+def report_of(tmp_path, content, name="input.json"):
+    file = tmp_path / name
+    file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return profkit.analyze(file)
+
+
+def event(cat, ts, dur, name="x", tid=1, **args):
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def kernel(ts, dur, stream=7, name="k", correlation=0):
+    return event("kernel", ts, dur, name, tid=stream, device=0, stream=stream, correlation=correlation)
+
+
+def memory_event(ts):
+    args = {
+        "Device Type": 1,
+        "Device Id": 0,
+        "Addr": 4096,
+        "Bytes": 512,
+        "Total Allocated": 512,
+        "Total Reserved": 512,
+    }
+    return {**event("cpu_instant_event", ts, 0, "[memory]", **args), "ph": "i", "s": "t"}
+
+
+@pytest.mark.parametrize("mark", ["cpu_op", "user_annotation"])
+def test_a_card_that_did_nothing_at_all_is_idle(tmp_path, mark):
+    """A card is known, no operation is, and there are no steps: the tail has no operation to look up."""
+    report = report_of(
+        tmp_path,
+        {"traceEvents": [event(mark, 5, 50, "forward"), memory_event(5), memory_event(30)]},
+    )
+    (device,) = report.result.devices
+    assert device["busy_ns"] == 0
+    assert device["shares"]["other"] == device["window_ns"] == 50_000
+    assert report.verdict["bound"] == "unknown"
+
+
+def test_launches_of_one_kernel_at_once_are_no_more_than_all_of_the_busy_time(tmp_path):
+    report = report_of(tmp_path, {"traceEvents": [kernel(10, 100, 7), kernel(10, 100, 8)]})
+    (row,) = report.result.kernels
+    assert (row["count"], row["total_ns"], row["share"]) == (2, 200_000, 1.0)
+
+
+def test_an_annotation_that_ends_before_it_starts_is_a_moment(tmp_path):
+    entry = {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "frames": []}
+    mark = {"name": "ProfilerStep#1", "stage": "START", "device": 0, "time_us": 90}
+    snapshot = {
+        "segments": [],
+        "device_traces": [[{**entry, "time_us": at, "addr": 4096 * at} for at in (10, 60, 100, 120)]],
+        "external_annotations": [mark, {**mark, "stage": "END", "time_us": 15}],
+    }
+    memory = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle").result.memory
+    assert [step["net_bytes"] for step in memory["steps"]] == [0]
+
+
+def test_no_cell_of_the_csv_breaks_a_line_or_turns_the_text_round(tmp_path):
+    name = "a\u2028b\u202ec\u200b\x1b[2J"
+    text = report_of(tmp_path, {"traceEvents": [kernel(10, 100, name=name)]}).render("csv")
+    assert [row["name"] for row in csv.DictReader(io.StringIO(text))] == ["abc[2J"]
