@@ -39,6 +39,11 @@ class Scale:
         """A sum over the window's steps and devices as what one of them takes."""
         return None if ns is None else ns / self.divisor
 
+    @property
+    def saved(self) -> str:
+        """Of what an advice saves: a step, or the recording where no steps are marked."""
+        return "per step" if "step" in self.label else "in all"
+
     def count(self, count: int | None) -> str:
         """A count over the window as what one step of one device has, with a decimal where it is no whole number."""
         if count is None or count % self.divisor == 0:

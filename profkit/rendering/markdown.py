@@ -80,7 +80,7 @@ def _advice(result: Result, scale: Scale) -> Iterable[str]:
     for number, row in enumerate(result.advice, 1):
         speedup = (row.get("speedup") or {}).get("likely")
         gain = where_text(
-            f"saves {duration_text(row['saving_ns'])} per step" if row.get("saving_ns") else None,
+            f"saves {duration_text(row['saving_ns'])} {scale.saved}" if row.get("saving_ns") else None,
             f"{speedup:.2f}x likely" if speedup else None,
             row.get("confidence"),
         )

@@ -272,7 +272,7 @@ def _advice(console: Console, result: Result, scale: Scale) -> None:
     for number, row in enumerate(result.advice, 1):
         title = Text(f"  {number}. ")
         title.append(_clean(row.get("title"), None), style="bold")
-        gain = [f"saves {duration_text(row['saving_ns'])} per step"] if row.get("saving_ns") else []
+        gain = [f"saves {duration_text(row['saving_ns'])} {scale.saved}"] if row.get("saving_ns") else []
         speedup = row.get("speedup") or {}
         if speedup.get("likely"):
             gain.append(
