@@ -39,6 +39,13 @@ class _Commands(click.Group):
         command: click.Command = import_module(f"profkit.cli.{cmd_name}").command
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+            formatter.write_dl(
+                [(name, each.get_short_help_str(limit=200)) for name, each in commands if each]
+            )
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

@@ -159,4 +159,6 @@ def _finish(ctx: click.Context, code: int, files: list[Path], analyze: bool) -> 
         click.echo(f"Wrote {page}")
     elif files:
         click.echo(f"Next: profkit analyze {files[0] if len(files) == 1 else files[0].parent}")
+    else:
+        click.echo("profkit: nothing was recorded", err=True)
     ctx.exit(code if code >= 0 else 128 - code)

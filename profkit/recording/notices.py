@@ -16,6 +16,14 @@ def warn(problem: str) -> None:
     """Warn; also where warnings are errors, the program goes on."""
     message = f"profkit: {problem}"
     try:
-        warnings.warn(message, RecordingWarning, stacklevel=3)
+        warnings.warn(message, RecordingWarning, stacklevel=_outside())
     except RecordingWarning:
         sys.stderr.write(message + "\n")
+
+
+def _outside() -> int:
+    """The stack level, seen from `warn`, of the first caller that is not profkit's own code."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("profkit."):
+        frame, level = frame.f_back, level + 1
+    return level
