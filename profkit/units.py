@@ -10,6 +10,7 @@ __all__ = [
     "bytes_text",
     "count_text",
     "duration_text",
+    "noun_text",
     "ns_from_us",
     "parse_duration_ns",
     "percent_text",
@@ -69,6 +70,11 @@ def percent_text(share: float | None) -> str:
 def count_text(count: int | None) -> str:
     """A count for people, with thin groups of three: ``1 234``; ``–`` when unknown."""
     return "–" if count is None else f"{count:,}".replace(",", "\u202f")
+
+
+def noun_text(count: int, noun: str) -> str:
+    """A count with its noun, which is in the plural unless it is one: ``1 step``, ``3 steps``."""
+    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def ns_from_us(text: str) -> int:

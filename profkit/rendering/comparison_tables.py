@@ -9,7 +9,7 @@ from typing import Any, Final
 from profkit.analysis.comparison import Comparison, part_label, signed_text
 from profkit.analysis.result import Row
 from profkit.rendering.digest import where_text
-from profkit.units import bytes_text, count_text, duration_text
+from profkit.units import bytes_text, count_text, duration_text, noun_text
 
 __all__ = ["Section", "compared_text", "sections_of", "warning_text"]
 
@@ -47,9 +47,11 @@ def compared_text(side: Row) -> str:
     """What one side is, in a few words."""
     inputs = ", ".join(str(row["path"]) for row in side["inputs"][:4])
     more = len(side["inputs"]) - 4
-    steps = f"{side['steps']} steps" if side["steps"] else "no steps"
+    steps = noun_text(side["steps"], "step") if side["steps"] else "no steps"
     return where_text(
-        inputs + (f" and {more} files more" if more > 0 else ""), ", ".join(side["devices"]), steps
+        inputs + (f" and {noun_text(more, 'more file')}" if more > 0 else ""),
+        ", ".join(side["devices"]),
+        steps,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from profkit.analysis.result import Result, Row
 from profkit.errors import printable
 from profkit.rendering.words import SEVERITIES, SHARES, severity_of
-from profkit.units import count_text, percent_text
+from profkit.units import count_text, noun_text, percent_text
 
 __all__ = [
     "Scale",
@@ -129,11 +129,13 @@ def facts(result: Result) -> list[str]:
     found = [f"{count} × {name}" if count > 1 else name for name, count in cards.items()]
     found += [_input_text(row) for row in result.inputs[:4]]
     if len(result.inputs) > 4:
-        found.append(f"and {len(result.inputs) - 4} files more")
+        found.append(f"and {noun_text(len(result.inputs) - 4, 'more file')}")
     steps = result.window.get("steps") or []
     kept = sum(bool(step.get("kept")) for step in steps)
     if steps:
-        found.append(f"{kept} of {len(steps)} steps counted" if kept < len(steps) else f"{kept} steps")
+        found.append(
+            f"{kept} of {len(steps)} steps counted" if kept < len(steps) else noun_text(kept, "step")
+        )
     verdict = result.verdict
     if runner_up := verdict.get("runner_up"):
         found.append(f"close behind: {runner_up.get('bound')} with {share_text(runner_up.get('share'))}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from profkit.analysis.comparison import Change
 from profkit.analysis.result import Row
 from profkit.errors import printable
-from profkit.units import percent_text
+from profkit.units import noun_text, percent_text
 
 __all__ = ["change_sentences", "render_trend_html", "render_trend_text"]
 
@@ -31,7 +31,7 @@ def change_sentences(rows: Sequence[Row], changes: Sequence[Change], label: str)
             f"{label} changed with run {row['run']} of {row['saved_at'][:16].replace('T', ' ')} UTC: "
             f"{change.before:.4g} → {change.after:.4g}{share}"
         )
-    runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
+    runs = noun_text(len(rows), "run")
     return told or [f"{label} has not changed over {runs}"]
 
 
