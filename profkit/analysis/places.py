@@ -13,7 +13,7 @@ from profkit.analysis.range_names import matching
 from profkit.analysis.view import TraceView
 from profkit.model import RangeKind
 
-__all__ = ["call_operators", "frame_text", "source_frames"]
+__all__ = ["call_operators", "forward_of_launches", "frame_text", "frames_at", "source_frames"]
 
 Column = NDArray[np.int64]
 
@@ -50,19 +50,57 @@ def source_frames(view: TraceView, calls: NDArray[Any]) -> Column:
     """
     trace = view.trace
     frame: Column = trace.calls.stack[calls].astype(np.int64)
+    found = frames_at(view, trace.calls.thread[calls], trace.calls.start_ns[calls])
+    return np.where(found >= 0, found, frame)
+
+
+def frames_at(view: TraceView, thread: NDArray[Any], time: NDArray[Any]) -> Column:
+    """The string id of the innermost frame of the user's own code on threads at some instants, or -1."""
+    trace = view.trace
     python = trace.ranges.kind == RangeKind.PYTHON
     if not python.any():
-        return frame
+        return np.full(len(time), -1, np.int64)
     nesting = Nesting.of(trace.ranges, python)
     theirs = matching(trace.strings, trace.ranges.name, _is_users_frame)
-    row = nesting.innermost(trace.calls.thread[calls], trace.calls.start_ns[calls])
+    row = nesting.innermost(thread, time)
     climbing = np.flatnonzero(row >= 0)
     while len(climbing):
         climbing = climbing[~theirs[row[climbing]]]
         row[climbing] = nesting.parent[row[climbing]]
         climbing = climbing[row[climbing] >= 0]
-    names: Column = np.where(row >= 0, trace.ranges.name[np.maximum(row, 0)], frame)
+    names: Column = np.where(row >= 0, trace.ranges.name[np.maximum(row, 0)], -1)
     return names
+
+
+def forward_of_launches(view: TraceView, rows: NDArray[Any]) -> tuple[Column, Column]:
+    """Where the program asked for operations: a thread and an instant for each, on the host.
+
+    That is the launch; for an operation of autograd, the forward operator of the same sequence number, since
+    Python has no frame in the backward pass.
+    """
+    ranges, launches = view.trace.ranges, view.launches
+    thread, time = launches.thread[rows].copy(), launches.time_ns[rows].copy()
+    forward = np.flatnonzero(
+        (ranges.kind == RangeKind.OPERATOR)
+        & (ranges.sequence >= 0)
+        & ~np.isin(ranges.thread, sorted(view.phases.autograd_threads))
+    )
+    if not len(forward):
+        return thread, time
+    # Of nested forward operators with one number, the last to start is the one that makes the node.
+    forward = forward[np.lexsort((ranges.start_ns[forward], ranges.sequence[forward]))]
+    numbers = ranges.sequence[forward]
+    operator = launches.operator[rows].copy()
+    climbing = np.flatnonzero((operator >= 0) & np.isin(thread, sorted(view.phases.autograd_threads)))
+    while len(climbing):
+        number = ranges.sequence[operator[climbing]]
+        at = np.minimum(np.searchsorted(numbers, number, side="right") - 1, len(numbers) - 1)
+        known = (number >= 0) & (at >= 0) & (numbers[np.maximum(at, 0)] == number)
+        source = forward[at[known]]
+        thread[climbing[known]], time[climbing[known]] = ranges.thread[source], ranges.start_ns[source]
+        operator[climbing] = launches.operators.parent[operator[climbing]]
+        climbing = climbing[~known & (operator[climbing] >= 0)]
+    return thread, time
 
 
 def frame_text(name: str) -> str:

@@ -112,7 +112,7 @@ def summarise_views(
         verdict=verdict_on_ranks(verdict, ranks.found),
         totals=totals_row(views),
         phases=phases,
-        kernels=kernel_rows(views, busy),
+        kernels=kernel_rows(views, busy, device_ids),
         operators=operator_rows(views),
         ranges=range_rows(views),
         idle={**idle_row(views, offsets, device_ids), "host": host_time_row(views)},

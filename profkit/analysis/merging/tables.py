@@ -106,13 +106,14 @@ def syncs(files: Sequence[FileSummary]) -> list[Row]:
     return _ordered(rows, lambda r: (-r["cost_ns"], -r["blocked_ns"], *map(str, list(r.values())[:4])))
 
 
-def kernels(files: Sequence[FileSummary], busy_ns: int) -> list[Row]:
+def kernels(files: Sequence[FileSummary], busy_ns: int, first_device: Sequence[int]) -> list[Row]:
     """Kernels by name and launch shape. Where files disagree on a bound or basis, that with most time counts."""
     rows: dict[tuple[Any, ...], list[tuple[Row, Any]]] = {}
-    for file in files:
+    for file, first in zip(files, first_device, strict=True):
         for row in file.result.kernels:
             key = kernel_key(row)
-            rows.setdefault(key, []).append((row, file.kernel_ns[key]))
+            devices = {str(int(d) + first): ns for d, ns in row["devices"].items()}
+            rows.setdefault(key, []).append(({**row, "devices": devices}, file.kernel_ns[key]))
     made = [_kernel(parts, busy_ns) for parts in rows.values()]
     return _ordered(made, lambda r: (-r["total_ns"], r["name"], str(r["grid"]), str(r["block"])))
 
@@ -123,7 +124,7 @@ def _kernel(parts: Sequence[tuple[Row, Any]], busy_ns: int) -> Row:
     duration = np.sort(np.concatenate([ns for _, ns in parts]))
     total, count = int(duration.sum()), len(duration)
     sums = {}
-    for name in ("flop", "dram_bytes", "phases", "operators"):
+    for name in ("flop", "dram_bytes", "phases", "operators", "steps", "devices", "modules", "source_lines"):
         value = rows[0][name]
         for row in rows[1:]:
             value = added(value, row[name])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from profkit.analysis.result import Row
 from profkit.analysis.tables.grouping import group_rows, medians, sums, weights_by_pair
+from profkit.analysis.tables.kernel_places import add_places, empty_places
 from profkit.analysis.view import TraceView
 from profkit.analysis.work.work import Basis, OperationBound
 from profkit.model import OperationKind
@@ -30,17 +31,19 @@ class _Launched:
     rows: Column
     group: Column
     duration: Column
+    device_ids: list[int]
 
 
-def kernel_rows(views: Sequence[TraceView], busy_ns: int) -> list[Row]:
+def kernel_rows(views: Sequence[TraceView], busy_ns: int, device_ids: Sequence[Sequence[int]]) -> list[Row]:
     """The kernels of the window.
 
     Args:
         views: The traces, with their windows.
         busy_ns: The busy time of the window, over the devices: shares are of this.
+        device_ids: The report's id of each device of each trace.
     """
     keys: dict[tuple[Any, ...], int] = {}
-    parts = [_launched(view, keys) for view in views]
+    parts = [_launched(view, keys, ids) for view, ids in zip(views, device_ids, strict=True)]
     count = len(keys)
     group = np.concatenate([p.group for p in parts] or [np.empty(0, np.int64)])
     if not len(group):
@@ -79,7 +82,7 @@ def share_of_busy(total_ns: int, busy_ns: int) -> float:
     return min(1.0, total_ns / busy_ns) if busy_ns else 0.0
 
 
-def _launched(view: TraceView, keys: dict[tuple[Any, ...], int]) -> _Launched:
+def _launched(view: TraceView, keys: dict[tuple[Any, ...], int], device_ids: Sequence[int]) -> _Launched:
     operations = view.trace.operations
     rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.kept)
     group, example = group_rows(operations.name[rows], *(getattr(operations, c)[rows] for c in _SHAPE))
@@ -89,7 +92,7 @@ def _launched(view: TraceView, keys: dict[tuple[Any, ...], int]) -> _Launched:
         key = (view.trace.strings[operations.name[row]], *shape)
         number[at] = keys.setdefault(key, len(keys))
     duration = (operations.end_ns[rows] - operations.start_ns[rows]).astype(np.int64)
-    return _Launched(view, rows, number[group] if len(group) else group, duration)
+    return _Launched(view, rows, number[group] if len(group) else group, duration, list(device_ids))
 
 
 def _shape(values: tuple[int, ...]) -> list[int] | None:
@@ -106,7 +109,7 @@ class _Work:
 def _work(parts: Sequence[_Launched], count: int, total: Column) -> _Work:
     """Names, bounds and owners of each row of the table."""
     identity: list[Row] = [{}] * count
-    owners: list[Row] = [{"phases": {}, "operators": {}} for _ in range(count)]
+    owners: list[Row] = [{"phases": {}, "operators": {}, **empty_places()} for _ in range(count)]
     for part in parts:
         view, operations = part.view, part.view.trace.operations
         _, first = np.unique(part.group, return_index=True)
@@ -119,6 +122,7 @@ def _work(parts: Sequence[_Launched], count: int, total: Column) -> _Work:
                 "tensor_core": made.tensor_core,
             }
         _add_owners(owners, part)
+        add_places(owners, part.view, part.rows, part.group, part.device_ids)
     return _Work(identity, _numbers(parts, count, total), owners)
 
 
