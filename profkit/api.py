@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.analysis.result import Result, Row
 from profkit.analysis.summary import Options, summarise, time_offsets, timelines
 from profkit.errors import OutputError, ReadError
-from profkit.mapping import AUTO, MANY_FILES, summarise_many
+from profkit.mapping import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
 from profkit.readers import read
 from profkit.readers.remote import is_remote, list_remote
 from profkit.rendering import RENDERERS, render_html, render_text
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profkit.hardware import Gpu
+    from profkit.model import Trace
+    from profkit.model_memory import MemoryHistory
 
 __all__ = ["FORMATS", "Report", "analyze", "export_timeline", "refuse_input", "write_whole"]
 
@@ -193,19 +197,30 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
             plain_step_ns = _plain_step_ns(files)
         many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns)
         return Report(summarise_many(files, many, cluster, progress))
-    recordings = []
-    for number, file in enumerate(files, 1):
-        say(
-            f"reading {Path(file).name} ({number} of {len(files)})"
-            if len(files) > 1
-            else f"reading {Path(file).name}"
-        )
-        recordings.append(read(file))
+    recordings, failures = _read_all(files, say)
     say("analysing")
     if plain_step_ns is None:
         plain_step_ns = _plain_step_ns(files)
     options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)
-    return Report(summarise(recordings, options))
+    result = summarise(recordings, options)
+    return Report(with_findings(result, failure_findings(failures)) if failures else result)
+
+
+def _read_all(
+    files: Sequence[str], say: Callable[[str], None]
+) -> tuple[list[Trace | MemoryHistory], list[str]]:
+    """The recordings, and what is wrong with each file that is none; of several, some may fail."""
+    recordings: list[Trace | MemoryHistory] = []
+    failures: list[str] = []
+    for number, file in enumerate(files, 1):
+        say(f"reading {Path(file).name}" + (f" ({number} of {len(files)})" if len(files) > 1 else ""))
+        try:
+            recordings.append(read(file))
+        except ReadError as error:
+            failures.append(str(error))
+            if len(failures) == len(files):
+                raise
+    return recordings, failures
 
 
 def export_timeline(paths: PathLike | Iterable[PathLike], *, step: str | None = None) -> bytes:
@@ -226,38 +241,67 @@ def export_timeline(paths: PathLike | Iterable[PathLike], *, step: str | None = 
 
 
 def refuse_input(target: Path, inputs: Iterable[PathLike]) -> None:
-    """Never write over what was read.
+    """Never write over what was read: a file, one of a folder or pattern, standard input, a history (``DB#RUN``).
 
     Raises:
         OutputError: The target is one of the inputs.
     """
-    for each in inputs:
-        if str(each) != "-" and target.exists() and Path(each).exists() and target.samefile(each):
-            raise OutputError(target, "this is an input", "Choose another file with -o")
+    try:
+        place = target.stat()
+    except OSError:  # nothing is there, or writing will say what is wrong
+        return
+    if any(os.path.samestat(place, source) for each in inputs for source in _stats(each)):
+        raise OutputError(target, "this is an input", "Choose another file with -o")
+
+
+def _stats(path: PathLike) -> Iterator[os.stat_result]:
+    """Where the files lie that an input stands for, as far as they lie on this machine."""
+    if str(path) == "-":
+        with suppress(OSError, ValueError, AttributeError):  # closed, or no real file
+            yield os.fstat(sys.stdin.fileno())
+        return
+    files: list[str] = []
+    with suppress(ReadError):
+        files = [] if is_remote(str(path)) else _expand(path)
+    for file in (*files, str(path).partition("#")[0]):
+        with suppress(OSError, ValueError):
+            yield Path(file).stat()
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that it appears whole or not at all, and never in place of something that is no file.
+    """Write a file so that it appears whole or not at all; what a link leads to, and not the link, is replaced.
+
+    A device or a named pipe stays what it is, and is written to.
 
     Raises:
         OutputError: It cannot be written.
     """
+    data = content.encode() if isinstance(content, str) else content
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            try:
-                file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
-                # A temporary file is for its owner's eyes only; a report is an ordinary file.
-                temporary.chmod(0o666 & ~_umask())
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-    except OSError as error:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(data)
+        else:
+            _replace(path.resolve(), data)
+    except (OSError, RuntimeError) as error:  # a RuntimeError is a circle of links
         raise OutputError(
-            path, f"cannot be written: {error.strerror}", "Choose another place with -o"
+            path,
+            f"cannot be written: {getattr(error, 'strerror', None) or error}",
+            "Choose another place with -o",
         ) from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(data)
+            file.flush()
+            # A temporary file is for its owner's eyes only; a report is an ordinary file.
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def _umask() -> int:
@@ -271,7 +315,7 @@ def _as_list(paths: PathLike | Iterable[PathLike]) -> list[PathLike]:
 
 
 def _expand(path: PathLike) -> list[str]:
-    """A folder stands for the recordings in it, a pattern for what matches.
+    """A folder stands for the recordings in it (not for reports of ours), a pattern for what matches.
 
     An nsys report whose export lies beside it is the same recording, and is not read again.
     """
@@ -285,7 +329,10 @@ def _expand(path: PathLike) -> list[str]:
     found = sorted(
         str(f)
         for f in folder.iterdir()
-        if f.is_file() and f.name.endswith(_FOLDER_SUFFIXES) and _run_description(f) is None
+        if f.is_file()
+        and f.name.endswith(_FOLDER_SUFFIXES)
+        and _run_description(f) is None
+        and not _is_report(f)
     )
     if not found:
         raise ReadError(
@@ -315,6 +362,15 @@ def _run_description(file: Path) -> Row | None:
     except (OSError, ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) and str(told.get("schema")).startswith("profkit.run/") else None
+
+
+def _is_report(file: Path) -> bool:
+    """Whether a file is a report or a comparison that profkit has written."""
+    try:
+        with file.open("rb") as opened:
+            return file.suffix == ".json" and b'"schema": "profkit.' in opened.read(100)
+    except OSError:
+        return False
 
 
 def _frame(rows: Sequence[Row]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ finding, and the others go on.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from profkit.analysis.merging import FileSummary, merge_files, summarise_file
 from profkit.analysis.merging.merge import common_warm_up, files_shown
-from profkit.analysis.result import Result
+from profkit.analysis.result import Result, Row
 from profkit.analysis.summary import Options
 from profkit.errors import AnalysisError, ProfkitError, ReadError
 from profkit.readers import read
@@ -165,25 +165,33 @@ def _one_kind(summaries: Sequence[FileSummary]) -> tuple[list[FileSummary], int]
     return used, len(summaries) - len(used)
 
 
-def _with_failures(result: Result, failures: Sequence[Failure], set_aside: int) -> Result:
-    findings = [
+def failure_findings(messages: Iterable[str]) -> list[Row]:
+    """The findings of a report about files that it had to leave out."""
+    return [
         {
             "code": "file-failed",
             "severity": "warning",
-            "message": f"{f.message} (the others are reported without it)",
+            "message": f"{message} (the others are reported without it)",
             "count": 1,
         }
-        for f in failures
+        for message in messages
     ]
+
+
+def with_findings(result: Result, findings: Sequence[Row]) -> Result:
+    """The result with more to say of its health."""
+    health = result.health
+    return replace(result, health={**health, "ok": False, "findings": [*findings, *health["findings"]]})
+
+
+def _with_failures(result: Result, failures: Sequence[Failure], set_aside: int) -> Result:
+    findings = failure_findings(f.message for f in failures)
     if set_aside:
         message = f"{set_aside} profiler traces beside nsys exports are left out: analyse them in one process to have their shapes"
         findings.append(
             {"code": "traces-set-aside", "severity": "warning", "message": message, "count": set_aside}
         )
-    if not findings:
-        return result
-    health = result.health
-    return replace(result, health={**health, "ok": False, "findings": [*findings, *health["findings"]]})
+    return with_findings(result, findings) if findings else result
 
 
 class _ThisProcess:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -37,8 +38,9 @@ from profkit.analysis.timeline import timeline_row
 from profkit.analysis.unrecorded import unrecorded_caveat
 from profkit.analysis.verdict import verdict_row
 from profkit.analysis.view import TraceView, step_device_ns, view_trace
+from profkit.errors import AnalysisError
 from profkit.hardware import Gpu, find_gpu
-from profkit.model import Device, Finding, Severity, Trace
+from profkit.model import Device, Finding, RangeKind, Severity, Trace
 from profkit.model_memory import MemoryHistory
 
 __all__ = ["Options", "analysed_views", "summarise", "summarise_views", "time_offsets", "timelines"]
@@ -145,7 +147,11 @@ def analysed_views(
         recordings: What the readers returned.
         options: What the person said about them.
         left_out: How many leading steps are warm-up, where that is decided elsewhere.
+
+    Raises:
+        AnalysisError: There is no such device, or no range is named like the step that was asked for.
     """
+    _check_options([r for r in recordings if isinstance(r, Trace)], options)
     traces, lenders = _timelines_and_lenders([r for r in recordings if isinstance(r, Trace)])
     lending = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in lenders]
     views = _with_window(
@@ -158,6 +164,33 @@ def analysed_views(
     if options.plain_step_ns is None:
         return views
     return [with_profiler_cost(view, options.plain_step_ns) for view in views]
+
+
+def _check_options(traces: Sequence[Trace], options: Options) -> None:
+    """A device or a step that is not there would otherwise leave an empty report."""
+    devices = sum(len(t.devices) for t in _timelines_and_lenders(traces)[0])
+    if options.device is not None and not 0 <= options.device < devices:
+        known = f"They are numbered 0 to {devices - 1}" if devices else "There is none"
+        raise AnalysisError(f"device {options.device}", "the recordings have no such device", known)
+    if options.step_name is not None and not any(options.step_name in t.strings for t in traces):
+        raise AnalysisError(
+            f"step {options.step_name!r}",
+            "no range has this name",
+            f"Ranges are named {_names_of_ranges(traces)}",
+        )
+
+
+def _names_of_ranges(traces: Sequence[Trace]) -> str:
+    """The most frequent names of annotations, for a person to choose the step from."""
+    counts: Counter[str] = Counter()
+    for trace in traces:
+        names, times = np.unique(
+            trace.ranges.name[trace.ranges.kind == RangeKind.ANNOTATION], return_counts=True
+        )
+        counts.update(
+            {trace.strings[n]: c for n, c in zip(names.tolist(), times.tolist(), strict=True) if n >= 0}
+        )
+    return ", ".join(name for name, _ in counts.most_common(8)) or "nothing: none were recorded"
 
 
 def _timelines_and_lenders(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:

@@ -39,7 +39,8 @@ class Section:
 
 def warning_text(row: Row) -> str:
     """A difference of the setup with what it does to the conclusion."""
-    message, mark = str(row["message"]), _MARKS.get(row["effect"], row["effect"])
+    message, effect = str(row["message"]), str(row["effect"])
+    mark = str(_MARKS.get(effect, effect))
     return message if message.endswith(mark) else f"{message} ({mark})"
 
 

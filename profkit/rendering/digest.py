@@ -9,7 +9,7 @@ from typing import Any
 from profkit.analysis.result import Result, Row
 from profkit.errors import printable
 from profkit.rendering.words import SEVERITIES, SHARES, severity_of
-from profkit.units import count_text, noun_text, percent_text
+from profkit.units import count_text, duration_text, noun_text, percent_text
 
 __all__ = [
     "Scale",
@@ -145,6 +145,27 @@ def facts(result: Result) -> list[str]:
 def share_text(share: float | None) -> str:
     """A share of one as per cent; one that would print as nothing is ``<0.1 %``."""
     return "<0.1 %" if share is not None and 0 < share < 0.0005 else percent_text(share)
+
+
+def no_advice(result: Result) -> str | None:
+    """What to say where there is a verdict and nothing to do about it; None where there is advice, or no device."""
+    if result.advice or not any(row.get("busy_ns") for row in result.devices):
+        return None
+    if not result.window.get("steps"):
+        return "Nothing is advised: no steps are marked, and no known change would clearly shorten the whole recording."
+    return "Nothing is advised: no change that profkit knows would save 1 % of this step."
+
+
+def gain_text(row: Row, label: str) -> str | None:
+    """What an advice saves, with the times that it is the difference of; None where it has no price."""
+    if not row.get("saving_ns"):
+        return None
+    text = f"saves {duration_text(row['saving_ns'])} {label}"
+    if row.get("before_ns") and row.get("after_ns"):
+        text += (
+            f" ({duration_text(row['before_ns'])} → {duration_text(row['after_ns'])} without the recorder)"
+        )
+    return text
 
 
 def code_lines(code: Any) -> list[str]:

@@ -13,8 +13,10 @@ from profkit.rendering.digest import (
     code_lines,
     facts,
     findings_by_weight,
+    gain_text,
     health_note,
     kernels_by_name,
+    no_advice,
     number_of,
     parts_of,
     phase_tree,
@@ -74,13 +76,15 @@ def _health(result: Result, scale: Scale) -> Iterable[str]:
 
 
 def _advice(result: Result, scale: Scale) -> Iterable[str]:
-    if not result.advice:
-        return
-    yield "### What to do"
+    nothing = no_advice(result)
+    if nothing or result.advice:
+        yield "### What to do"
+    if nothing:
+        yield nothing
     for number, row in enumerate(result.advice, 1):
         speedup = (row.get("speedup") or {}).get("likely")
         gain = where_text(
-            f"saves {duration_text(row['saving_ns'])} {scale.saved}" if row.get("saving_ns") else None,
+            gain_text(row, scale.saved),
             f"{speedup:.2f}x likely" if speedup else None,
             row.get("confidence"),
         )

@@ -14,6 +14,7 @@ from profkit.rendering.digest import (
     findings_by_weight,
     health_note,
     kernels_by_name,
+    no_advice,
     number_of,
     parts_of,
     phase_tree,
@@ -42,6 +43,7 @@ def page_tables(result: Result) -> Row:
         "scale": scale,
         "verdict": _verdict(result, scale),
         "health": {"note": health_note(result), "ok": result.health.get("ok", True), "findings": findings_by_weight(result)[:_ROWS], "counts": _health_counts(result)},
+        "no_advice": no_advice(result),
         "advice": [_advice(row, scale) for row in result.advice],
         "steps": _steps(result),
         "many_devices": len(result.devices) > 1,
@@ -186,6 +188,7 @@ def _advice(row: Row, scale: Scale) -> Row:
     ]
     return row | {
         "saving": duration_text(row["saving_ns"]) if row.get("saving_ns") else None,
+        "change": f"{duration_text(row['before_ns'])} → {duration_text(row['after_ns'])} without the recorder" if row.get("before_ns") and row.get("after_ns") else None,
         "speedup_text": None if not speedup.get("likely") else f"{speedup['likely']:.2f}×",
         "range_text": None if None in (speedup.get("low"), speedup.get("high")) else f"{speedup['low']:.2f}× to {speedup['high']:.2f}×",
         "evidence": evidence,

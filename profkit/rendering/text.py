@@ -18,8 +18,10 @@ from profkit.rendering.digest import (
     code_lines,
     facts,
     findings_by_weight,
+    gain_text,
     health_note,
     kernels_by_name,
+    no_advice,
     number_of,
     parts_of,
     phase_tree,
@@ -266,13 +268,17 @@ def _ranks(console: Console, result: Result, scale: Scale) -> None:
 
 
 def _advice(console: Console, result: Result, scale: Scale) -> None:
+    nothing = no_advice(result)
+    if nothing:
+        _heading(console, "What to do", "")
+        console.print(Padding(Text(nothing), (0, 0, 0, 2)))
     if not result.advice:
         return
     _heading(console, "What to do", "best first")
     for number, row in enumerate(result.advice, 1):
         title = Text(f"  {number}. ")
         title.append(_clean(row.get("title"), None), style="bold")
-        gain = [f"saves {duration_text(row['saving_ns'])} {scale.saved}"] if row.get("saving_ns") else []
+        gain = [text for text in [gain_text(row, scale.saved)] if text]
         speedup = row.get("speedup") or {}
         if speedup.get("likely"):
             gain.append(

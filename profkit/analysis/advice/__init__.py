@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ def advise(
 
     Returns:
         Rows of ``advice[]``: ``saving_ns`` is of one step, without the recorder's own cost; ``speedup`` is the
-        step's time over what it would be. Both are None for advice whose worth a recording cannot tell. Savings of
+        step's time over what it would be, ``before_ns`` over ``after_ns``. All are None for advice whose worth a recording cannot tell. Savings of
         several rows do not add up: ``profkit whatif`` combines them.
     """
     found: dict[str, Row] = {}
@@ -64,6 +65,8 @@ def advise(
         for rule in RULES:
             evidence = rule.find(case)
             row = _priced(case, rule, evidence) if evidence else None
+            if row and not view.steps.count:
+                row = _of_a_whole(row)
             if row and (row["saving_ns"] or 0) >= (found.get(rule.id, row)["saving_ns"] or 0):
                 found[rule.id] = row
     return sorted(found.values(), key=lambda row: -(row["saving_ns"] or 0))
@@ -78,11 +81,22 @@ def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
         return None
     row["saving_ns"] = round(price.saving_ns)
     row["speedup"] = {"low": price.low, "likely": price.likely, "high": price.high}
+    row["before_ns"], row["after_ns"] = round(price.before_ns), round(price.after_ns)
     row["limit"] = price.limit
     if price.low < 1.0 and price.likely < 1.05:
         # The saving is smaller than what the estimate may be off by.
         row["confidence"] = "low"
     return row
+
+
+def _of_a_whole(row: Row) -> Row:
+    """Without marked steps the replayed step is the whole recording, start and all: say so, and trust it less."""
+
+    def told(text: str) -> str:
+        return re.sub(r"\b(?:a|per|each) step\b", "in all", text).replace("the step", "the recording")
+
+    evidence = [told(line) for line in row["evidence"]]
+    return {**row, "why": told(row["why"]), "evidence": evidence, "confidence": "low"}
 
 
 def _devices(views: Sequence[TraceView]) -> list[tuple[TraceView, int]]:

@@ -152,7 +152,7 @@ RULES = (
     Rule(
         "fused-attention", "Use scaled_dot_product_attention", _attention,
         "Replace the products and the softmax by one call; other masks: FlexAttention.",
-        "out = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+        "out = F.scaled_dot_product_attention(q, k, v)   # is_causal=True only where the mask is causal",
         "flash, cudnn or efficient attention kernels in place of bmm and softmax.",
         ("Flash kernels take 16-bit inputs only, and no arbitrary mask.", "The weights themselves are not returned."),
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
