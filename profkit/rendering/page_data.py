@@ -19,6 +19,8 @@ _TIMELINE_BARS = 6000
 _CURVE_POINTS = 3000
 _STACK_NODES = 500
 _PER_ROW = 24
+_DEVICES = 64
+_STEPS = 64
 _LEAST_SHARE = 0.0005
 """A kernel under this share of busy time is no point of the roofline."""
 _NAME_BUDGET = 1_500_000
@@ -55,12 +57,15 @@ def page_data(result: Result) -> Row:
     scale = scale_of(result)
     ordered = sorted(result.kernels, key=lambda row: -row["total_ns"])
     left = ordered[KERNEL_ROWS:]
+    steps = _kept_steps(result, ordered)
+    devices = result.devices[:_DEVICES]
     data = {
         "scale": {"divisor": scale.divisor, "label": scale.label},
-        "kernels": [_kernel(row, strings) for row in ordered[:KERNEL_ROWS]],
+        "kernels": [_kernel(row, strings, [row["name"] for row in steps], devices) for row in ordered[:KERNEL_ROWS]],
         "kernels_left": {"rows": len(left), "total_ns": sum(row["total_ns"] for row in left), "count": sum(row["count"] for row in left)},
         "phases": [{"path": strings.add(row.get("path")), "depth": depth} for depth, row in phase_tree(result.phases)[:200]],
-        "devices": [{key: device.get(key) for key in ("id", "rank", "name", "peaks", "bandwidth_gbs")} for device in result.devices[:64]],
+        "steps": [{"name": strings.add(row["name"]), "busy_ns": row.get("gpu_busy_ns")} for row in steps],
+        "devices": [{key: device.get(key) for key in ("id", "rank", "name", "peaks", "bandwidth_gbs", "busy_ns")} for device in devices],
         "timeline": _timeline(result.timeline, strings),
         "memory": _memory(result.memory, strings),
         "utilisation": [_series(row) for row in result.utilisation[:24]],
@@ -92,7 +97,16 @@ def _labels(terms: Mapping[str, Term]) -> dict[str, str]:
     return {name: term.label for name, term in terms.items()}
 
 
-def _kernel(row: Row, strings: _Strings) -> Row:
+def _kept_steps(result: Result, kernels: list[Row]) -> list[Row]:
+    """The kept steps by which kernels are told apart, in order of time; none where their rows do not say."""
+    kept = [row for row in result.window.get("steps") or () if row.get("kept")]
+    distinct = len({row["name"] for row in kept}) == len(kept) <= _STEPS
+    return kept if distinct and any(row.get("steps") for row in kernels) else []
+
+
+def _kernel(row: Row, strings: _Strings, steps: list[str], devices: list[Row]) -> Row:
+    by_step = row.get("steps") or {}
+    by_device = row.get("devices") or {str(row.get("device")): row["total_ns"]}
     texts = {key: strings.add(row.get(key)) for key in _TEXTS}
     numbers = {key: row.get(key) for key in _NUMBERS}
     return (
@@ -103,9 +117,12 @@ def _kernel(row: Row, strings: _Strings) -> Row:
             "unsaturated": bool(row.get("unsaturated")),
             "grid": row.get("grid"),
             "block": row.get("block"),
-            "device": row.get("device"),
+            # In the order of the page's steps and devices.
+            "steps": [by_step.get(name, 0) for name in steps],
+            "devices": [by_device.get(str(device.get("id")), 0) for device in devices],
             "phases": _pairs(row.get("phases"), strings),
             "operators": _pairs(row.get("operators"), strings),
+            "modules": _pairs(row.get("modules"), strings),
             "lines": _pairs(row.get("source_lines"), strings),
         }
     )

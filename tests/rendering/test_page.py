@@ -186,7 +186,7 @@ def test_filters_by_family_bound_and_device(show):
     assert all(title.startswith("nvjet") for title in titles(page))
     page.click("#clear")
     everything = len(titles(page))
-    page.select_option("#device", "0")
+    page.select_option("#device", label="GPU 0, rank 0")
     assert 0 < len(titles(page)) < everything
 
 
@@ -224,6 +224,69 @@ def test_groups_divide_the_same_time(page, group, first, rows):
     assert titles(page)[0] == first
     assert len(titles(page)) == rows
     assert page.inner_text("#summary").split(", ")[1] == total
+
+
+def with_places(result):
+    """Kernels told apart by step, device and module: a third of each in step 1, the rest in step 2, nothing in step 3."""
+    for row in result.kernels:
+        third = row["total_ns"] // 3
+        ids = [str(device["id"]) for device in result.devices]
+        row["steps"] = {"step 2": row["total_ns"] - third, "step 1": third}
+        row["devices"] = dict.fromkeys(ids[1:], 0) | {ids[0]: row["total_ns"]}
+        row["modules"] = {"GPT_0": row["count"] - 1} if row["count"] > 1 else {}
+    return result
+
+
+def milliseconds_of(page):
+    return float(page.inner_text("#summary").split(", ")[1].split(" ms")[0].replace("\u202f", ""))
+
+
+def test_a_step_has_its_own_part_of_each_kernel_and_shares_of_its_own_busy_time(show):
+    page = show(with_places(compute_bound()))
+    share = page.locator(f"{ROWS} > td:nth-of-type(2)").first
+    per_step, share_of_all = milliseconds_of(page), share.inner_text()
+    assert page.locator("#step option").all_inner_texts() == ["all", "step 1", "step 2", "step 3"]
+    page.select_option("#step", label="step 3")
+    assert "nothing matches" in page.inner_text("#summary")
+    page.select_option("#step", label="step 1")
+    assert milliseconds_of(page) == pytest.approx(per_step, abs=0.002)  # a third of three steps is one step's
+    assert share.inner_text() == share_of_all
+    assert "in step 1" in page.inner_text("#summary")
+    page.select_option("#step", label="step 2")
+    assert milliseconds_of(page) == pytest.approx(2 * per_step, abs=0.002)
+    page.select_option("#group", "steps")
+    assert titles(page) == ["step 2"]
+    page.select_option("#step", "")
+    assert titles(page) == ["step 2", "step 1"]
+    assert milliseconds_of(page) == per_step
+
+
+def test_a_device_and_a_phase_chosen_together_are_an_estimate_and_say_so(show):
+    page = show(with_places(SAMPLES["multi_rank"]()))
+    page.select_option("#device", label="GPU 1, rank 1")
+    assert "nothing matches" in page.inner_text("#summary")
+    page.select_option("#device", label="GPU 0, rank 0")
+    assert "on GPU 0, rank 0" in page.inner_text("#summary")
+    assert "estimated" not in page.inner_text("#summary")
+    page.select_option("#step", label="step 1")
+    assert "estimated" in page.inner_text("#summary")
+
+
+def test_kernels_are_grouped_by_module_and_a_row_names_its_modules(show):
+    page = show(with_places(compute_bound()))
+    total = milliseconds_of(page)
+    page.select_option("#group", "modules")
+    assert titles(page) == ["GPT_0", "no module"]
+    assert milliseconds_of(page) == total
+    page.select_option("#group", "name")
+    page.locator(f"{ROWS} .kernel-name").first.click()
+    assert "GPT_0" in page.inner_text("tr.detail")
+
+
+def test_what_the_recording_does_not_tell_is_no_filter_and_no_group(page):
+    assert not page.locator("#step").is_visible()
+    assert not page.locator("#device").is_visible()
+    assert page.locator("#group option[value=modules], #group option[value=steps]").count() == 0
 
 
 def test_a_row_opens_to_its_name_shapes_operators_phases_and_lines_by_keyboard(page):

@@ -9,13 +9,28 @@ profkit.kernels = (() => {
   const state = { sort: "total_ns", descending: true, group: "name", search: null, all: false, open: new Set() };
   const rows = data.kernels.map((row, index) => ({
     ...row, index, id: row.name, name: text(row.name) ?? "", title: text(row.short_name) || text(row.name) || "", family: text(row.family) ?? "unknown",
-    dtype: text(row.dtype), bound: text(row.bound) ?? "unknown", basis: text(row.basis) ?? "unknown",
+    whole_ns: row.total_ns, launches: row.count, dtype: text(row.dtype), bound: text(row.bound) ?? "unknown", basis: text(row.basis) ?? "unknown",
     phases: row.phases.map(([path, ns]) => [text(path), ns]), operators: row.operators.map(([name, count]) => [text(name), count]),
-    lines: row.lines.map(([line, count]) => [text(line), count]),
+    modules: row.modules.map(([name, count]) => [text(name), count]), lines: row.lines.map(([line, count]) => [text(line), count]),
   }));
   const dims = (grid) => (grid ? grid.join(" × ") : "–");
-  const deviceText = (id) => (id === null || id === undefined ? "–" : `GPU ${id}`);
-  const shapeKey = (row) => `${row.id} ${dims(row.grid)} ${dims(row.block)} ${row.device}`;
+  const labels = {
+    steps: data.steps.map((step) => text(step.name)),
+    devices: data.devices.map(({ id, rank }) => `GPU ${id}${rank === null || rank === undefined ? "" : `, rank ${rank}`}`),
+  };
+  const shapeKey = (row) => `${row.id} ${dims(row.grid)} ${dims(row.block)}`;
+  const chosen = () => Object.fromEntries(["phase", "step", "family", "bound", "device"].map((id) => [id, byId(id).value]));
+
+  // With a step or a device chosen, times are of that one alone, and shares are of its own busy time.
+  function scaled() {
+    const { step, device } = chosen();
+    const busy = (list) => list.reduce((sum, one) => sum + (one.busy_ns ?? 0), 0);
+    const of = (list, at) => (at === "" ? [1, 1] : [list.length, list[at].busy_ns ? busy(list) / list[at].busy_ns : list.length]);
+    const [[steps, byStep], [devices, byDevice]] = [of(data.steps, step), of(data.devices, device)];
+    return { time: steps * devices, share: byStep * byDevice };
+  }
+  let scope = { time: 1, share: 1 };
+  const shown = (ns) => perStep(ns) * scope.time;
 
   // A part of a row: its time in the chosen phase, or in one group of several. Its launches are then in proportion.
   function part(row, ns) {
@@ -26,16 +41,20 @@ profkit.kernels = (() => {
   }
 
   function matching() {
-    const { phase, family, bound, device } = Object.fromEntries(["phase", "family", "bound", "device"].map((id) => [id, byId(id).value]));
-    const chosen = profkit.phase();
+    const { step, family, bound, device } = chosen();
+    const path = profkit.phase();
+    scope = scaled();
     return rows.flatMap((row) => {
       if (family && row.family !== family) return [];
       if (bound && row.bound !== bound) return [];
-      if (device && String(row.device) !== device) return [];
       if (state.search && !state.search.test(row.name) && !state.search.test(row.title) && !row.operators.some(([name]) => state.search.test(name))) return [];
-      if (chosen === null && !phase) return [row];
-      const ns = row.phases.reduce((sum, [path, time]) => sum + (profkit.within(path, chosen) ? time : 0), 0);
-      return ns ? [part(row, ns)] : [];
+      // Each of phase, step and device has its exact part; of several the parts are taken to be independent.
+      const parts = [];
+      if (path !== null) parts.push(row.phases.reduce((sum, [one, time]) => sum + (profkit.within(one, path) ? time : 0), 0));
+      if (step) parts.push(row.steps[step]);
+      if (device) parts.push(row.devices[device]);
+      const ns = parts.reduce((left, one) => (row.total_ns ? (left * one) / row.total_ns : 0), row.total_ns);
+      return ns || !parts.length ? [part(row, ns)] : [];
     });
   }
 
@@ -48,15 +67,32 @@ profkit.kernels = (() => {
         const all = row.operators.reduce((sum, [, count]) => sum + count, 0);
         return all ? row.operators.map(([name, count]) => [name, (row.total_ns * count) / all]) : [["no operator", row.total_ns]];
       }
+      case "modules": {
+        const known = row.modules.reduce((sum, [, count]) => sum + count, 0);
+        const all = Math.max(known, row.launches);
+        const rest = row.total_ns * (1 - known / all);
+        const inside = row.modules.map(([name, count]) => [name, (row.total_ns * count) / all]);
+        return known < all ? [...inside, ["no module", rest]] : inside;
+      }
+      case "steps":
+      case "devices": {
+        const only = byId(state.group === "steps" ? "step" : "device").value;
+        if (only !== "") return [[labels[state.group][only], row.total_ns]];
+        const ofWhole = row.whole_ns ? row.total_ns / row.whole_ns : 0;
+        const inside = row[state.group].map((ns, at) => [labels[state.group][at], ns * ofWhole]).filter(([, ns]) => ns);
+        const rest = row.total_ns - inside.reduce((sum, [, ns]) => sum + ns, 0);
+        return rest > 0.5 || !inside.length ? [...inside, [state.group === "steps" ? "no step" : "no device", rest]] : inside;
+      }
       case "phases": {
-        const chosen = profkit.phase();
-        const inside = row.phases.filter(([path]) => profkit.within(path, chosen));
+        const path = profkit.phase();
+        const inside = row.phases.filter(([one]) => profkit.within(one, path));
         const known = inside.reduce((sum, [, ns]) => sum + ns, 0);
-        const rest = row.total_ns - known;
-        return rest > 0 ? [...inside, ["no phase", rest]] : inside;
+        const ofWhole = path !== null && known ? row.total_ns / known : row.whole_ns ? row.total_ns / row.whole_ns : 0;
+        const parts = inside.map(([one, ns]) => [one, ns * ofWhole]);
+        const rest = row.total_ns - known * ofWhole;
+        return rest > 0.5 ? [...parts, ["no phase", rest]] : parts;
       }
       case "bound": return [[words("bounds", row.bound), row.total_ns]];
-      case "device": return [[deviceText(row.device), row.total_ns]];
       default: return [[row[state.group] ?? "unknown", row.total_ns]];
     }
   }
@@ -73,7 +109,7 @@ profkit.kernels = (() => {
     const total = sum("total_ns");
     const byKernel = state.group === "name" || state.group === "shape";
     return {
-      key, members, bound, count, total_ns: total, share: sum("share"), mean_ns: count ? total / count : null,
+      key, members, bound, count, total_ns: total, share: sum("share") * scope.share, mean_ns: count ? total / count : null,
       title: byKernel ? members[0].title : key, partial: members.some((row) => row.partial),
       efficiency: time ? side.reduce((all, row) => all + row.efficiency * row.total_ns, 0) / time : null,
       unsaturated: time > 0 && side.reduce((all, row) => all + (row.unsaturated ? row.total_ns : 0), 0) * 2 > time,
@@ -111,7 +147,7 @@ profkit.kernels = (() => {
   }
 
   const countText = (count, partial) => {
-    const value = perStep(count);
+    const value = shown(count);
     return `${partial ? "≈" : ""}${fixed(value, Math.abs(value - Math.round(value)) < 1e-9 ? 0 : 1)}`;
   };
   const tag = (label, kind = "") => element("span", { class: `tag ${kind}` }, label);
@@ -138,7 +174,7 @@ profkit.kernels = (() => {
     const bar = scale.share ? meter((group.share ?? 0) / scale.share, group.bound) : "";
     return element("tr", { "data-key": rowKey(group.key) },
       element("th", { scope: "row" }, element("div", { class: "name" }, button, chipsOf(group))),
-      element("td", { class: "n strong" }, ms(perStep(group.total_ns), scale.digits)),
+      element("td", { class: "n strong" }, ms(shown(group.total_ns), scale.digits)),
       element("td", { class: "n" }, bar, figure(percent(group.share))),
       element("td", { class: "n" }, countText(group.count, group.partial)),
       element("td", { class: "n" }, group.mean_ns === null ? "–" : fixed(group.mean_ns / 1e3, scale.mean)),
@@ -170,7 +206,7 @@ profkit.kernels = (() => {
     }
     const shapes = smallTable(byKernel ? "Launch shapes" : "Kernels",
       [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"]],
-      members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ms(perStep(row.total_ns)), countText(row.count, row.partial),
+      members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ms(shown(row.total_ns)), countText(row.count, row.partial),
         row.median_ns === null ? "–" : fixed(row.median_ns / 1e3, 2), `${fixed(row.min_ns / 1e3, 2)} to ${fixed(row.max_ns / 1e3, 2)}`,
         `${percent(row.efficiency)}${row.unsaturated ? " !" : ""}`, fixed(row.tflops, 1), fixed(row.gbs, 0)]));
     parts.push(element("div", { class: "scroll" }, shapes));
@@ -183,6 +219,8 @@ profkit.kernels = (() => {
       lists.append(smallTable("Phases", [["Phase", ""], [`ms ${data.scale.label}`, "n"]], phases.map(([path, ns]) => [
         element("button", { type: "button", class: "link", onclick: () => profkit.choosePhase(path) }, element("bdi", {}, clip(path, 90))), ms(perStep(ns))])));
     }
+    const modules = merged(members, "modules");
+    if (modules.length) lists.append(smallTable("Modules", [["Module", ""], ["Launches in all", "n"]], modules.map(([name, count]) => [clip(name, 90), fixed(count, 0)])));
     const lines = merged(members, "lines");
     if (lines.length) lists.append(smallTable("Source lines", [["Line", ""], ["Launches in all", "n"]], lines.map(([name, count]) => [clip(name, 90), count ? fixed(count, 0) : "–"])));
     parts.push(lists);
@@ -197,15 +235,23 @@ profkit.kernels = (() => {
     body.querySelector(`[data-key="${rowKey(key)}"] .kernel-name`)?.focus({ preventScroll: true });
   }
 
+  // What the times are of, in words; more than one of phase, step and device makes them an estimate.
+  function scopeText() {
+    const { step, device } = chosen();
+    const places = [step && clip(labels.steps[step], 40), device && `on ${labels.devices[device]}`].filter(Boolean);
+    const many = places.length + (profkit.phase() === null ? 0 : 1) > 1;
+    return `${places.length ? `in ${places.join(", ")}`.replace("in on ", "on ") : data.scale.label}${many ? " (estimated: as if the choices were independent)" : ""}`;
+  }
+
   let current = [];
   function draw() {
     current = groups();
-    const shown = state.all ? current : current.slice(0, SHOWN);
-    const scale = { digits: digitsFor(Math.max(...current.map((group) => perStep(group.total_ns) / 1e6), 0)), share: Math.max(...current.map((group) => group.share ?? 0), 0), mean: Math.min(2, digitsFor(Math.max(...current.map((group) => (group.mean_ns ?? 0) / 1e3), 0))) };
-    body.replaceChildren(...shown.flatMap((group) => (state.open.has(group.key) ? [line(group, scale), detail(group)] : [line(group, scale)])));
+    const visible = state.all ? current : current.slice(0, SHOWN);
+    const scale = { digits: digitsFor(Math.max(...current.map((group) => shown(group.total_ns) / 1e6), 0)), share: Math.max(...current.map((group) => group.share ?? 0), 0), mean: Math.min(2, digitsFor(Math.max(...current.map((group) => (group.mean_ns ?? 0) / 1e3), 0))) };
+    body.replaceChildren(...visible.flatMap((group) => (state.open.has(group.key) ? [line(group, scale), detail(group)] : [line(group, scale)])));
     const total = current.reduce((sum, group) => sum + group.total_ns, 0);
     const noun = byId("group").selectedOptions[0].textContent.toLowerCase();
-    byId("summary").textContent = `${fixed(current.length, 0)} ${noun === "family" ? "families" : `${noun}s`}, ${ms(perStep(total))} ms ${data.scale.label}${total ? "" : ": nothing matches"}`;
+    byId("summary").textContent = `${fixed(current.length, 0)} ${current.length === 1 ? noun : noun === "family" ? "families" : `${noun}s`}, ${ms(shown(total))} ms ${scopeText()}${total ? "" : ": nothing matches"}`;
     byId("more-rows").hidden = current.length <= SHOWN;
     byId("show-all").textContent = state.all ? `Show the first ${SHOWN}` : `Show all ${fixed(current.length, 0)}`;
     for (const button of table.tHead.querySelectorAll("[data-sort]")) {
@@ -236,8 +282,13 @@ profkit.kernels = (() => {
 
   options("family", distinct("family").sort());
   options("bound", distinct("bound"), (name) => words("bounds", name));
-  options("device", distinct("device").map(String).sort(), (id) => deviceText(Number(id)));
-  // A phase is chosen by its index: an option's value would drop or bend odd names.
+  // Steps, devices and phases are chosen by their index: an option's value would drop or bend odd names.
+  const indices = (list, known) => (rows.some((row) => row[known].some(Boolean)) ? list.map((_, at) => String(at)) : []);
+  options("step", indices(labels.steps, "steps"), (at) => labels.steps[at]);
+  options("device", indices(labels.devices, "devices"), (at) => labels.devices[at]);
+  for (const [value, known] of [["modules", rows.some((row) => row.modules.length)], ["steps", labels.steps.length > 1], ["devices", labels.devices.length > 1]]) {
+    if (!known) byId("group").querySelector(`[value=${value}]`).remove();
+  }
   data.phases.forEach((row, index) => byId("phase").append(element("option", { value: String(index) }, "\u2003".repeat(Math.min(row.depth, 6)) + clip(text(row.path).split("/").at(-1), 60))));
   byId("phase").closest("label").hidden = !data.phases.length;
   byId("phase").addEventListener("change", (event) => profkit.choosePhase(event.target.value === "" ? null : text(data.phases[event.target.value].path)));
@@ -299,9 +350,9 @@ profkit.kernels = (() => {
     state.open.add(row.id);
     state.all = state.all || current.findIndex((group) => group.key === row.id) >= SHOWN;
     draw();
-    const shown = body.querySelector(`[data-key="${rowKey(row.id)}"]`);
-    shown?.scrollIntoView({ block: "center" });
-    shown?.querySelector(".kernel-name").focus({ preventScroll: true });
+    const line = body.querySelector(`[data-key="${rowKey(row.id)}"]`);
+    line?.scrollIntoView({ block: "center" });
+    line?.querySelector(".kernel-name").focus({ preventScroll: true });
   }
   return { select, rows, matching };
 })();
