@@ -13,7 +13,7 @@ CASES = DATA / "cases"
 def test_a_step_that_no_range_is_named_after_is_refused_with_the_names_that_there_are():
     made = TraceBuilder().range(0, 10, "microbatch").kernel(5, 8, launch=(1, 2)).trace()
 
-    with pytest.raises(profkit.AnalysisError, match="foo.*no range has this name.*microbatch"):
+    with pytest.raises(profkit.AnalysisError, match=r"foo.*no range has this name.*microbatch"):
         summarise([made], Options(step_name="foo"))
 
 
