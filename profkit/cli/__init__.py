@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +26,10 @@ _COMMANDS = (
     "hardware",
 )
 """In the order of the help. Each is a module of this package with a ``command``, imported when it is used."""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Where a report was to be printed there is no room; files that cannot be written are told by `OutputError`."""
 
 
 class _Commands(click.Group):
@@ -51,6 +56,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except ProfkitError as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise click.ClickException(f"standard output: {error.strerror}") from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -112,7 +112,7 @@ def command(
         click.echo(report.render(chosen or "text"), nl=False)
     else:
         target = Path(output) if output else Path(f"{_stem(files[0])}.profkit.html")
-        refuse_input(target, files)
+        refuse_input(target, [*files, *([peaks] if peaks else []), *([database] if database else [])])
         write_whole(target, report.render(chosen or "html"))
     if output is None and not printed and not quiet:
         click.echo(render_text(report.result, color=sys.stdout.isatty()), nl=False)

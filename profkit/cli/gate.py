@@ -59,7 +59,7 @@ def command(ctx: click.Context, /, report: str, output: str | None, **given: Any
     judged = gate(report, limits, baseline=baseline, database=database)
     if judged.comparison is not None:
         if output:
-            refuse_input(Path(output), [report, *([baseline] if baseline else [])])
+            refuse_input(Path(output), [report, database, *([baseline] if baseline else [])])
             judged.comparison.save(output)
         click.echo(printable(judged.comparison.comparison.sentence))
     for failure in judged.failures:

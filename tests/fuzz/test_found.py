@@ -8,6 +8,8 @@ import pickle
 import pytest
 
 import profkit
+from profkit.readers import sources
+from tests.shared import DATA
 
 
 def report_of(tmp_path, content, name="input.json"):
@@ -71,3 +73,12 @@ def test_no_cell_of_the_csv_breaks_a_line_or_turns_the_text_round(tmp_path):
     name = "a\u2028b\u202ec\u200b\x1b[2J"
     text = report_of(tmp_path, {"traceEvents": [kernel(10, 100, name=name)]}).render("csv")
     assert [row["name"] for row in csv.DictReader(io.StringIO(text))] == ["abc[2J"]
+
+
+def test_an_input_larger_than_the_free_memory_is_one_line(monkeypatch):
+    def starved(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(sources, "_held", starved)
+    with pytest.raises(profkit.ProfkitError, match="larger than the memory"):
+        profkit.analyze(DATA / "cases/22_no_step_no_rank.json.gz")
