@@ -18,6 +18,7 @@ KERNEL_ROWS: Final = 1000
 _TIMELINE_BARS = 6000
 _CURVE_POINTS = 3000
 _STACK_NODES = 500
+_ALLOCATIONS = 600
 _PER_ROW = 24
 _DEVICES = 64
 _STEPS = 64
@@ -176,7 +177,37 @@ def _memory(memory: Row | None, strings: _Strings) -> Row | None:
     shown = [_curve(row) for row in (curve if isinstance(curve, list) else [curve])[:8]]
     curves = [row for row in shown if row["x"]]
     stacks = _flat_tree(memory.get("stacks"), strings)
-    return {"curves": curves, "stacks": stacks} if curves or stacks else None
+    largest = _largest(memory.get("largest"), curves, strings)
+    return {"curves": curves, "stacks": stacks, "largest": largest} if curves or stacks or largest else None
+
+
+def _largest(largest: Row | None, curves: list[Row], strings: _Strings) -> Row | None:
+    """The largest allocations as [start, end, bytes, category, where], on the axis of their device's curve.
+
+    A start of null is before the history; an end of null after it.
+    """
+    rows = sorted((largest or {}).get("rows") or [], key=lambda row: -number_of(row.get("bytes")))
+    if not largest or not rows:
+        return None
+    curve = next((curve for curve in curves if curve["id"] == largest.get("device")), None)
+    timed = bool(curve and curve["timed"])
+    start, end = ("start_ns", "end_ns") if timed else ("start_event", "end_event")
+    left, more = largest.get("left_out") or {}, rows[_ALLOCATIONS:]
+    return {
+        "device": largest.get("device"),
+        "timed": timed,
+        "bars": [
+            [row.get(start), row.get(end), row["bytes"], strings.add(row.get("category")), strings.add(_line_of(row))]
+            for row in rows[:_ALLOCATIONS]
+        ],
+        "left": number_of(left.get("count")) + len(more),
+        "left_bytes": number_of(left.get("peak_bytes")) + sum(number_of(row.get("bytes")) for row in more),
+    }  # fmt: skip
+
+
+def _line_of(row: Row) -> str | None:
+    """Where an allocation came from; where no line of the program is known, the innermost frame."""
+    return row.get("where") or next(iter(reversed(row.get("stack") or [])), None)
 
 
 def _curve(curve: Row) -> Row:

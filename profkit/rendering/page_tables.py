@@ -30,9 +30,11 @@ __all__ = ["page_tables"]
 
 _ROWS: Final = 40
 _GAPS: Final = 15
+_MEMORY_STEPS: Final = 12
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|us|ms|s|[KMGT]?i?B)\b|%)")
-_TONES = {*SHARES, *BOUNDS, *CAUSES, "small_kernels"}
+_USES = ("parameter", "gradient", "optimizer_state", "activation", "temporary", "workspace")
+_TONES = {*SHARES, *BOUNDS, *CAUSES, *_USES, "small_kernels"}
 
 
 def page_tables(result: Result) -> Row:
@@ -302,7 +304,18 @@ def _memory(memory: Row | None) -> Row | None:
         }
         for row in held
     ]
-    return memory | added | {"by_category": categories, "allocator": memory.get("allocator") or {}}
+    steps = memory.get("steps") or []
+    shown = (
+        steps
+        if len(steps) <= _MEMORY_STEPS
+        else [*steps[: _MEMORY_STEPS // 2], *steps[-_MEMORY_STEPS // 2 :]]
+    )
+    return memory | added | {
+        "by_category": categories,
+        "allocator": memory.get("allocator") or {},
+        "steps": shown,
+        "steps_left": len(steps) - len(shown),
+    }  # fmt: skip
 
 
 def _method(result: Result) -> Row:

@@ -194,7 +194,15 @@ def memory() -> Row:
             {"name": "train.py:12 main", "bytes": 30 * gib, "count": 500, "children": [
                 {"name": "model.py:41 forward", "bytes": 22 * gib, "count": 480, "children": []}]},
             {"name": "<b>autograd</b>", "bytes": 11 * gib, "count": 100, "children": []}]},
-        "curve": {"time_ns": times, "allocated_bytes": [abs(100 - i % 200) * gib // 3 for i in range(200)],
+        "steps": [{"step": i, "path": f"step {i}", "peak_allocated_bytes": 41 * gib, "net_bytes": gib, "churn_bytes": 90 * gib} for i in range(20)],
+        "largest": {"device": 0, "left_out": {"count": 7, "peak_bytes": 3 * gib}, "rows": [
+            {"start_ns": None, "end_ns": None, "start_event": 0, "end_event": 90, "bytes": 2 * gib, "requested_bytes": 2 * gib,
+             "category": "parameter", "where": "train.py:12 in <module>", "stack": []},
+            {"start_ns": 10 * MS, "end_ns": 60 * MS, "start_event": 3, "end_event": 30, "bytes": 5 * gib, "requested_bytes": 5 * gib,
+             "category": "activation", "where": None, "stack": ["train.py:88 main", "model.py:41 forward"]},
+            {"start_ns": 60 * MS, "end_ns": 90 * MS, "start_event": 30, "end_event": 40, "bytes": gib, "requested_bytes": gib,
+             "category": "gradient", "where": "<b>model.py</b>:70", "stack": []}]},
+        "curve": {"id": 0, "time_ns": times, "allocated_bytes": [abs(100 - i % 200) * gib // 3 for i in range(200)],
                   "reserved_bytes": [48 * gib] * 200},
     }  # fmt: skip
 

@@ -29,7 +29,7 @@ profkit.plots = (() => {
   }
   const channels = (variable) => color(variable).match(/[\d.]+/g).slice(0, 3).map(Number);
   const mixed = (strength) => `rgb(${channels("dependency").map((value, i) => Math.round((value * strength + channels("paper")[i] * (100 - strength)) / 100)).join(",")})`;
-  const ALIAS = { phase: "unclassified", call: "other", host: "launch", overhead: "small", small_kernels: "small", unknown: "unclassified", tail: "other" };
+  const ALIAS = { phase: "unclassified", call: "other", host: "launch", overhead: "small", small_kernels: "small", unknown: "unclassified", tail: "other", parameter: "compilation", gradient: "sync", optimizer_state: "profiler", activation: "dependency", temporary: "queue", workspace: "transfer" };
   const NAMES = { phase: "Phase", call: "Call", overhead: "Small kernels" };
   const PALETTE = ["compute", "memory", "launch", "communication", "sync", "input", "transfer", "compilation", "profiler", "allocation", "dependency", "queue", "unclassified"];
   const toneColor = (name) => color(PALETTE.includes(ALIAS[name] ?? name) || ["other", "tail", "call", "overhead", "small_kernels"].includes(name) ? ALIAS[name] ?? name : "unclassified");
@@ -171,15 +171,16 @@ profkit.plots = (() => {
       const zero = Math.min(...curves.map((curve) => curve.x[0] ?? 0));
       const last = Math.max(...curves.map((curve) => curve.x.at(-1) ?? 0));
       const unit = timed ? 1e6 : 1;
-      const gib = (values) => values.map((value) => (value === null ? null : value / 2 ** 30));
+      const [size, sizeName] = memoryUnit(Math.max(...curves.flatMap((curve) => [...curve.allocated_bytes, ...curve.reserved_bytes])));
+      const sized = (values) => values.map((value) => (value === null ? null : value / size));
       const traces = [];
       const shapes = [];
       const notes = [];
       curves.forEach((curve, index) => {
         const x = curve.x.map((value) => (value - zero) / unit);
         const of = curves.length > 1 ? `, device ${curve.id ?? index}` : "";
-        if (curve.reserved_bytes.length) traces.push({ type: "scatter", mode: "lines", name: `reserved${of}`, x, y: gib(curve.reserved_bytes), line: { shape: "hv", width: 1.2, dash: "dot", color: color("soft") }, hovertemplate: "%{y:.3~f} GiB<extra></extra>" });
-        if (curve.allocated_bytes.length) traces.push({ type: "scatter", mode: "lines", name: `allocated${of}`, x, y: gib(curve.allocated_bytes), fill: "tozeroy", line: { shape: "hv", width: 1.5, color: color(PALETTE[index]) }, hovertemplate: "%{y:.3~f} GiB<extra></extra>" });
+        if (curve.reserved_bytes.length) traces.push({ type: "scatter", mode: "lines", name: `reserved${of}`, x, y: sized(curve.reserved_bytes), line: { shape: "hv", width: 1.2, dash: "dot", color: color("soft") }, hovertemplate: `%{y:.4~r} ${sizeName}<extra></extra>` });
+        if (curve.allocated_bytes.length) traces.push({ type: "scatter", mode: "lines", name: `allocated${of}`, x, y: sized(curve.allocated_bytes), fill: "tozeroy", line: { shape: "hv", width: 1.5, color: color(PALETTE[index]) }, hovertemplate: `%{y:.4~r} ${sizeName}<extra></extra>` });
         if (index === 0) for (const phase of curve.phases ?? []) {
           const [start, end, name] = Array.isArray(phase) ? phase : [phase.start_ns, phase.end_ns, phase.path ?? phase.name];
           if (!Number.isFinite(start) || !Number.isFinite(end)) continue;
@@ -187,8 +188,58 @@ profkit.plots = (() => {
           if (end - start > 0.06 * (last - zero)) notes.push({ x: (start - zero) / 1e6, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: safe(String(name), 20), font: { size: 11 } });
         }
       });
-      return { traces, shape: { shapes, annotations: notes.slice(0, 40), hovermode: "x", xaxis: { title: { text: timed ? "ms" : "event of the history" } }, yaxis: { title: { text: "GiB" }, rangemode: "tozero" } } };
+      return { traces, shape: { shapes, annotations: notes.slice(0, 40), hovermode: "x", xaxis: { title: { text: timed ? "ms" : "event of the history" } }, yaxis: { title: { text: sizeName }, rangemode: "tozero" } } };
     });
+  }
+
+  const memoryUnit = (most) => (most < 2 ** 30 ? [2 ** 20, "MiB"] : [2 ** 30, "GiB"]);
+
+  // Each allocation at the lowest place that is free for as long as it lives: heights then read as bytes.
+  function placesOf(bars) {
+    const placed = [];
+    for (const bar of bars) {
+      const [start, end, bytes] = bar;
+      let floor = 0;
+      const others = placed.filter(([from, to]) => from < end && to > start).sort((a, b) => a[2] - b[2]);
+      for (const [, , bottom, top] of others) {
+        if (bottom - floor >= bytes) break;
+        floor = Math.max(floor, top);
+      }
+      placed.push([start, end, floor, floor + bytes]);
+    }
+    return placed;
+  }
+
+  function largest() {
+    const found = data.memory?.largest;
+    if (!found) return;
+    const curve = data.memory.curves.find((one) => one.id === found.device);
+    const known = (at) => found.bars.map((bar) => bar[at]).filter((value) => value !== null);
+    const first = Math.min(curve?.x[0] ?? Infinity, ...known(0), ...known(1));
+    const last = Math.max(curve?.x.at(-1) ?? -Infinity, ...known(0), ...known(1));
+    const unit = found.timed ? 1e6 : 1;
+    // Those that live longest lie lowest: what stays is the ground that the others stand on.
+    const lives = found.bars.map(([start, end, ...rest]) => [start ?? first, end ?? last, ...rest, start === null, end === null]).sort((a, b) => b[1] - b[0] - (a[1] - a[0]));
+    const places = placesOf(lives);
+    const [size, sizeName] = memoryUnit(Math.max(...places.map((place) => place[3])));
+    add("plot-largest", 380, () => {
+      const uses = new Map();
+      lives.forEach(([start, end, bytes, category, where, older, kept], index) => {
+        const use = text(category) ?? "unknown";
+        if (!uses.has(use)) uses.set(use, { base: [], x: [], y: [], width: [], customdata: [] });
+        const one = uses.get(use);
+        one.base.push((start - first) / unit);
+        one.x.push((end - start) / unit);
+        one.y.push((places[index][2] + places[index][3]) / 2 / size);
+        one.width.push(bytes / size);
+        const since = older ? "before the history" : `${fixed((start - first) / unit, found.timed ? 3 : 0)}`;
+        one.customdata.push([safe(text(where) ?? "no stack"), profkit.bytes(bytes), since, kept ? "not freed" : fixed((end - first) / unit, found.timed ? 3 : 0)]);
+      });
+      const traces = [...uses].map(([use, bars]) => ({ type: "bar", orientation: "h", name: safe(use.replaceAll("_", " "), 30), ...bars, marker: { color: toneColor(use), line: { color: color("paper"), width: 0.5 } },
+        hovertemplate: `%{customdata[1]}, ${safe(use.replaceAll("_", " "), 30)}<br>%{customdata[0]}<br>%{customdata[2]} to %{customdata[3]}${found.timed ? " (ms)" : " (events)"}<extra></extra>` }));
+      return { traces, shape: { barmode: "overlay", hovermode: "closest", xaxis: { title: { text: found.timed ? "ms" : "event of the history" }, range: [0, (last - first) / unit] }, yaxis: { title: { text: sizeName }, rangemode: "tozero" } } };
+    });
+    if (found.left) byId("plot-largest").querySelector(".more").textContent = `${fixed(found.left, 0)} smaller or shorter allocations are not drawn; together they hold at most ${profkit.bytes(found.left_bytes)} at a time.`;
   }
 
   function stacks() {
@@ -210,7 +261,7 @@ profkit.plots = (() => {
     }));
   }
 
-  for (const make of [families, roofline, timeline, memory, stacks, utilisation]) make();
+  for (const make of [families, roofline, timeline, memory, largest, stacks, utilisation]) make();
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;

@@ -38,6 +38,11 @@ const profkit = (() => {
   const digitsFor = (largest) => (largest >= 10000 ? 0 : largest >= 100 ? 1 : largest >= 10 ? 2 : 3);
   const ms = (ns, digits = 3) => (ns === null ? "–" : ns > 0 && ns / 1e6 < 0.5 * 10 ** -digits ? `<${(10 ** -digits).toFixed(digits)}` : fixed(ns / 1e6, digits));
   const percent = (share) => (share === null || share === undefined ? "–" : share > 0 && share < 0.0005 ? "<0.1 %" : `${fixed(share * 100, share && Math.abs(share) < 0.0995 ? 1 : 0)} %`);
+  function bytes(value) {
+    const power = value ? Math.min(4, Math.max(0, Math.floor(Math.log2(Math.abs(value)) / 10))) : 0;
+    const scaled = value / 1024 ** power;
+    return `${fixed(scaled, power ? (scaled < 10 ? 2 : scaled < 100 ? 1 : 0) : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
+  }
   const perStep = (ns) => ns / data.scale.divisor;
   const tones = new Set([...Object.keys(data.words.shares), ...Object.keys(data.words.bounds), ...Object.keys(data.words.causes)]);
   const tone = (name) => `tone-${tones.has(name) ? name : "unknown"}`;
@@ -112,6 +117,6 @@ const profkit = (() => {
   }, { rootMargin: "-20% 0px -70% 0px" });
   for (const section of document.querySelectorAll("main > section")) seen.observe(section);
 
-  return { data, byId, text, words, element, visible, clip, fixed, digitsFor, ms, percent, perStep, tone, chip, download, copy,
+  return { data, byId, text, words, element, visible, clip, fixed, digitsFor, ms, percent, bytes, perStep, tone, chip, download, copy,
     choosePhase, within, onPhase: (listener) => listeners.push(listener), onTheme: (listener) => themed.push(listener), phase: () => phase };
 })();
