@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import pickle
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -82,3 +84,15 @@ def test_an_input_larger_than_the_free_memory_is_one_line(monkeypatch):
     monkeypatch.setattr(sources, "_held", starved)
     with pytest.raises(profkit.ProfkitError, match="larger than the memory"):
         profkit.analyze(DATA / "cases/22_no_step_no_rank.json.gz")
+
+
+def test_a_cell_of_a_hundred_megabytes_is_not_read(tmp_path):
+    export = tmp_path / "report.sqlite"
+    export.write_bytes((DATA / "cases/30_emit_nvtx_names.sqlite").read_bytes())
+    with closing(sqlite3.connect(export)) as database, database:
+        database.execute(
+            "UPDATE StringIds SET value = hex(zeroblob(50000000)) WHERE rowid = (SELECT max(rowid) FROM StringIds)"
+        )
+    report = profkit.analyze(export)
+    assert "damaged" in {finding["code"] for finding in report.result.health["findings"]}
+    assert len(report.render("json")) < 1_000_000

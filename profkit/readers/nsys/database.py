@@ -27,6 +27,8 @@ _CHUNK_ROWS = 1 << 14
 _SMALLEST_CHUNK = 64
 _SMALL_TABLE_ROWS = 1_000_000
 _STATEMENT_SECONDS = 30.0
+_LONGEST_VALUE = 64 << 20
+"""Bytes of one cell, and of what SQLite joins of a chunk; a chunk whose texts are longer is read in pieces."""
 _HINT = "Export it again: nsys export --type sqlite --lazy=false -o report.sqlite report.nsys-rep"
 
 _SEPARATOR = b"\x1f"
@@ -68,6 +70,7 @@ class Database:
         except sqlite3.Error as error:
             raise ReadError(name, f"cannot be opened as a SQLite database ({error})", _HINT) from error
         self._connection.text_factory = bytes
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
         self._connection.set_progress_handler(self._too_late, 50_000)
         try:
             schema = self._schema()
