@@ -51,8 +51,8 @@ class Result:
     advice: list[Row] = field(default_factory=list)
     timeline: Row | None = None
     """One representative step for the page: ``{step, device, start_ns, end_ns, lanes[], left_out}``; a lane is
-    ``{kind: "phase"|"stream"|"thread"|"idle", label, bars[]}``, a bar ``[start_ns, dur_ns, name, tone]`` with a
-    share's, bound's or idle cause's name as its tone."""
+    ``{kind: "phase"|"stream"|"thread"|"idle", label, bars[]}``, a bar ``[start_ns, dur_ns, name, tone, phase]`` with
+    a share's, bound's or idle cause's name as its tone, and the path of its phase or null."""
     utilisation: list[Row] = field(default_factory=list)
     """GPU metrics over time when the file has them: ``{device, metric, time_ns[], value[]}``, resampled."""
     method: Row = field(default_factory=dict)

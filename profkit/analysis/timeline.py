@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.phases import phase_at
 from profkit.analysis.result import Row
 from profkit.analysis.states import CAUSE_OF_STATE, State
 from profkit.analysis.view import TraceView
@@ -76,9 +77,9 @@ def _chosen(view: TraceView, device: int) -> tuple[str | None, int, int]:
 
 
 def _lane(
-    kind: str, label: str, start: NDArray[Any], end: NDArray[Any], text: Sequence[tuple[str, str]]
+    kind: str, label: str, start: NDArray[Any], end: NDArray[Any], text: Sequence[tuple[str, str, str | None]]
 ) -> Row:
-    """A lane of at most `MOST_BARS` bars; ``text`` gives each bar's name and tone."""
+    """A lane of at most `MOST_BARS` bars; ``text`` gives each bar's name, tone and phase."""
     longest = np.sort(np.argsort(start - end, kind="stable")[:MOST_BARS])
     bars = [[int(start[i]), int(end[i] - start[i]), *text[i]] for i in longest.tolist()]
     return {"kind": kind, "label": label, "bars": bars, "left_out": len(start) - len(bars)}
@@ -98,7 +99,7 @@ def _phase_lanes(view: TraceView, first: int, last: int) -> list[Row]:
     lanes = []
     for level in np.unique(depth).tolist()[:4]:
         mine = rows[depth == level]
-        text = [(phases.paths[p], "phase") for p in phases.path[mine].tolist()]
+        text = [(phases.paths[p], "phase", phases.paths[p]) for p in phases.path[mine].tolist()]
         label = "phases (host)" if level == 0 else f"phases (host), level {level + 1}"
         lanes.append(_lane("phase", label, ranges.start_ns[mine], ranges.end_ns[mine], text))
     return lanes
@@ -111,7 +112,9 @@ def _thread_lanes(view: TraceView, first: int, last: int) -> list[Row]:
     threads, count = np.unique(calls.thread[rows], return_counts=True)
     for thread in threads[np.argsort(-count, kind="stable")][:3].tolist():
         mine = rows[calls.thread[rows] == thread]
-        text = [(trace.strings[n], "call") for n in calls.name[mine].tolist()]
+        phase = phase_at(trace, view.phases, calls.thread[mine], calls.start_ns[mine])
+        names = calls.name[mine].tolist()
+        text = [(trace.strings[n], "call", p) for n, p in zip(names, _paths(view, phase), strict=True)]
         who = trace.threads[thread]
         label = who.names[0] if who.names else f"thread {who.tid}"
         lanes.append(_lane("thread", label, calls.start_ns[mine], calls.end_ns[mine], text))
@@ -126,14 +129,22 @@ def _stream_lanes(view: TraceView, device: int, first: int, last: int) -> list[R
     streams, count = np.unique(operations.stream[rows], return_counts=True)
     for stream in streams[np.argsort(-count, kind="stable")][:_MOST_LANES].tolist():
         mine = rows[operations.stream[rows] == stream]
+        names, states = operations.name[mine].tolist(), view.state[mine].tolist()
+        paths = _paths(view, view.phases.at(mine))
         text = [
-            (_short(view, name), _TONES[State(state)])
-            for name, state in zip(operations.name[mine].tolist(), view.state[mine].tolist(), strict=True)
+            (_short(view, name), _TONES[State(state)], path)
+            for name, state, path in zip(names, states, paths, strict=True)
         ]
         lanes.append(
             _lane("stream", f"stream {stream}", operations.start_ns[mine], operations.end_ns[mine], text)
         )
     return lanes
+
+
+def _paths(view: TraceView, phases: NDArray[Any]) -> list[str | None]:
+    """The paths of phase rows; None for -1."""
+    known = view.phases.path_of(phases).tolist()
+    return [view.phases.paths[p] if p >= 0 else None for p in known]
 
 
 def _short(view: TraceView, name: int) -> str:
@@ -144,5 +155,7 @@ def _short(view: TraceView, name: int) -> str:
 def _idle_lane(view: TraceView, device: int, first: int, last: int) -> Row:
     segments = view.segments[device].clipped(first, last)
     idle = segments.state >= State.INPUT
-    text = [(CAUSE_OF_STATE[State(s)], CAUSE_OF_STATE[State(s)]) for s in segments.state[idle].tolist()]
+    causes = [CAUSE_OF_STATE[State(s)] for s in segments.state[idle].tolist()]
+    paths = _paths(view, view.phases.at(segments.operation[idle]))
+    text = [(cause, cause, path) for cause, path in zip(causes, paths, strict=True)]
     return _lane("idle", "idle, by cause", segments.start_ns[idle], segments.end_ns[idle], text)

@@ -157,7 +157,7 @@ def _timeline(timeline: Row | None, strings: _Strings) -> Row | None:
         out.append({
             "kind": lane.get("kind"),
             "label": strings.add(lane.get("label")),
-            "bars": [[bar[0], bar[1], strings.add(bar[2]), strings.add(bar[3])] for bar in kept],
+            "bars": [[bar[0], bar[1], *(strings.add(text) for text in (*bar[2:4], bar[4] if len(bar) > 4 else None))] for bar in kept],
         })  # fmt: skip
     given = timeline.get("left_out")
     return {

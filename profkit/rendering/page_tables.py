@@ -30,6 +30,8 @@ __all__ = ["page_tables"]
 
 _ROWS: Final = 40
 _GAPS: Final = 15
+_OF_A_PHASE: Final = 10
+_MOST_ROWS: Final = 240
 _MEMORY_STEPS: Final = 12
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|us|ms|s|[KMGT]?i?B)\b|%)")
@@ -256,7 +258,24 @@ def _operators(result: Result) -> Row:
     timed = any(number_of(row.get("gpu_ns")) for row in result.operators)
     key = "gpu_ns" if timed else "host_self_ns"
     ordered = sorted(result.operators, key=lambda row: -number_of(row.get(key)))
-    return {"rows": ordered[:_ROWS], "left": max(0, len(ordered) - _ROWS), "timed": timed, "key": key}
+    return {
+        "rows": _with_each_phase(ordered, _ROWS),
+        "left": max(0, len(ordered) - _ROWS),
+        "timed": timed,
+        "key": key,
+    }
+
+
+def _with_each_phase(ordered: list[Row], most: int) -> list[Row]:
+    """The first rows, and the first ones of each phase: those ``extra`` ones are shown when it is chosen."""
+    seen: dict[Any, int] = {}
+    rows: list[Row] = []
+    for at, row in enumerate(ordered):
+        phase = row.get("phase")
+        seen[phase] = seen.get(phase, 0) + 1
+        if at < most or (phase and seen[phase] <= _OF_A_PHASE and len(rows) < _MOST_ROWS):
+            rows.append(row | {"extra": at >= most})
+    return rows
 
 
 def _idle(result: Result, scale: Scale) -> Row:
@@ -280,7 +299,7 @@ def _idle(result: Result, scale: Scale) -> Row:
                 "before": short.get(gap.get("before"), gap.get("before")),
                 "after": short.get(gap.get("after"), gap.get("after")),
             }
-            for gap in gaps[:_GAPS]
+            for gap in _with_each_phase(gaps, _GAPS)
         ],
         "gaps_left": max(0, len(gaps) - _GAPS),
     }

@@ -9,7 +9,7 @@ import pytest
 
 from profkit.rendering.html import render_html
 from tests.rendering.sample_reports import HOSTILE, SAMPLES, compute_bound
-from tests.rendering.samples import gpt_kernels, kernel, phase
+from tests.rendering.samples import MS, gpt_kernels, kernel, phase
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 sync_api = pytest.importorskip(
@@ -214,6 +214,37 @@ def test_a_phase_chosen_in_the_phase_table_filters_kernels_and_gaps(show):
     assert page.locator("#gap-table tbody tr:visible").count() == len(result.idle["gaps"])
 
 
+def test_a_chosen_phase_dims_the_rest_of_the_timeline(show):
+    result = compute_bound()
+    lanes = result.timeline["lanes"]
+    for lane in lanes:
+        lane["bars"] = [[*bar, "forward" if bar[0] < 4 * MS else "backward"] for bar in lane["bars"]]
+    lanes[1]["bars"][0][4] = None
+    page = show(result)
+    page.evaluate("profkit.plots.drawAll()")
+    dimmed = "profkit.plots.drawn('plot-timeline').flatMap((trace) => trace.base.map((at, i) => [at, trace.marker.opacity[i] < 1]))"
+    assert not any(dim for _, dim in page.evaluate(dimmed))
+    page.click("[data-phase] >> text=forward")
+    bars = page.evaluate(dimmed)
+    assert {dim for at, dim in bars if at >= 4} == {True}
+    assert sum(dim for at, dim in bars if at < 4) == 1  # the one of no phase
+    page.click("#selection button")
+    assert not any(dim for _, dim in page.evaluate(dimmed))
+
+
+def test_a_chosen_phase_filters_operators_and_shows_those_too_small_for_the_whole(show):
+    result = compute_bound()
+    result.operators.extend(result.operators[0] | {"name": f"aten::op{i}", "gpu_ns": MS} for i in range(60))
+    result.operators.append(result.operators[0] | {"name": "aten::tiny", "phase": "optimizer", "gpu_ns": 5})
+    page = show(result)
+    rows = page.locator("#operator-table tbody tr:visible th")
+    assert rows.count() == 40
+    page.click("[data-phase] >> text=optimizer")
+    assert rows.all_inner_texts() == ["aten::tiny"]
+    page.click("#selection button")
+    assert rows.count() == 40
+
+
 @pytest.mark.parametrize(
     ("group", "first", "rows"),
     [("family", "gemm", 8), ("phases", "backward", 7), ("operators", "aten::mm", 10), ("shape", "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 11), ("bound", "compute", 4), ("dtype", "bf16", 3)],
@@ -331,9 +362,8 @@ def test_a_point_of_the_roofline_opens_its_row(page):
 def test_the_largest_allocations_are_bars_of_their_size_that_do_not_cover_each_other(show):
     page = show(compute_bound())
     page.evaluate("profkit.plots.drawAll()")
-    box = page.locator("#plot-largest > div:first-of-type")
-    traces = box.evaluate(
-        "(node) => node.data.map(({name, base, x, y, width, customdata}) => ({name, base, x, y, width, customdata}))"
+    traces = page.evaluate(
+        "profkit.plots.drawn('plot-largest').map(({name, base, x, y, width, customdata}) => ({name, base, x, y, width, customdata}))"
     )
     bars = {trace["name"]: {key: trace[key][0] for key in trace if key != "name"} for trace in traces}
     # The parameter is there before and after the history of 199 ms: it lies lowest.
@@ -355,8 +385,8 @@ def test_allocations_of_a_history_without_times_are_drawn_over_its_events(show):
     result.memory["curve"] = result.memory["curve"] | {"time_ns": None, "event": list(range(200))}
     page = show(result)
     page.evaluate("profkit.plots.drawAll()")
-    ends = page.locator("#plot-largest > div:first-of-type").evaluate(
-        "(node) => node.data.flatMap(({base, x}) => base.map((b, i) => b + x[i]))"
+    ends = page.evaluate(
+        "profkit.plots.drawn('plot-largest').flatMap(({base, x}) => base.map((b, i) => b + x[i]))"
     )
     assert sorted(ends) == [30, 40, 90]
 

@@ -45,13 +45,13 @@ profkit.plots = (() => {
   }
   const config = { displayModeBar: false, responsive: true, displaylogo: false, showTips: false };
 
-  function add(id, height, make, wire) {
+  function add(id, height, make, { wire, followsPhase = false } = {}) {
     const figure = byId(id);
     if (!figure || !packed) return;
     figure.hidden = false;
     const box = figure.querySelector("div");
     box.style.height = `${height}px`;
-    plots.push({ figure, box, height, make, wire, drawn: false });
+    plots.push({ figure, box, height, make, wire, followsPhase, drawn: false });
   }
 
   const PAPER = 700; // a sheet's width in CSS pixels, margins taken off
@@ -110,7 +110,7 @@ profkit.plots = (() => {
       }
       if (notes.length) notes.push({ x: Math.log10(4), y: Math.log10((4 * device.bandwidth_gbs) / 1e3), xanchor: "right", yanchor: "bottom", showarrow: false, text: `${fixed(device.bandwidth_gbs, 0)} GB/s` });
       return { traces, shape: { annotations: notes, hovermode: "closest", xaxis: { type: "log", title: { text: "FLOP per byte of DRAM" }, range: range.map(Math.log10) }, yaxis: { type: "log", title: { text: "TFLOP/s" } } } };
-    }, (box) => box.on("plotly_click", ({ points }) => points[0].customdata && profkit.kernels.select(points[0].customdata[0])));
+    }, { wire: (box) => box.on("plotly_click", ({ points }) => points[0].customdata && profkit.kernels.select(points[0].customdata[0])) });
   }
 
   function families() {
@@ -135,20 +135,23 @@ profkit.plots = (() => {
         customdata: order.map((path) => safe(path)), marker: { color: shades[index], line: { color: color("paper"), width: 1 } }, text: order.map(() => safe(family, 24)), textposition: "inside", insidetextanchor: "middle", textangle: 0, textfont: { color: color(index < 2 ? "paper" : "ink") }, 
         meta: safe(family, 30), hovertemplate: "%{customdata}<br>%{meta}: %{x:.3~f} ms<extra></extra>" }));
       return { traces, shape: { barmode: "stack", bargap: 0.35, showlegend: innerWidth > 700, uniformtext: { mode: "hide", minsize: 11 }, xaxis: { title: { text: `ms ${data.scale.label}` } }, yaxis: { autorange: "reversed", tickvals: order.map((_, i) => i), ticktext: order.map((path) => safe(path, 36)) } } };
-    }, (box) => box.on("plotly_click", ({ points }) => profkit.choosePhase(order[points[0].pointIndex])));
+    }, { wire: (box) => box.on("plotly_click", ({ points }) => profkit.choosePhase(order[points[0].pointIndex])) });
   }
 
   function timeline() {
     const line = data.timeline;
     if (!line) return;
     const lanes = line.lanes;
+    // A bar of a phase lane is in the phase that it is; older reports do not say it.
+    const inPhase = (lane, name, phase) => profkit.phase() === null || profkit.within(text(phase) ?? (lane.kind === "phase" ? text(name) : "") ?? "", profkit.phase());
     add("plot-timeline", 90 + 34 * lanes.length, () => {
       const byTone = new Map();
       lanes.forEach((lane, y) => {
-        for (const [start, length, name, tone] of lane.bars) {
+        for (const [start, length, name, tone, phase] of lane.bars) {
           const key = text(tone) ?? "unknown";
-          if (!byTone.has(key)) byTone.set(key, { base: [], x: [], y: [], customdata: [], text: [] });
+          if (!byTone.has(key)) byTone.set(key, { base: [], x: [], y: [], customdata: [], text: [], opacity: [] });
           const one = byTone.get(key);
+          one.opacity.push(inPhase(lane, name, phase) ? 1 : 0.12);
           one.base.push((start - line.start_ns) / 1e6);
           one.x.push(length / 1e6);
           one.y.push(y);
@@ -157,9 +160,9 @@ profkit.plots = (() => {
         }
       });
       const label = (tone) => { if (Object.hasOwn(NAMES, tone)) return NAMES[tone]; for (const kind of ["shares", "causes", "bounds"]) if (Object.hasOwn(data.words[kind], tone)) return data.words[kind][tone]; return safe(tone, 30); };
-      const traces = [...byTone].map(([tone, bars]) => ({ type: "bar", orientation: "h", name: label(tone), ...bars, width: 0.7, textposition: "inside", insidetextanchor: "middle", textangle: 0, textfont: { color: color("paper") }, marker: { color: toneColor(tone), line: { width: 0 } }, hovertemplate: "%{customdata[0]}<br>%{customdata[1]} ms, from %{base:.4~f} ms<extra></extra>" }));
-      return { traces, shape: { barmode: "overlay", uniformtext: { mode: "hide", minsize: 10 }, dragmode: "zoom", hovermode: "closest", xaxis: { title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false } } };
-    });
+      const traces = [...byTone].map(([tone, { opacity, ...bars }]) => ({ type: "bar", orientation: "h", name: label(tone), ...bars, width: 0.7, textposition: "inside", insidetextanchor: "middle", textangle: 0, textfont: { color: color("paper") }, marker: { color: toneColor(tone), opacity, line: { width: 0 } }, hovertemplate: "%{customdata[0]}<br>%{customdata[1]} ms, from %{base:.4~f} ms<extra></extra>" }));
+      return { traces, shape: { barmode: "overlay", uniformtext: { mode: "hide", minsize: 10 }, dragmode: "zoom", hovermode: "closest", xaxis: { title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false }, uirevision: "timeline" } };
+    }, { followsPhase: true });
     if (line.left_out) byId("plot-timeline").querySelector("figcaption").textContent = `${fixed(line.left_out, 0)} of the shortest bars are not drawn.`;
   }
 
@@ -270,7 +273,9 @@ profkit.plots = (() => {
     }
   }, { rootMargin: "400px" });
   for (const plot of plots) near.observe(plot.figure);
+  // The timeline follows the chosen phase; a zoom stays as it is.
+  profkit.onPhase(() => plots.filter((plot) => plot.drawn && plot.followsPhase).forEach(draw));
   profkit.onTheme(() => plots.filter((plot) => plot.drawn).forEach(draw));
   document.documentElement.dataset.ready = "true";
-  return { drawAll: () => Promise.all(plots.map(draw)), count: plots.length };
+  return { drawAll: () => Promise.all(plots.map(draw)), count: plots.length, drawn: (id) => plots.find((plot) => plot.figure.id === id && plot.drawn)?.box.data };
 })();

@@ -82,7 +82,8 @@ const profkit = (() => {
     for (const button of document.querySelectorAll("[data-phase]")) {
       button.setAttribute("aria-pressed", String(path !== null && text(data.phases[button.dataset.phase].path) === path));
     }
-    for (const row of document.querySelectorAll("#gap-table tbody tr")) row.hidden = !within(row.dataset.path, path);
+    // Rows that are too small for the whole are there for their phase alone.
+    for (const row of document.querySelectorAll("tr[data-path]")) row.hidden = path === null ? "extra" in row.dataset : !within(row.dataset.path, path);
     const note = byId("selection");
     note.hidden = path === null;
     note.querySelector("bdi").textContent = clip(path, 80);
