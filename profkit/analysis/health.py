@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from profkit.analysis.launches import launches_without_kernel
+from profkit.analysis.phases import DEEPEST_PHASE
 from profkit.analysis.result import Row
 from profkit.analysis.states import State
 from profkit.analysis.tables.phases import unattributed_ns
@@ -38,7 +39,7 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     found = [*findings, *_lost(views, unlaunched, lost), *_dropped(dropped), *_causality(views)]
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
-    found += _attribution(views, without_phase) + _warm_up(views)
+    found += _attribution(views, without_phase) + _warm_up(views) + _too_deep(views)
     found.sort(key=lambda f: -f.severity)
     moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
     return {
@@ -173,6 +174,17 @@ def _attribution(views: Sequence[TraceView], without_phase_ns: int) -> list[Find
             )
         ]
     return []
+
+
+def _too_deep(views: Sequence[TraceView]) -> list[Finding]:
+    count = sum(view.phases.too_deep for view in views)
+    if not count:
+        return []
+    message = (
+        f"{count} phases lie more than {DEEPEST_PHASE} deep in others and count to the outer ones: "
+        "are all ranges closed that the program opens?"
+    )
+    return [Finding("phases-too-deep", Severity.WARNING, message, count)]
 
 
 def _warm_up(views: Sequence[TraceView]) -> list[Finding]:

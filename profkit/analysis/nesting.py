@@ -52,6 +52,19 @@ class Nesting:
             stacks[int(thread[part[0]])] = _Stack(rows[part], start[part], end[part], above)
         return cls(parent, stacks)
 
+    def down_to(self, rows: NDArray[np.bool_], levels: int) -> NDArray[np.bool_]:
+        """Those of the chosen rows that have fewer than so many others around them."""
+        deep = np.flatnonzero(rows)
+        above = self.parent[deep]
+        for _ in range(levels - 1):
+            nested = above >= 0
+            deep, above = deep[nested], self.parent[above[nested]]
+            if not len(deep):
+                return rows
+        kept: NDArray[np.bool_] = rows.copy()
+        kept[deep[above >= 0]] = False
+        return kept
+
     @property
     def threads(self) -> list[int]:
         """The threads that have any of the chosen ranges."""

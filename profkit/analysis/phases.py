@@ -14,9 +14,13 @@ from profkit.analysis.nesting import Nesting
 from profkit.analysis.range_names import is_library, is_operator_name, matching
 from profkit.model import PHASE_DOMAIN, OperationKind, RangeKind, Trace
 
-__all__ = ["Phases", "find_phases", "phase_at"]
+__all__ = ["DEEPEST_PHASE", "Phases", "find_phases", "phase_at"]
 
 Column = NDArray[np.int64]
+
+
+DEEPEST_PHASE = 64
+"""Levels of phases. A path names all levels, so that the paths of endless nesting would fill the memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +41,8 @@ class Phases:
     parents: list[int]
     """For each path: the index of the path one level up, or -1."""
     autograd_threads: frozenset[int]
+    too_deep: int = 0
+    """Ranges that would be phases, but lie in `DEEPEST_PHASE` others: what is pushed and never popped."""
 
     def at(self, operations: NDArray[Any]) -> Column:
         """Phase rows of operations; -1, no operation, stays -1, also where a trace has none at all."""
@@ -63,10 +69,14 @@ def find_phases(trace: Trace, launches: Launches, steps: NDArray[np.bool_]) -> P
     """
     rows = _phase_rows(trace, steps)
     nesting = Nesting.of(trace.ranges, rows)
+    shallow = nesting.down_to(rows, DEEPEST_PHASE)
+    too_deep = int(np.count_nonzero(rows)) - int(np.count_nonzero(shallow))
+    if too_deep:
+        rows, nesting = shallow, Nesting.of(trace.ranges, shallow)
     autograd = _autograd_threads(trace, launches, rows)
     of_operation, host_thread = _attribute(trace, launches, nesting, autograd)
     path, paths, parents = _paths(trace, rows, nesting)
-    return Phases(rows, nesting, of_operation, host_thread, path, paths, parents, autograd)
+    return Phases(rows, nesting, of_operation, host_thread, path, paths, parents, autograd, too_deep)
 
 
 def _phase_rows(trace: Trace, steps: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -96,3 +96,52 @@ def test_a_cell_of_a_hundred_megabytes_is_not_read(tmp_path):
     report = profkit.analyze(export)
     assert "damaged" in {finding["code"] for finding in report.result.health["findings"]}
     assert len(report.render("json")) < 1_000_000
+
+
+def test_ranges_that_are_never_closed_do_not_fill_the_memory(tmp_path):
+    count = 3000
+    opened = [event("user_annotation", at, 10 * count - at, f"p{at}") for at in range(count)]
+    launch = event("cuda_runtime", count + 1, 1, "cudaLaunchKernel", correlation=1)
+    report = report_of(tmp_path, {"traceEvents": [*opened, launch, kernel(count + 5, 9, correlation=1)]})
+    assert len(report.render("json")) < 1_000_000
+    assert len(report.phases) == 64
+    assert report.result.phases[-1]["kernel_count"] == 1
+    (finding,) = (f for f in report.result.health["findings"] if f["code"] == "phases-too-deep")
+    assert finding["count"] == count - 64
+
+
+def test_annotations_that_are_never_closed_do_not_fill_the_memory(tmp_path):
+    entry = {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "frames": [], "time_us": 5000}
+    mark = {"stage": "START", "device": 0}
+    snapshot = {
+        "segments": [],
+        "device_traces": [[{**entry, "time_us": 1}, entry]],
+        "external_annotations": [{**mark, "name": f"p{at}", "time_us": at} for at in range(3000)],
+    }
+    report = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle")
+    assert len(report.render("json")) < 1_000_000
+
+
+@pytest.mark.parametrize("end", [b"u.", b"0."])
+def test_numbers_that_hash_alike_are_refused_and_never_compared(tmp_path, end):
+    """Multiples of 2**61 - 1 as keys of a dictionary: each is compared with all before it, 100 000 take a minute."""
+    prime = 2**61 - 1
+    keys = b"".join(b"\x8a\x0b" + (at * prime).to_bytes(11, "little") + b"N" for at in range(1, 100_000))
+    with pytest.raises(profkit.ProfkitError, match="more than 64 bits"):
+        report_of(tmp_path, b"\x80\x04}(" + keys + end, "s.pickle")
+    with pytest.raises(profkit.ProfkitError, match="more than 64 bits"):
+        report_of(tmp_path, b"\x80\x02}(L" + str(prime**2).encode() + b"L\nNu.", "s.pickle")
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_numbers_of_64_bits_are_read(tmp_path, protocol):
+    entry = {
+        "action": "alloc",
+        "addr": 2**64 - 1,
+        "size": 512,
+        "stream": -(2**63),
+        "frames": [],
+        "time_us": 1,
+    }
+    snapshot = {"segments": [], "device_traces": [[{**entry, "addr": 2**63 - 512}, entry]]}
+    assert report_of(tmp_path, pickle.dumps(snapshot, protocol), "s.pickle").result.memory is not None

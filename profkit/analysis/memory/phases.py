@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.memory.replay import DeviceReplay
+from profkit.analysis.phases import DEEPEST_PHASE
 from profkit.analysis.range_names import is_library, is_operator_name, profiler_step, step_like
 from profkit.analysis.result import Row
 from profkit.model_memory import MemoryHistory
@@ -105,6 +106,8 @@ class _Placed:
         for start, end, name in placed:
             while opened and (opened[-1][0] <= start or opened[-1][0] < end):
                 opened.pop()
+            if len(opened) >= DEEPEST_PHASE:  # a path names all levels; it counts to the outer ones
+                continue
             path = f"{opened[-1][1]}/{name}" if opened and nested else name
             opened.append((end, path))
             found.append(Stretch(path, start, end, self._before(start), self._until(end)))

@@ -27,7 +27,7 @@ _UNTRUSTED = "A memory snapshot holds plain data only: do not load this file wit
 _SHORT_TEXT = b"|".join(b"\\x%02x.{%d}" % (length, length) for length in range(256))
 _PLAIN = re.compile(
     rb"(?s)(?:[hKq].|[\x94sue}\])(\x85\x86\x87tNal0\x88\x89]|j.{4}|M..|J.{4}|\x8a\x06.{6}|\x95.{8}"
-    rb"|\x8a\x05.{5}|\x8a\x07.{7}|\x8a\x08.{8}|\x8a\x09.{9}|G.{8}|\x8c(?:" + _SHORT_TEXT + rb"))*+"
+    rb"|\x8a\x05.{5}|\x8a\x07.{7}|\x8a\x08.{8}|\x8a\x09.{8}[\x00\xff]|G.{8}|\x8c(?:" + _SHORT_TEXT + rb"))*+"
 )
 """A run of the opcodes that snapshots consist of, with their arguments."""
 
@@ -59,6 +59,10 @@ _FORBIDDEN = {
     b"\x92": "an object",
     b"o": "an object",
 }
+_WHOLE_NUMBERS = (b"\x8a", b"\x8b", b"I", b"L")
+_LONGEST_NUMBER = 9
+"""Bytes of a number of 64 bits and its sign. Of longer ones any amount hash alike: a dictionary of such keys hangs."""
+_LONGEST_DIGITS = 22
 _GLOBALS = (b"c", b"i", b"\x93")
 _ARGUMENTS = {opcode.code.encode("latin-1"): opcode.arg for opcode in pickletools.opcodes}
 
@@ -151,7 +155,10 @@ def _after(view: memoryview, at: int, opcode: bytes, name: str) -> int:
     if not opcode:
         raise _cut(name)
     if width := _LENGTH_BYTES.get(opcode):
-        return at + 1 + width + int.from_bytes(view[at + 1 : at + 1 + width], "little")
+        end = at + 1 + width + int.from_bytes(view[at + 1 : at + 1 + width], "little")
+        if opcode in _WHOLE_NUMBERS:
+            _vet_number(bytes(view[at + 1 + width : min(end, len(view), at + 100)]), name)
+        return end
     if opcode == _MEMO_BINARY:
         _vet_memo(int.from_bytes(view[at + 1 : at + 5], "little"), len(view), name)
         return at + 5
@@ -163,12 +170,27 @@ def _after(view: memoryview, at: int, opcode: bytes, name: str) -> int:
         return at + 1
     if argument.n >= 0:
         return at + 1 + argument.n
+    return _after_line(view, at, opcode, name)
+
+
+def _after_line(view: memoryview, at: int, opcode: bytes, name: str) -> int:
     line = bytes(view[at + 1 : at + (1 << 16)]).partition(b"\n")
     if not line[1]:
         raise _cut(name)
+    if opcode in _WHOLE_NUMBERS and len(line[0]) > _LONGEST_DIGITS:
+        raise _too_long(name)
     if opcode == _MEMO_TEXT:
         _vet_memo(int(line[0]) if line[0].isdigit() and len(line[0]) < 20 else -1, len(view), name)
     return at + 2 + len(line[0])
+
+
+def _vet_number(number: bytes, name: str) -> None:
+    if number[_LONGEST_NUMBER - 1 :] not in (b"", b"\x00", b"\xff"):
+        raise _too_long(name)
+
+
+def _too_long(name: str) -> ReadError:
+    return ReadError(name, "it holds a whole number of more than 64 bits, as no snapshot does", _UNTRUSTED)
 
 
 def _vet_memo(index: int, size: int, name: str) -> None:
