@@ -23,7 +23,7 @@ def owners(*stack):
         ("C:\\Users\\x\\Lib\\site-packages\\einops\\einops.py", 5, "rearrange"),
         ("/usr/lib/python3.11/contextlib.py", 81, "inner"),
         ("/home/someone/pytorch/torch/nn/functional.py", 3, "linear"),
-        ("/root/.pyenv/versions/3.11.7/lib/python3.11/runpy.py", 3, "run"),
+        ("/usr/lib/python3.11/runpy.py", 3, "run"),
         ("C:\\Users\\x\\anaconda3\\Lib\\contextlib.py", 81, "inner"),
         ("C:\\Programs\\Python\\Python311\\Lib\\asyncio\\base.py", 81, "run"),
         ("<frozen runpy>", 88, "_run_code"),
