@@ -58,7 +58,9 @@ def page_tables(result: Result) -> Row:
         "syncs": sorted(result.syncs, key=lambda row: (-number_of(row.get("cost_ns")), -number_of(row.get("blocked_ns")))),
         "memory": _memory(result.memory),
         "communication": result.communication,
-        "ranks": [row | {"parts": _parts(row.get("shares"))} for row in result.ranks],
+        "told_apart": any(row.get("waiting_ns") is not None for row in result.communication),
+        "ranks": _ranks(result),
+        "compared": any(row.get("holds_up_ns") is not None for row in result.ranks),
         "method": _method(result),
         "rows": _ROWS,
         "words": {"shares": SHARES, "bounds": BOUNDS, "bases": BASES},
@@ -169,6 +171,11 @@ def _health_counts(result: Result) -> list[tuple[str, str]]:
             "launches without a kernel",
             count_text(health.get("launches_without_kernel")),
             health.get("launches_without_kernel"),
+        ),
+        (
+            "kernels from before the recording, left out",
+            count_text(health.get("warm_up_tail")),
+            health.get("warm_up_tail"),
         ),
         (
             f"profiler's own time, {scale_of(result).label}",
@@ -335,6 +342,20 @@ def _memory(memory: Row | None) -> Row | None:
         "steps": shown,
         "steps_left": len(steps) - len(shown),
     }  # fmt: skip
+
+
+def _ranks(result: Result) -> list[Row]:
+    """The ranks; waiting and holding up are sums of a rank's window, shown per step."""
+    steps = max(1, sum(bool(step.get("kept")) for step in result.window.get("steps") or ()))
+    rows = []
+    for row in result.ranks:
+        waits, holds = row.get("exposed_waiting_ns", row.get("waiting_ns")), row.get("holds_up_ns")
+        rows.append(row | {
+            "parts": _parts(row.get("shares")),
+            "waits_ns": None if waits is None else waits / steps,
+            "held_ns": None if holds is None else holds / steps,
+        })  # fmt: skip
+    return rows
 
 
 def _method(result: Result) -> Row:

@@ -508,6 +508,70 @@ def test_a_page_without_plots_does_not_carry_their_library():
     assert len(render_html(SAMPLES["unknown"]())) < 200_000
 
 
+def test_printing_draws_plots_that_were_never_on_the_screen(show):
+    page = show(compute_bound())
+    count = page.evaluate("profkit.plots.count")
+    page.evaluate(
+        "window.printed = []; window.print = () => window.printed.push(document.querySelectorAll('.plot[data-drawn] .main-svg').length); 0"
+    )
+    page.keyboard.press("Control+p")
+    for _ in range(100):
+        if page.evaluate("window.printed.length"):
+            break
+        page.wait_for_timeout(100)
+    assert page.evaluate("window.printed[0]") >= count > 4
+    assert page.locator(".plot[data-drawn]").count() == count
+
+
+def test_the_other_plots_follow_the_first_while_the_page_is_idle(show):
+    page = show(compute_bound())
+    page.locator("#plot-roofline").scroll_into_view_if_needed()
+    for _ in range(100):
+        if page.locator(".plot[data-drawn]").count() == page.evaluate("profkit.plots.count"):
+            break
+        page.wait_for_timeout(100)
+    assert page.locator(".plot[data-drawn]").count() == page.evaluate("profkit.plots.count")
+
+
+def test_paper_says_which_plots_it_lacks_when_their_library_was_not_unpacked(show):
+    page = show(compute_bound())
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    said = "getComputedStyle(document.querySelector('#plot-roofline'), '::after').content"
+    assert "not on paper" in page.evaluate(said)
+    page.emulate_media(media="screen")
+    assert page.evaluate(said) == "none"
+    page.evaluate("profkit.plots.drawAll()")
+    page.emulate_media(media="print")
+    assert page.evaluate(said) == "none"
+
+
+@pytest.mark.parametrize("name", ["compute_bound", "snapshot_only"])
+def test_without_scripts_the_page_says_so_and_keeps_its_tables(chromium, tmp_path, name):
+    path = tmp_path / "page.html"
+    path.write_text(render_html(SAMPLES[name]()), "utf-8")
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert "Scripts are off" in page.inner_text("main > noscript, main > p")
+    assert page.locator("#memory table").first.is_visible()
+    assert not page.locator("#timeline, #theme, #filters, .plot").filter(visible=True).count()
+    context.close()
+
+
+def test_ranks_say_who_waits_and_who_holds_the_others_up(show):
+    result = SAMPLES["multi_rank"]()
+    result.ranks[0] |= {"waiting_ns": 9 * MS, "exposed_waiting_ns": 6 * MS, "holds_up_ns": 0}
+    result.ranks[1] |= {"waiting_ns": 0, "exposed_waiting_ns": 0, "holds_up_ns": 6 * MS}
+    result.communication[0] |= {"waiting_ns": 12 * MS, "transfer_bus_gbs": 300.25}
+    page = show(result)
+    cells = page.locator("#ranks table", has_text="Holds up").locator("tbody tr")
+    assert cells.nth(0).locator("td").all_inner_texts()[2:4] == ["2.000", "0.000"]
+    assert cells.nth(1).locator("td").all_inner_texts()[2:4] == ["0.000", "2.000"]
+    assert "300.2" in page.locator("#ranks table", has_text="Bus, moving").inner_text()
+    assert "Holds up" not in show(SAMPLES["multi_rank"]()).inner_text("#ranks")
+
+
 def test_on_paper_plots_are_light_and_fit_the_sheet(show):
     page = show(compute_bound(), color_scheme="dark")
     page.evaluate("profkit.plots.drawAll()")

@@ -74,11 +74,19 @@ profkit.plots = (() => {
   addEventListener("beforeprint", () => {
     theme = document.documentElement.dataset.theme;
     document.documentElement.dataset.theme = "light";
-    for (const plot of plots) if (plot.drawn) paint(plot, window.Plotly, PAPER);
+    for (const plot of plots) if (plot.figure.dataset.drawn) paint(plot, window.Plotly, PAPER);
   });
   addEventListener("afterprint", () => {
     document.documentElement.dataset.theme = theme;
     for (const plot of plots) if (plot.drawn) paint(plot, window.Plotly).then(() => window.Plotly.Plots.resize(plot.box));
+  });
+
+  // The print command of the keyboard waits until all plots are drawn, which no event of printing can. What was printed
+  // some other way before that says, by the style sheet, which plots it lacks.
+  addEventListener("keydown", (event) => {
+    if (event.key.toLowerCase() !== "p" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey || plots.every((plot) => plot.figure.dataset.drawn)) return;
+    event.preventDefault();
+    Promise.all(plots.map(draw)).then(() => print(), () => print());
   });
 
   function roofline() {
@@ -265,11 +273,17 @@ profkit.plots = (() => {
   }
 
   for (const make of [families, roofline, timeline, memory, largest, stacks, utilisation]) make();
+  // Once the library is there, the others follow while the page has nothing else to do: paper then has them all.
+  const whenIdle = window.requestIdleCallback ?? ((call) => setTimeout(call, 200));
+  function drawNext() {
+    const next = plots.find((plot) => !plot.drawn);
+    if (next) whenIdle(() => (next.drawn ? drawNext() : draw(next).then(drawNext)));
+  }
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       near.unobserve(entry.target);
-      draw(plots.find((plot) => plot.figure === entry.target));
+      draw(plots.find((plot) => plot.figure === entry.target)).then(drawNext);
     }
   }, { rootMargin: "400px" });
   for (const plot of plots) near.observe(plot.figure);
