@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 import sqlite3
+import tracemalloc
 from contextlib import closing
 
 import pytest
@@ -145,3 +146,20 @@ def test_numbers_of_64_bits_are_read(tmp_path, protocol):
     }
     snapshot = {"segments": [], "device_traces": [[{**entry, "addr": 2**63 - 512}, entry]]}
     assert report_of(tmp_path, pickle.dumps(snapshot, protocol), "s.pickle").result.memory is not None
+
+
+def test_operators_without_end_cost_no_more_than_their_work(tmp_path):
+    count, launches = 3000, 400
+    opened = [event("cpu_op", at, 10 * count - at, f"o{at}") for at in range(count)]
+    work = [kernel(2 * count + at, 1, correlation=at + 1) for at in range(launches)]
+    calls = [
+        event("cuda_runtime", count + at, 1, "cudaLaunchKernel", correlation=at + 1) for at in range(launches)
+    ]
+    tracemalloc.start()
+    try:
+        report = report_of(tmp_path, {"traceEvents": [*opened, *calls, *work]})
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    finally:
+        tracemalloc.stop()
+    inclusive = {row["name"]: row["gpu_inclusive_ns"] for row in report.result.ranges}
+    assert inclusive["o0"] == 1000 * launches

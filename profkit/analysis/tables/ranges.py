@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ MOST_OPERATORS = 2_000
 """Rows of the operator table that a report keeps, most host time first."""
 
 Column = NDArray[np.int64]
+
+_DEEPEST: Final = 128
+"""Levels of ranges that device work is counted to; what is pushed and never popped would cost work times levels."""
 
 
 def operator_rows(views: Sequence[TraceView]) -> list[Row]:
@@ -156,7 +159,11 @@ def _projected(view: TraceView, group_of_range: Column, count: int) -> Column:
     chosen = group_of_range >= 0
     stacked = chosen & (ranges.kind != RangeKind.START_END) & ~view.steps.rows
     for domain in distinct(ranges.domain[stacked])[0].tolist():
-        nesting = Nesting.of(ranges, stacked & (ranges.domain == domain))
+        rows = stacked & (ranges.domain == domain)
+        nesting = Nesting.of(ranges, rows)
+        shallow = nesting.down_to(rows, _DEEPEST)
+        if shallow is not rows:
+            nesting = Nesting.of(ranges, shallow)
         row = nesting.innermost(launches.thread[launched], launches.time_ns[launched])
         operation = launched
         while len(row):
