@@ -152,11 +152,16 @@ def _verdict(result: Result, scale: Scale) -> Row:
         "bar": parts,
         "numbers": numbers,
         "launch": launch,
-        "instead": what_to_record(verdict),
+        "instead": _sentence(what_to_record(verdict)),
+        "first": _advice(result.advice[0], scale) if result.advice else None,
         "caveats": verdict.get("caveats") or [],
         "confidence": verdict.get("confidence"),
         "confidence_means": BASES.get(str(verdict.get("confidence")), ""),
     }
+
+
+def _sentence(text: str | None) -> str | None:
+    return text[:1].upper() + text[1:] if text else None
 
 
 def _health_counts(result: Result) -> list[tuple[str, str]]:

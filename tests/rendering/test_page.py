@@ -397,6 +397,40 @@ def test_memory_by_step_shows_the_first_and_last_steps_and_counts_the_others(pag
     assert "8 steps more are not shown" in page.inner_text("#memory")
 
 
+def test_on_a_phone_each_number_of_a_wide_table_stands_by_its_name_and_none_is_cut(show):
+    page = show(SAMPLES["multi_rank"](), width=390)
+    cut = "[...document.querySelectorAll('table.cards td, table.cards th')].filter((cell) => cell.checkVisibility() && !cell.closest('thead') && cell.getBoundingClientRect().right > 390).length"
+    assert page.locator("table.cards").count() == 4
+    assert page.evaluate(cut) == 0
+    label = "(cell) => getComputedStyle(cell, '::before').content"
+    first = page.locator(ROWS).first.locator("td")
+    assert [first.nth(i).evaluate(label) for i in (0, 1, 3)] == ['"Time, ms"', '"Share"', '"Mean, µs"']
+    page.click("[data-sort=count]")
+    assert page.locator("th:has([data-sort=count])").get_attribute("aria-sort") == "descending"
+    page.locator(f"{ROWS} .kernel-name").first.click()
+    assert page.locator("tr.detail").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_the_first_screen_says_what_to_do_first_and_what_it_brings(show):
+    page = show(compute_bound())
+    first = page.locator(".first")
+    assert (
+        first.inner_text()
+        == "Do first Compile the model with torch.compile: saves 12.4 ms per step, 1.29× likely"
+    )
+    assert first.bounding_box()["y"] < 450
+    assert first.locator("a").get_attribute("href") == "#advice"
+
+
+def test_the_roofline_says_which_share_of_the_time_it_cannot_show(page):
+    known = [row for row in gpt_kernels() if row["flop"] and row["dram_bytes"] and row["tflops"]]
+    missing = 1 - sum(row["share"] for row in known)
+    assert f"Kernels with {missing * 100:.1f} % of busy time are not here" in page.inner_text(
+        "#plot-roofline figcaption"
+    )
+
+
 def test_the_theme_follows_the_system_and_the_button(show):
     page = show(compute_bound(), color_scheme="dark")
     background = "getComputedStyle(document.body).backgroundColor"

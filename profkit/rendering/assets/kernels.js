@@ -249,6 +249,7 @@ profkit.kernels = (() => {
     const visible = state.all ? current : current.slice(0, SHOWN);
     const scale = { digits: digitsFor(Math.max(...current.map((group) => shown(group.total_ns) / 1e6), 0)), share: Math.max(...current.map((group) => group.share ?? 0), 0), mean: Math.min(2, digitsFor(Math.max(...current.map((group) => (group.mean_ns ?? 0) / 1e3), 0))) };
     body.replaceChildren(...visible.flatMap((group) => (state.open.has(group.key) ? [line(group, scale), detail(group)] : [line(group, scale)])));
+    profkit.nameCells(table);
     const total = current.reduce((sum, group) => sum + group.total_ns, 0);
     const noun = byId("group").selectedOptions[0].textContent.toLowerCase();
     byId("summary").textContent = `${fixed(current.length, 0)} ${current.length === 1 ? noun : noun === "family" ? "families" : `${noun}s`}, ${ms(shown(total))} ms ${scopeText()}${total ? "" : ": nothing matches"}`;

@@ -92,6 +92,9 @@ profkit.plots = (() => {
   function roofline() {
     const rows = profkit.kernels.rows?.filter((row) => row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0 && row.share > 0.0005 && row.bound !== "overhead") ?? [];
     if (!rows.length) return;
+    const shareOf = (some) => some.reduce((sum, row) => sum + (row.share ?? 0), 0);
+    const missing = shareOf(profkit.kernels.rows.filter((row) => !(row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0)));
+    if (missing > 0.005) byId("plot-roofline").querySelector("figcaption span").textContent = `Kernels with ${profkit.percent(missing)} of busy time are not here: their FLOP or bytes are not known.`;
     add("plot-roofline", 440, () => {
       const longest = Math.max(...rows.map((row) => row.total_ns));
       const intensity = (row) => row.flop / row.dram_bytes;
@@ -152,7 +155,8 @@ profkit.plots = (() => {
     const lanes = line.lanes;
     // A bar of a phase lane is in the phase that it is; older reports do not say it.
     const inPhase = (lane, name, phase) => profkit.phase() === null || profkit.within(text(phase) ?? (lane.kind === "phase" ? text(name) : "") ?? "", profkit.phase());
-    add("plot-timeline", 90 + 34 * lanes.length, () => {
+    const named = innerWidth > 700; // on a phone the colours' names would take more room than the lanes
+    add("plot-timeline", 60 + (named ? 30 : 0) + 34 * lanes.length, () => {
       const byTone = new Map();
       lanes.forEach((lane, y) => {
         for (const [start, length, name, tone, phase] of lane.bars) {
@@ -169,7 +173,7 @@ profkit.plots = (() => {
       });
       const label = (tone) => { if (Object.hasOwn(NAMES, tone)) return NAMES[tone]; for (const kind of ["shares", "causes", "bounds"]) if (Object.hasOwn(data.words[kind], tone)) return data.words[kind][tone]; return safe(tone, 30); };
       const traces = [...byTone].map(([tone, { opacity, ...bars }]) => ({ type: "bar", orientation: "h", name: label(tone), ...bars, width: 0.7, textposition: "inside", insidetextanchor: "middle", textangle: 0, textfont: { color: color("paper") }, marker: { color: toneColor(tone), opacity, line: { width: 0 } }, hovertemplate: "%{customdata[0]}<br>%{customdata[1]} ms, from %{base:.4~f} ms<extra></extra>" }));
-      return { traces, shape: { barmode: "overlay", uniformtext: { mode: "hide", minsize: 10 }, dragmode: "zoom", hovermode: "closest", xaxis: { title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false }, uirevision: "timeline" } };
+      return { traces, shape: { barmode: "overlay", showlegend: named, uniformtext: { mode: "hide", minsize: 10 }, dragmode: "zoom", hovermode: "closest", xaxis: { title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false }, uirevision: "timeline" } };
     }, { followsPhase: true });
     if (line.left_out) byId("plot-timeline").querySelector("figcaption").textContent = `${fixed(line.left_out, 0)} of the shortest bars are not drawn.`;
   }

@@ -96,6 +96,24 @@ const profkit = (() => {
     });
   }
 
+  // On a phone a wide table is a list of cards: each cell then needs the name of its column.
+  function nameCells(table) {
+    const names = [...table.tHead.rows[0].cells].map((cell) => {
+      const small = cell.querySelector("small")?.textContent ?? "";
+      const unit = small.match(/^(ms|µs|GB\/s)/)?.[0]; // per what is said above the table
+      return cell.textContent.replace(small, "").trim() + (unit ? `, ${unit}` : "");
+    });
+    for (const row of table.tBodies[0].rows) {
+      if (row.cells.length !== names.length) continue;
+      [...row.cells].forEach((cell, at) => {
+        cell.dataset.label = names[at];
+        cell.classList.toggle("void", ["", "–"].includes(cell.textContent.trim()) && !cell.querySelector("svg"));
+      });
+    }
+    table.classList.add("named");
+  }
+  for (const table of document.querySelectorAll("table.cards")) nameCells(table);
+
   // Theme: as the system has it, light, dark.
   const themes = ["auto", "light", "dark"];
   const themed = [];
@@ -119,5 +137,5 @@ const profkit = (() => {
   for (const section of document.querySelectorAll("main > section")) seen.observe(section);
 
   return { data, byId, text, words, element, visible, clip, fixed, digitsFor, ms, percent, bytes, perStep, tone, chip, download, copy,
-    choosePhase, within, onPhase: (listener) => listeners.push(listener), onTheme: (listener) => themed.push(listener), phase: () => phase };
+    nameCells, choosePhase, within, onPhase: (listener) => listeners.push(listener), onTheme: (listener) => themed.push(listener), phase: () => phase };
 })();
