@@ -94,7 +94,7 @@ profkit.plots = (() => {
     if (!rows.length) return;
     const shareOf = (some) => some.reduce((sum, row) => sum + (row.share ?? 0), 0);
     const missing = shareOf(profkit.kernels.rows.filter((row) => !(row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0)));
-    if (missing > 0.005) byId("plot-roofline").querySelector("figcaption span").textContent = `Kernels with ${profkit.percent(missing)} of busy time are not here: their FLOP or bytes are not known.`;
+    if (missing > 0.005) byId("plot-roofline").querySelector("figcaption span").textContent = `Kernels with ${profkit.percent(missing).replace(" ", "\u00a0")} of busy time are not here: their FLOP or bytes are not known.`;
     add("plot-roofline", 440, () => {
       const longest = Math.max(...rows.map((row) => row.total_ns));
       const intensity = (row) => row.flop / row.dram_bytes;
@@ -120,7 +120,7 @@ profkit.plots = (() => {
         notes.push({ x: Math.log10(range[1]), y: Math.log10(peak), xanchor: "right", yanchor: "bottom", showarrow: false, text: `${safe(dtypes.join(", "), 40)} ${fixed(peak, 0)} TFLOP/s` });
       }
       if (notes.length) notes.push({ x: Math.log10(4), y: Math.log10((4 * device.bandwidth_gbs) / 1e3), xanchor: "right", yanchor: "bottom", showarrow: false, text: `${fixed(device.bandwidth_gbs, 0)} GB/s` });
-      return { traces, shape: { annotations: notes, hovermode: "closest", xaxis: { type: "log", title: { text: "FLOP per byte of DRAM" }, range: range.map(Math.log10) }, yaxis: { type: "log", title: { text: "TFLOP/s" } } } };
+      return { traces, shape: { annotations: notes, hovermode: "closest", xaxis: { type: "log", dtick: 1, title: { text: "FLOP per byte of DRAM" }, range: range.map(Math.log10) }, yaxis: { type: "log", dtick: 1, title: { text: "TFLOP/s" } } } };
     }, { wire: (box) => box.on("plotly_click", ({ points }) => points[0].customdata && profkit.kernels.select(points[0].customdata[0])) });
   }
 
