@@ -241,8 +241,9 @@ profkit.plots = (() => {
       const uses = new Map();
       lives.forEach(([start, end, bytes, category, where, older, kept], index) => {
         const use = text(category) ?? "unknown";
-        if (!uses.has(use)) uses.set(use, { base: [], x: [], y: [], width: [], customdata: [] });
+        if (!uses.has(use)) uses.set(use, { base: [], x: [], y: [], width: [], customdata: [], edge: [] });
         const one = uses.get(use);
+        one.edge.push(end - start > 0.004 * (last - first) ? 0.5 : 0); // an edge would hide a narrow bar
         one.base.push((start - first) / unit);
         one.x.push((end - start) / unit);
         one.y.push((places[index][2] + places[index][3]) / 2 / size);
@@ -250,7 +251,7 @@ profkit.plots = (() => {
         const since = older ? "before the history" : `${fixed((start - first) / unit, found.timed ? 3 : 0)}`;
         one.customdata.push([safe(text(where) ?? "no stack"), profkit.bytes(bytes), since, kept ? "not freed" : fixed((end - first) / unit, found.timed ? 3 : 0)]);
       });
-      const traces = [...uses].map(([use, bars]) => ({ type: "bar", orientation: "h", name: safe(use.replaceAll("_", " "), 30), ...bars, marker: { color: toneColor(use), line: { color: color("paper"), width: 0.5 } },
+      const traces = [...uses].map(([use, { edge, ...bars }]) => ({ type: "bar", orientation: "h", name: safe(use.replaceAll("_", " "), 30), ...bars, marker: { color: toneColor(use), line: { color: color("paper"), width: edge } },
         hovertemplate: `%{customdata[1]}, ${safe(use.replaceAll("_", " "), 30)}<br>%{customdata[0]}<br>%{customdata[2]} to %{customdata[3]}${found.timed ? " (ms)" : " (events)"}<extra></extra>` }));
       return { traces, shape: { barmode: "overlay", hovermode: "closest", xaxis: { title: { text: found.timed ? "ms" : "event of the history" }, range: [0, (last - first) / unit] }, yaxis: { title: { text: sizeName }, rangemode: "tozero" } } };
     });
