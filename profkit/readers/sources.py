@@ -137,7 +137,9 @@ def open_input(path: str, expand_limit: int | None = None) -> Iterator[Input]:
         except OSError as error:
             raise ReadError(path, f"it cannot be read: {error.strerror or error}") from None
         except MemoryError:
-            raise ReadError(path, "it is larger than the memory that is free", "Record fewer steps.") from None
+            raise ReadError(
+                path, "it is larger than the memory that is free", "Record fewer steps."
+            ) from None
         yield opened
 
 

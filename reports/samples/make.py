@@ -23,7 +23,11 @@ SAMPLES = {
         "The same with four times the batch under autocast: nsys gives the times, torch.profiler lends the shapes.",
     ),
     "tiny_mlp": (["kineto/tiny_mlp.json.gz"], None, "40 tiny layers: the host cannot keep up."),
-    "dataloader_stall": (["nsys/dataloader_stall.sqlite.gz"], None, "The host sleeps 30 ms in a phase named data."),
+    "dataloader_stall": (
+        ["nsys/dataloader_stall.sqlite.gz"],
+        None,
+        "The host sleeps 30 ms in a phase named data.",
+    ),
     "sync_item": (["kineto/sync_item.json.gz"], None, "An .item() after every layer, which costs little."),
     "memory_leak": (["snapshot/leak.pickle.gz"], None, "20 steps that each keep their graph."),
 }

@@ -130,7 +130,10 @@ def test_a_snapshot_is_a_memory_history_also_as_json(tmp_path: Path) -> None:
         (b"[[1, 2], [3, 4]]", "no events"),
         (b'[{"ph": "B", "ts": 1, "pid": 0, "tid": 1, "name": "x"}]', "another program"),
         (b'{"oh no', "damaged at its start"),
-        (b'{"schemaVersion": 1, "traceEvents": [\n {"ph": "X", "ca', "damaged before the end of its first event"),
+        (
+            b'{"schemaVersion": 1, "traceEvents": [\n {"ph": "X", "ca',
+            "damaged before the end of its first event",
+        ),
         (gzip.compress(b""), "nothing is in"),
         (gzip.compress(gzip.compress(b"{}")), "twice"),
         (b"\x1f\x8b\x08", "nothing is in"),
