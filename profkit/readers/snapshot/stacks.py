@@ -57,7 +57,10 @@ class StackTable:
         """The stack ids of many ``frames`` values; -1 where there are none."""
         objects = np.fromiter(map(id, stacks), np.uint64, len(stacks))
         _, first, inverse = np.unique(objects, return_index=True, return_inverse=True)
-        distinct = np.array([self._id(stacks[row]) for row in first.tolist()], np.int32)
+        distinct = np.empty(len(first), np.int32)
+        # Numbered in order of appearance: addresses differ from run to run.
+        for at in np.argsort(first).tolist():
+            distinct[at] = self._id(stacks[first[at]])
         return distinct[inverse] if len(stacks) else np.zeros(0, np.int32)
 
     def tables(self) -> tuple[Frames, Stacks]:
