@@ -252,7 +252,13 @@ def _workers(cluster: str | None, files: int) -> Iterator[_Workers]:
         hint = 'Install it: pip install "profkit[cluster]"'
         raise AnalysisError(cluster, "a cluster needs the package dask", hint) from None
     if cluster == LOCAL:
-        with _local_cluster(min(_cores(), files)) as made, Client(made) as client:
+        try:
+            made = _local_cluster(min(_cores(), files))
+        except (OSError, RuntimeError, TimeoutError):
+            # Workers of one's own are for speed: where none start in time, this process does the work.
+            yield _ThisProcess()
+            return
+        with made, Client(made) as client:
             yield _Dask(client)
         return
     try:

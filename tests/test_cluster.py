@@ -56,6 +56,19 @@ def test_a_cluster_reports_the_good_ranks_and_tells_of_the_others(folder):
     report.as_dict()
 
 
+def test_where_no_local_worker_starts_this_process_does_the_work(folder, monkeypatch):
+    def late(_):
+        raise TimeoutError("Nanny failed to start in 60 seconds")
+
+    monkeypatch.setattr("profkit.mapping._local_cluster", late)
+    report = profkit.analyze(
+        [folder / "rank0.json", folder / "rank1.json", folder / "rank5.json"], cluster="local"
+    )
+
+    assert [row["rank"] for row in report.result.devices] == [0, 1]
+    assert codes(report)["file-failed"]["count"] == 1
+
+
 def test_a_cluster_at_an_address_gives_what_one_process_gives():
     with _cluster() as cluster:
         there = profkit.analyze([RANK_0, RANK_1], cluster=cluster.scheduler_address)
