@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from profkit.analysis.distinct import distinct
 from profkit.analysis.nesting import Nesting
-from profkit.model import OperationKind, RangeKind, Trace
+from profkit.model import RangeKind, Trace
 
-__all__ = ["Launches", "find_launches", "is_kernel", "launch_calls", "launches_without_kernel"]
+__all__ = ["Launches", "find_launches", "launch_calls", "launches_without_kernel"]
 
 Column = NDArray[np.int64]
 
@@ -106,9 +106,3 @@ def launches_without_kernel(trace: Trace, launches: Launches) -> int:
             lost = idle[(idle != 0) & ~np.isin(idle, calls.correlation[mine & used])]
             missing += len(np.unique(lost))
     return missing
-
-
-def is_kernel(trace: Trace) -> NDArray[np.bool_]:
-    """Which operations are kernels."""
-    kernels: NDArray[np.bool_] = trace.operations.kind == OperationKind.KERNEL
-    return kernels

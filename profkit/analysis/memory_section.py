@@ -65,7 +65,7 @@ def memory_sentence(memory: Row) -> str:
     text = f"Memory peaked at {bytes_text(peak)}"
     held = memory["at_peak"][0] if memory["at_peak"] else None
     if held and held["where"]:
-        text += f"; {bytes_text(held['bytes'])} of it ({held['category']}) came from {held['where']}"
+        text += f"; {bytes_text(held['bytes'])} of it ({str(held['category']).replace('_', ' ')}) came from {held['where']}"
     if memory["oom"]:
         text += ", and it ran out"
     elif any(row["code"] == "leak" and row["severity"] == "warning" for row in memory["findings"]):

@@ -104,6 +104,9 @@ def summarise_views(
     verdict = verdict_row(views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories))
     if memory is not None and not views:
         verdict["sentence"] = memory_sentence(memory)
+        verdict["instead"] = (
+            "A memory snapshot holds no times of kernels: record a trace of the same step too."
+        )
     if whole and verdict["caveats"]:
         verdict["caveats"] += [text for text in [unrecorded_caveat(views)] if text]
     return Result(

@@ -56,3 +56,17 @@ def test_advice_without_steps_speaks_of_the_recording_and_is_trusted_less():
     assert len(whole.result.window["steps"]) == 3
     assert all("a step" not in row["why"] for row in plain.result.advice)
     assert {row["confidence"] for row in plain.result.advice} <= {"low"}
+
+
+def test_allocating_while_it_starts_is_no_churn_of_steps():
+    report = profkit.analyze(DATA / "nsys/tiny_mlp.sqlite.gz")
+    made = TraceBuilder(format="kineto").call(0, 900_000, "cudaMalloc")
+    made.kernel(1_000_000, 1_400_000, launch=(950_000, 960_000)).kernel(
+        1_400_000, 1_900_000, launch=(970_000, 980_000)
+    )
+    whole = summarise([made.trace()])
+    made.range(-100_000, 1_950_000, "step")
+
+    assert whole.idle["by_cause"]["allocation"] == 900_000
+    assert "allocator-churn" not in {row["id"] for row in [*whole.advice, *report.result.advice]}
+    assert any("lloc" in row["title"] for row in summarise([made.trace()]).advice)

@@ -67,9 +67,14 @@ def _warm_up(case: Case) -> Evidence | None:
         return None
     if steps >= 2 and length.max() <= 1.3 * length.min():
         return None
+    counted = (
+        f"Only one step is counted, of {duration_text(float(length[0]))}: it may still be warm-up."
+        if steps == 1
+        else f"Only {steps} steps are counted, of {duration_text(float(length.min()))} to "
+        f"{duration_text(float(length.max()))}: one of them may still be warm-up."
+    )
     return Evidence(
-        f"Only {steps} steps are counted, of {duration_text(float(length.min()))} to {duration_text(float(length.max()))}: "
-        "one of them may still be warm-up.",
+        counted,
         [view.steps.names[view.first_kept]],
         None,
         "low",

@@ -86,7 +86,8 @@ def _pageable(case: Case) -> Evidence | None:
 def _allocator(case: Case) -> Evidence | None:
     program = case.step.program
     spent = float(program.allocation_ns.sum())
-    if spent < 0.01 * case.step.plain_ns:
+    # Without marked steps, a start that allocates cannot be told from a steady step that does.
+    if not case.view.steps.count or spent < 0.01 * case.step.plain_ns:
         return None
     calls = case.view.trace.calls
     launches, rows = case.view.launches, case.facts.program.row
