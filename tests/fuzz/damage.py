@@ -15,6 +15,8 @@ class Made:
     suffix: str
     kernels_at_most: int | None = None
     """How many kernels it can hold; None where its bytes were damaged and nobody can tell."""
+    beside: Made | None = None
+    """Another input that is analysed together with it."""
 
 
 NUMBERS: list[Any] = [

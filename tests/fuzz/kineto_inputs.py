@@ -28,6 +28,31 @@ _DEEP = "deep "
 """A text that is replaced by as many nested lists as follow it: more than Python's own writer can write."""
 _SHIFTS = (-1e6, 1e6, 0.001, -0.0005, -5, 5, 1e12, -1e15)
 
+_HEADER_VALUES: dict[str, Any] = {
+    "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 8 << 30, "numSms": 132, "warpSize": 32},
+                         {"id": 2, "name": "AMD Instinct MI300X", "totalGlobalMem": 8 << 30, "warpSize": 64}],
+    "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8, "pg_count": 1, "nccl_version": "2.21.5"},
+    "cuda_driver_version": 12080, "hip_runtime_version": 60342134, "roctracer_version": 4.1, "profile_memory": 1, "with_stack": True,
+    "record_shapes": "0", "baseTimeNanoseconds": 1_700_000_000 * 10**9, "displayTimeUnit": "ms", "schemaVersion": 1,
+}  # fmt: skip
+_FOREIGN: list[dict[str, Any]] = [
+    {"nodes": [], "schema": "1.1"}, {"workload_graph": {}}, {"rocprofiler-sdk-tool": []}, {"segments": [], "device_traces": []},
+    {"log": {}}, {"nbformat": 4}, {"verdict": {}, "schema": "profkit.report/1"}, {"shared": {}, "profiles": []}, {}, {"a": 1},
+]  # fmt: skip
+"""Other people's JSON."""
+_MORE_ARGS: list[dict[str, Any]] = [
+    {"Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "Group size": 8, "dtype": "BFloat16",
+     "Process Group Name": "0", "Process Group Description": "default_pg", "Seq": 4},
+    {"Input Dims": [[8, 16], [16, 4], []], "Input type": ["float", "c10::BFloat16", ""], "Input Strides": [[16, 1], [4, 1], []],
+     "Concrete Inputs": ["", "", "1"], "Sequence number": 7, "Fwd thread id": 2},
+    {"Input dims": [[8, [2]], "x"], "Call stack": "a.py(3): f;b.py(4): g"},
+    {"fromDevice": 0, "inDevice": 1, "toDevice": 1, "bytes": 4096, "kind": "PtoP"},
+    {"graph node id": 12, "correlation": 0, "stream": "stream 7", "device": "1"},
+    {"Python id": 3, "Python parent id": 2, "Python module id": 1},
+    {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 5},
+]  # fmt: skip
+"""Arguments that the recordings lack: collectives, shapes, peer copies, nodes of graphs."""
+
 Event = Any
 
 
@@ -58,15 +83,31 @@ def make(random: Random) -> Made:
         random.shuffle(events)
     header = {key: value for key, value in source.items() if key != "traceEvents" and random.random() > 0.1}
     if header and random.random() < 0.3:
-        header[random.choice(list(header))] = odd_value(random)
+        _change_header(header, random)
     items = [*header.items(), ("traceEvents", events)]
+    if random.random() < 0.02:
+        items = list(random.choice(_FOREIGN).items())
     random.shuffle(items)
     kernels = sum(isinstance(event, dict) and str(event.get("cat")).lower() == "kernel" for event in events)
     return _written(dict(items), events, kernels, random)
 
 
+def _change_header(header: dict[str, Any], random: Random) -> None:
+    key = random.choice([*header, *_HEADER_VALUES])
+    value = header.get(key, _HEADER_VALUES.get(key))
+    if isinstance(value, list) and value and isinstance(value[0], dict) and random.random() < 0.7:
+        first = {**value[0], random.choice(list(value[0])): odd_value(random)}  # one device of many
+        header[key] = [first, *value[1:]] if random.random() < 0.5 else [*value, first]
+    elif isinstance(value, dict) and value and random.random() < 0.7:
+        header[key] = {**value, random.choice(list(value)): odd_value(random)}
+    elif key in _HEADER_VALUES and random.random() < 0.7:
+        header[key] = _HEADER_VALUES[key]
+    else:
+        header[key] = odd_value(random)
+
+
 def _slice(events: list[Event], random: Random) -> list[Event]:
-    size = min(len(events), random.choice([3, 20, 60, 150, 300]))
+    size = min(len(events), random.choice([3, 10, 20, 40, 80, 250]))
     start = random.randint(0, len(events) - size)
     return [_copy(event) for event in events[start : start + size]]
 
@@ -90,6 +131,8 @@ def _change(events: list[Event], random: Random) -> None:
         events.insert(random.randrange(len(events)), _copy(event))
     elif kind < 0.13:
         del events[place]
+    elif kind < 0.17:
+        events.insert(place, _memory_event(event, random))
     else:
         _change_event(event, random.choice(events), random)
 
@@ -110,10 +153,22 @@ def _change_event(event: Event, other: Event, random: Random) -> None:
         event["cat"] = random.choice(_CATEGORIES)
     elif kind < 0.9:
         event["ph"] = random.choice(_PHASES)
-    elif kind < 0.93:
+    elif kind < 0.92:
         event["args"] = f"{_DEEP}{random.choice([2, 30, 3000])}"
+    elif kind < 0.96:
+        args = event.get("args")
+        event["args"] = {**(args if isinstance(args, dict) else {}), **random.choice(_MORE_ARGS)}
     else:
         _exchange(event, other, random)
+
+
+def _memory_event(near: Event, random: Random) -> Event:
+    """An allocation at the time of another event."""
+    size = random.choice([512, -512, 1 << 21, 0, -(2**60)])
+    args = {"Device Type": random.choice([0, 1, 1, 1]), "Device Id": random.choice([0, 0, 1, 5, -1]), "Bytes": size,
+            "Addr": random.choice([4096, 8192, 2**63]), "Total Allocated": abs(size), "Total Reserved": 1 << 21}  # fmt: skip
+    where = {key: near.get(key) for key in ("pid", "tid", "ts")}
+    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", "args": args, **where}
 
 
 def _exchange(event: Event, other: Event, random: Random) -> None:

@@ -1,4 +1,4 @@
-"""A long run: ``python -m tests.fuzz.long --seconds 3600 --seed 1 --reader kineto``.
+"""A long run: ``python -m tests.fuzz.long --runs 200000 --seed 1 --reader kineto``.
 
 Prints how many inputs were made, how many reached the analysis and what broke, each kind of failure once. Inputs
 that broke something stay in the folder of ``--keep``; ``--only N`` makes the N-th input of a seed again. Each input
@@ -9,61 +9,85 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
+import resource
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
-from tests.fuzz import kineto_inputs, nsys_inputs, snapshot_inputs
 from tests.fuzz.damage import Made
+from tests.fuzz.inputs import READERS, nth
 from tests.fuzz.properties import MOST_SECONDS, check
 
-READERS: dict[str, Callable[[Random], Made]] = {
-    "kineto": kineto_inputs.make,
-    "nsys": nsys_inputs.make,
-    "snapshot": snapshot_inputs.make,
-}
 THOROUGH_EVERY = 10
+_SAID_EVERY_S = 60.0
 
 
-def nth(reader: str, seed: int, number: int) -> Made:
-    """The input of that number."""
-    return READERS[reader](Random(f"{reader} {seed} {number}"))
+class Run:
+    """Counts of one run."""
+
+    def __init__(self, reader: str, seed: int) -> None:
+        self.name = f"{reader} seed {seed}"
+        self.failures: Counter[str] = Counter()
+        self.runs = self.analysed = 0
+        self.slowest_s = 0.0
+        self.started = self.said = time.monotonic()
+
+    def __str__(self) -> str:
+        took = time.monotonic() - self.started
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        return (
+            f"{self.name}: {self.runs} inputs, {self.analysed} analysed ({self.analysed / max(self.runs, 1):.0%}),"
+            f" slowest {self.slowest_s:.1f} s, most memory {peak} MiB, {self.failures.total()} failures of"
+            f" {len(self.failures)} kinds, {self.runs / took:.0f} a second"
+        )
+
+    def say(self, *, at_last: bool = False) -> None:
+        """Print the counts, no more than once a minute before the end."""
+        if at_last or time.monotonic() - self.said > _SAID_EVERY_S:
+            self.said = time.monotonic()
+            print(self, flush=True)
 
 
 def main() -> int:
     options = _options()
-    failures: Counter[str] = Counter()
-    runs = analysed = 0
-    slowest = 0.0
+    run = Run(options.reader, options.seed)
+    first = options.start if options.only is None else options.only
+    last = first + (options.runs if options.only is None else 1)
     end = time.monotonic() + options.seconds
+    nth(options.reader, options.seed, 0)
+    gc.freeze()  # the recordings stay: no need to look through them again and again
     with tempfile.TemporaryDirectory(prefix="profkit-fuzz-") as folder:
-        number = options.start if options.only is None else options.only
-        while time.monotonic() < end and (options.only is None or not runs):
-            made = nth(options.reader, options.seed, number)
-            faulthandler.dump_traceback_later(4 * MOST_SECONDS, exit=True)
-            started = time.monotonic()
-            try:
-                analysed += check(made, Path(folder), thorough=number % THOROUGH_EVERY == 0) is None
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is what the run looks for
-                _note(error, failures, made, number, options)
-            slowest = max(slowest, time.monotonic() - started)
-            runs, number = runs + 1, number + 1
+        for number in range(first, last):
+            if time.monotonic() > end:
+                break
+            if not run.runs % THOROUGH_EVERY:  # costs as much as a small input
+                faulthandler.dump_traceback_later(4 * MOST_SECONDS, exit=True)
+            _one(number, run, Path(folder), options)
+            run.say()
     faulthandler.cancel_dump_traceback_later()
-    print(
-        f"{options.reader} seed {options.seed}: {runs} inputs (to number {number - 1}), {analysed} analysed"
-        f" ({analysed / max(runs, 1):.0%}), slowest {slowest:.1f} s, {failures.total()} failures of {len(failures)} kinds"
-    )
-    return 1 if failures else 0
+    run.say(at_last=True)
+    return 1 if run.failures else 0
+
+
+def _one(number: int, run: Run, folder: Path, options: argparse.Namespace) -> None:
+    made = nth(options.reader, options.seed, number)
+    started = time.monotonic()
+    try:
+        run.analysed += check(made, folder, thorough=number % THOROUGH_EVERY == 0) is None
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the run looks for
+        _note(error, run.failures, made, number, options)
+    run.slowest_s = max(run.slowest_s, time.monotonic() - started)
+    run.runs += 1
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Look for inputs that break profkit.")
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--runs", type=int, default=10**9, help="how many inputs")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reader", choices=READERS, required=True)
     parser.add_argument("--start", type=int, default=0, help="the number of the first input")

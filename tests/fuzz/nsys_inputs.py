@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from tests.fuzz.damage import NUMBERS, TEXTS, Made, damaged
+from tests.fuzz.nsys_tables import add_table, keep_few
 from tests.shared import DATA
 
 _RECORDINGS = ("sync_item", "big_gemm_bf16", "elementwise_chain")
@@ -50,7 +51,7 @@ def sources() -> list[bytes]:
 def make(random: Random) -> Made:
     """One export, different for every state of ``random``."""
     # the small ones more often: they are quicker, and hold what is rare
-    data = random.choice(sources() if random.random() < 0.4 else sources()[len(_RECORDINGS) :])
+    data = random.choice(sources() if random.random() < 0.25 else sources()[len(_RECORDINGS) :])
     kernels: int | None = None
     if random.random() < 0.92:
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
@@ -58,7 +59,11 @@ def make(random: Random) -> Made:
             database.execute("PRAGMA journal_mode=OFF")
             for _ in range(random.choice([1, 1, 2, 4, 8])):
                 with suppress(sqlite3.Error, OverflowError, UnicodeError):
-                    _change(database, random)
+                    change = add_table if random.random() < 0.2 else _change
+                    change(database, random)
+            if random.random() < 0.03:
+                with suppress(sqlite3.Error):
+                    keep_few(database, _names(database), random)
             kernels = _kernels(database)
             data = database.serialize()
     way = random.random()

@@ -114,7 +114,7 @@ def _change(holder: list[Any], random: Random) -> None:
 
 
 def _changed_opcodes(data: bytes, random: Random) -> bytes:
-    operations = _operations(data)
+    operations = list(_operations(data))
     for _ in range(random.choice([1, 1, 2, 5, 20])):
         place = random.randrange(len(operations))
         match random.randrange(5):
@@ -134,9 +134,10 @@ def _changed_opcodes(data: bytes, random: Random) -> bytes:
     return b"".join(operations)
 
 
-def _operations(data: bytes) -> list[bytes]:
+@cache
+def _operations(data: bytes) -> tuple[bytes, ...]:
     places = [place for _, _, place in pickletools.genops(data)]
-    return [data[start:end] for start, end in zip(places, [*places[1:], len(data)], strict=True)]
+    return tuple(data[start:end] for start, end in zip(places, [*places[1:], len(data)], strict=True))
 
 
 def _operation(random: Random) -> bytes:

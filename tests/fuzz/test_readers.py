@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fuzz.long import READERS, nth
+from tests.fuzz.inputs import READERS, nth
 from tests.fuzz.properties import check
 
 RUNS = {"kineto": 150, "nsys": 120, "snapshot": 300}
