@@ -310,10 +310,13 @@ class Syncs(_Table):
 
 @dataclass(frozen=True, eq=False)
 class Collectives(_Table):
-    """What a file says of collective kernels, one row for a kernel that says something."""
+    """What a file says of collective kernels, one row for a kernel that says something.
+
+    Also, in `Trace.messages`, the sends and receives that the host asked for: a batch of them is one kernel.
+    """
 
     operation: IntColumn = _column("i4")
-    """Row in `Trace.operations`."""
+    """Row in `Trace.operations`; of messages unknown."""
     name: IntColumn = _column("i4")
     """String: ``allreduce``, ``_allgather_base``..."""
     dtype: IntColumn = _column("i4")
@@ -325,6 +328,12 @@ class Collectives(_Table):
     """String: the process group's name or description."""
     sequence: IntColumn = _column("i8")
     """The collective's number within its group, where written."""
+    peer: IntColumn = _column("i4")
+    """Of a send or receive: the rank on the other side, as numbered in the whole job."""
+    time_ns: IntColumn = _column("i8")
+    """Of messages: when the host asked."""
+    thread: IntColumn = _column("i4")
+    """Of messages: index into `Trace.threads`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,6 +377,7 @@ class Trace:
     ranges: Ranges = field(default_factory=Ranges.empty)
     syncs: Syncs = field(default_factory=Syncs.empty)
     collectives: Collectives = field(default_factory=Collectives.empty)
+    messages: Collectives = field(default_factory=Collectives.empty)
     memory: MemoryEvents = field(default_factory=MemoryEvents.empty)
     samples: Samples = field(default_factory=Samples.empty)
     unix_epoch_ns: int | None = None

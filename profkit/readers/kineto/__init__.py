@@ -56,6 +56,7 @@ def read_kineto(data: bytes | bytearray | memoryview, name: str) -> Trace:
         ranges=ranges,
         syncs=made.syncs(),
         collectives=made.collectives(),
+        messages=made.messages(),
         memory=made.memory(),
         unix_epoch_ns=base,
         findings=_findings(text, columns, empty=not (len(operations) or len(calls) or len(ranges))),

@@ -53,6 +53,7 @@ class Assembly:
             "ranges": _joined(columns.ranges),
             "syncs": _joined(columns.syncs),
             "memory": _joined(columns.memory),
+            "messages": _joined(columns.messages),
         }
         self._collectives = _joined(columns.collectives)
         self._drop_host_copies()
@@ -137,7 +138,8 @@ class Assembly:
     def _drop(self, table: str, wrong: NDArray[np.bool_], reason: str) -> None:
         count = int(wrong.sum())
         if count:
-            self.dropped[reason] += count
+            # Messages are ranges too, and counted as such.
+            self.dropped[reason] += count if table != "messages" else 0
             self._keep(table, ~wrong)
 
     def _count_from_zero(self, starts: NDArray[Any], middle: int) -> None:
@@ -153,7 +155,9 @@ class Assembly:
         keys = self._columns.threads.table()
         unique, number = np.unique(keys, axis=0, return_inverse=True)
         number = number.reshape(-1)
-        hosts = [columns for table in ("calls", "ranges", "memory") if (columns := self._tables[table])]
+        hosts = [
+            columns for table in ("calls", "ranges", "memory", "messages") if (columns := self._tables[table])
+        ]
         count = np.zeros(len(unique), np.int64)
         for columns in hosts:
             columns["thread"] = number[columns["thread"]]
@@ -271,13 +275,23 @@ class Assembly:
 
     def collectives(self) -> Collectives:
         """The table of collectives."""
-        table = self._collectives
+        return self._said(self._collectives)
+
+    def messages(self) -> Collectives:
+        """The sends and receives that the host asked for."""
+        table = dict(self._tables["messages"])
+        if table:
+            table["time_ns"] = table.pop("start_ns")
+            del table["dur"]
+        return self._said(table)
+
+    def _said(self, table: Columns) -> Collectives:
         if not table:
             return Collectives.empty()
         names = np.append(self._columns.names.table()[:, 0], UNKNOWN)
         for column in ("name", "dtype", "group"):
             table[column] = names[table[column]]
-        return Collectives.of(len(table["operation"]), **table)
+        return Collectives.of(len(table["name"]), **table)
 
     def memory(self) -> MemoryEvents:
         """The table of memory events."""

@@ -111,6 +111,7 @@ class TraceColumns:
         self.strings = Strings()
         self.operations: Parts = defaultdict(list)
         self.collectives: Parts = defaultdict(list)
+        self.messages: Parts = defaultdict(list)
         self.calls: Parts = defaultdict(list)
         self.ranges: Parts = defaultdict(list)
         self.syncs: Parts = defaultdict(list)
@@ -222,19 +223,28 @@ class TraceColumns:
         rows = [row for row, f in enumerate(found) if f.collective]
         said = [found[row] for row in rows]
         first = self._operation_count - len(found)
-        _extend(
-            self.collectives,
-            {
-                "operation": np.array(rows, np.int64) + first,
-                "name": self.names.column([f.collective for f in said]),
-                "dtype": self._optional([f.dtype for f in said]),
-                "in_elements": integers([f.in_elements for f in said]),
-                "out_elements": integers([f.out_elements for f in said]),
-                "group_size": integers([f.group_size for f in said], "i4"),
-                "group": self._optional([_group(f) for f in said]),
-                "sequence": integers([f.sequence for f in said]),
-            },
-        )
+        _extend(self.collectives, {"operation": np.array(rows, np.int64) + first, **self._said_of(said)})
+
+    def _add_messages(self, events: list[Event]) -> None:
+        """Of operators, those that ask for a send or a receive."""
+        asked = [event for event in events if event.name == _MESSAGE]
+        found = fields_of(asked, DeviceFields)
+        rows = [row for row, f in enumerate(found) if _peer(f) >= 0]
+        if rows:
+            said = self._said_of([found[row] for row in rows])
+            _extend(self.messages, self._host_times([asked[row] for row in rows]) | said)
+
+    def _said_of(self, said: Sequence[DeviceFields]) -> dict[str, NDArray[Any]]:
+        return {
+            "name": self.names.column([f.collective for f in said]),
+            "dtype": self._optional([f.dtype for f in said]),
+            "in_elements": integers([f.in_elements for f in said]),
+            "out_elements": integers([f.out_elements for f in said]),
+            "group_size": integers([f.group_size for f in said], "i4"),
+            "group": self._optional([_group(f) for f in said]),
+            "sequence": integers([f.sequence for f in said]),
+            "peer": integers([_peer(f) for f in said], "i4"),
+        }
 
     def _optional(self, texts: Sequence[str | None]) -> NDArray[Any]:
         return np.array([self.names[text] if text else UNKNOWN for text in texts], np.int64)
@@ -262,6 +272,7 @@ class TraceColumns:
         _extend(self.syncs, columns)
 
     def _add_operators(self, events: list[Event]) -> None:
+        self._add_messages(events)
         found = fields_of(events, OperatorFields)
         text = self.json_texts.column
         self._add_ranges(
@@ -334,6 +345,7 @@ class TraceColumns:
         return (self.strings.add(text.decode("utf-8", "replace")) if text.startswith(b"[") else UNKNOWN,)
 
 
+_MESSAGE = "record_param_comms"
 _LAUNCH_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_bytes")
 
 
@@ -366,6 +378,13 @@ def _group(found: DeviceFields) -> str | None:
     if found.group_description and found.group_description != "undefined":
         return f"{found.group_description} ({name})" if name else found.group_description
     return name
+
+
+def _peer(found: DeviceFields) -> int:
+    """The other rank of a send or a receive."""
+    if found.collective == "send":
+        return found.target_rank
+    return found.source_rank if found.collective == "recv" else UNKNOWN
 
 
 def _without_version(name: str) -> str:

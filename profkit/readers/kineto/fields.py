@@ -35,7 +35,7 @@ _TWO_64 = 1 << 64
 
 
 class DeviceFields(msgspec.Struct, gc=False):
-    """Of kernels, copies and memsets."""
+    """Of kernels, copies and memsets; of ``record_param_comms`` what is said of a collective."""
 
     device: int | str | None = None
     context: int | str | None = None
@@ -59,6 +59,8 @@ class DeviceFields(msgspec.Struct, gc=False):
     group_name: str | int | None = msgspec.field(default=None, name="Process Group Name")
     group_description: str | None = msgspec.field(default=None, name="Process Group Description")
     sequence: int = msgspec.field(default=UNKNOWN, name="Seq")
+    source_rank: int = msgspec.field(default=UNKNOWN, name="Src Rank")
+    target_rank: int = msgspec.field(default=UNKNOWN, name="Dst Rank")
 
 
 class CallFields(msgspec.Struct, gc=False):
