@@ -88,12 +88,13 @@ def parse_duration_ns(text: str) -> int:
     """A duration as people write it (``38.3ms``, ``2 s``) to nanoseconds.
 
     Raises:
-        ProfkitError: The text is not a number followed by ns, us, ms or s.
+        ProfkitError: The text is not a number followed by ns, us, ms or s, or it does not fit into 64 bits.
     """
     match = _DURATION.fullmatch(text)
-    if not match:
+    duration_ns = float(match[1]) * _DURATION_UNITS_NS[match[2]] if match else 0.0
+    if not match or duration_ns >= 2**63:
         raise ProfkitError(f"{text!r} is not a duration. Write a number with its unit: 38.3ms")
-    return round(float(match[1]) * _DURATION_UNITS_NS[match[2]])
+    return round(duration_ns)
 
 
 def _three_digits(value: float) -> str:

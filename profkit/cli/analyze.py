@@ -10,20 +10,10 @@ from typing import Any
 
 import click
 
+from profkit.cli.plain_step import plain_step_option
 from profkit.errors import printable
-from profkit.units import parse_duration_ns
 
 __all__ = ["command"]
-
-
-class _Duration(click.ParamType[int]):
-    name = "TIME"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return parse_duration_ns(value)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is wrong usage
-            self.fail(str(error), param, ctx)
 
 
 @click.command(name="analyze")
@@ -40,7 +30,7 @@ class _Duration(click.ParamType[int]):
 @click.option(
     "--peaks", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Rates of the card."
 )
-@click.option("--plain-step", type=_Duration(), help="The step's time without a profiler, e.g. 38.3ms.")
+@plain_step_option
 @click.option(
     "--cluster",
     metavar="ADDRESS",
@@ -61,7 +51,7 @@ def command(
     step: str | None,
     device: int | None,
     peaks: str | None,
-    plain_step: int | None,
+    plain_step_ns: int | None,
     cluster: str,
     quiet: bool,
     save: bool,
@@ -97,7 +87,7 @@ def command(
             step=step,
             device=device,
             peaks=load_peaks(Path(peaks)) if peaks else None,
-            plain_step_ns=plain_step,
+            plain_step_ns=plain_step_ns,
             cluster=None if cluster == "none" else cluster,
             progress=progress,
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from profkit.units import parse_duration_ns
+from profkit.cli.plain_step import plain_step_option
 
 __all__ = ["command"]
 
@@ -44,14 +44,14 @@ def _flags(function: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
 @click.option("--device", type=int, metavar="N", help="Look at this device only.")
-@click.option("--plain-step", metavar="TIME", help="The step's time without a profiler, e.g. 38.3ms.")
+@plain_step_option
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def command(
     file: str,
     loader_workers: int | None,
     step: str | None,
     device: int | None,
-    plain_step: str | None,
+    plain_step_ns: int | None,
     json_: bool,
     **flags: Any,
 ) -> None:
@@ -71,15 +71,9 @@ def command(
     from profkit.errors import AnalysisError
     from profkit.readers import read
 
-    plain = None
-    if plain_step is not None:
-        try:
-            plain = parse_duration_ns(plain_step)
-        except Exception as error:
-            raise click.BadParameter(str(error), param_hint="--plain-step") from error
     chosen = [name for name in _FLAGS if flags[name.replace("-", "_")]]
     views, _ = timelines([read(file)], Options(step_name=step, device=device))
-    found = what_if(views, chosen, loader_workers=loader_workers, plain_step_ns=plain)
+    found = what_if(views, chosen, loader_workers=loader_workers, plain_step_ns=plain_step_ns)
     if found is None:
         raise AnalysisError(
             file, "no step with device work can be replayed", "Record a few steps with kernels, and mark them"
@@ -89,7 +83,7 @@ def command(
 
         click.echo(json.dumps(found, indent=2))
         return
-    click.echo(_text(found, known=plain is not None))
+    click.echo(_text(found, known=plain_step_ns is not None))
 
 
 def _text(found: dict[str, Any], *, known: bool) -> str:
