@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import inf
 
+from profkit.verification.intervals import Piece, common, length, near, united, within, without
 from tests.exactness.brute_force import BruteForce, Thread
-from tests.exactness.intervals_by_hand import Piece, common, length, near, united, within, without
 from tests.exactness.plain_files import Call, Op, Span
 
 FETCH = re.compile(r"enumerate\(DataLoader\)#\w*\.__next__")

@@ -3,9 +3,9 @@
 from typing import Any
 
 from profkit.analysis.result import Result
+from profkit.verification.intervals import length, within
 from tests.exactness.brute_force import nature
 from tests.exactness.brute_idle import HOST_CAUSES, IDLE_CAUSES, BruteIdle
-from tests.exactness.intervals_by_hand import length, within
 
 Numbers = dict[str, Any]
 

@@ -13,10 +13,10 @@ from profkit.analysis.summary import Options, timelines
 from profkit.analysis.work.work import OperationBound
 from profkit.readers import read
 from profkit.units import parse_duration_ns
+from profkit.verification.intervals import length, united, within, without
 from tests.exactness.brute_force import Op
 from tests.exactness.brute_idle import BruteIdle
 from tests.exactness.comparison import told, worked_out
-from tests.exactness.intervals_by_hand import length, united, within, without
 from tests.exactness.plain_files import read_plainly
 from tests.shared import DATA, SHARED, needs_shared
 

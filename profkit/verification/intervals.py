@@ -1,6 +1,10 @@
 """Sets of nanoseconds as sorted lists of (start, end), end exclusive; each function is a loop."""
 
+from __future__ import annotations
+
 from bisect import bisect_left, bisect_right
+
+__all__ = ["Piece", "common", "length", "near", "united", "within", "without"]
 
 Piece = tuple[int, int]
 

@@ -1,0 +1,1 @@
+"""Totals worked out a second time, from the raw files, and compared with what a report says."""
