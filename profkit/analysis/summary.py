@@ -99,6 +99,7 @@ def summarise_views(
         int(states_of(v, d)[list(BUSY_STATES)].sum()) for v in views for d in range(len(v.trace.devices))
     )
     phases = phase_rows(views)
+    ranges, too_deep = range_rows(views)
     memory = memory_row(histories, views, offsets)
     give_phase_peaks(phases, memory)
     verdict = verdict_row(views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories))
@@ -112,14 +113,16 @@ def summarise_views(
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
-        health=health_row(views, [*_findings(recordings, memory), *ranks.findings], _dropped(recordings)),
+        health=health_row(
+            views, [*_findings(recordings, memory), *ranks.findings, *too_deep], _dropped(recordings)
+        ),
         window={**window_row(views, offsets), "parts": part_rows(views)},
         verdict=verdict_on_ranks(verdict, ranks.found),
         totals=totals_row(views),
         phases=phases,
         kernels=kernel_rows(views, busy, device_ids),
         operators=operator_rows(views),
-        ranges=range_rows(views),
+        ranges=ranges,
         idle={**idle_row(views, offsets, device_ids), "host": host_time_row(views)},
         syncs=sync_rows(views),
         memory=memory,

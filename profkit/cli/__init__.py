@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import io
+import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -28,7 +31,7 @@ _COMMANDS = (
 """In the order of the help. Each is a module of this package with a ``command``, imported when it is used."""
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
 """Where a report was to be printed there is no room; files that cannot be written are told by `OutputError`."""
 
 
@@ -52,14 +55,27 @@ class _Commands(click.Group):
             )
 
     def invoke(self, ctx: click.Context) -> Any:
+        _replace_closed_streams()
         try:
             return super().invoke(ctx)
         except ProfkitError as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in _UNWRITABLE:
                 raise
             raise click.ClickException(f"standard output: {error.strerror}") from error
+
+
+def _replace_closed_streams() -> None:
+    """Streams in place of those that the caller has closed, so that no file of ours gets their numbers.
+
+    Nothing can be written to that of standard output: a report that was to be printed is not lost silently.
+    """
+    if sys.stdout is None:
+        unwritable = io.FileIO(os.open(os.devnull, os.O_RDONLY), "w")  # no buffer keeps what fails
+        sys.stdout = io.TextIOWrapper(unwritable, encoding="utf-8", write_through=True)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

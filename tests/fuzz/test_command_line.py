@@ -219,3 +219,18 @@ def test_what_nsys_captured_of_the_machine_reaches_no_report(tmp_path):
     for format in ("html", "json", "md", "text", "csv"):
         assert "hunter2" not in report.render(format)
     assert b"hunter2" not in gzip.decompress(export_timeline(export))
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "2>&-"])
+@pytest.mark.parametrize("way", [["-o", "report.html"], [], ["--format", "json"], ["-q"]])
+def test_a_closed_stream_gets_no_file_and_a_report_that_cannot_be_printed_is_an_error(trace, closed, way):
+    """The shell's ``>&-``: without care an input or a report gets the number of the closed stream."""
+    command = " ".join([*PROFKIT, "analyze", str(trace), *way, closed])
+    before = trace.read_bytes()
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=trace.parent.parent)
+    printed = way in ([], ["--format", "json"])
+    assert done.returncode == (1 if printed and closed.startswith(">") else 0), done.stderr
+    assert "Traceback" not in done.stderr
+    if done.returncode and "2>" not in closed:
+        assert "standard output: Bad file descriptor" in done.stderr
+    assert trace.read_bytes() == before

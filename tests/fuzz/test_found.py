@@ -163,3 +163,5 @@ def test_operators_without_end_cost_no_more_than_their_work(tmp_path):
         tracemalloc.stop()
     inclusive = {row["name"]: row["gpu_inclusive_ns"] for row in report.result.ranges}
     assert inclusive["o0"] == 1000 * launches
+    (finding,) = (f for f in report.result.health["findings"] if f["code"] == "ranges-too-deep")
+    assert finding["count"] == count - 128

@@ -15,7 +15,7 @@ from profkit.analysis.phases import phase_at
 from profkit.analysis.result import Row
 from profkit.analysis.tables.grouping import group_rows, sums
 from profkit.analysis.view import TraceView
-from profkit.model import RangeKind
+from profkit.model import Finding, RangeKind, Severity
 
 __all__ = ["MOST_OPERATORS", "operator_rows", "range_rows"]
 
@@ -109,11 +109,14 @@ def _in_window(view: TraceView) -> NDArray[np.bool_]:
     return view.begun_in_window(ranges.thread, ranges.start_ns)
 
 
-def range_rows(views: Sequence[TraceView]) -> list[Row]:
-    """Every range that is no phase, by domain, kind and name, in order of device time."""
+def range_rows(views: Sequence[TraceView]) -> tuple[list[Row], list[Finding]]:
+    """Every range that is no phase, by domain, kind and name, in order of device time; and what lies too deep."""
     merged: dict[tuple[str | None, str, str], Row] = {}
+    too_deep = 0
     for view in views:
-        for row in _ranges_of(view):
+        rows, left_out = _ranges_of(view)
+        too_deep += left_out
+        for row in rows:
             known = merged.setdefault((row["domain"], row["kind"], row["name"]), row)
             if known is not row:
                 for key in ("count", "host_wall_ns", "gpu_inclusive_ns"):
@@ -121,24 +124,35 @@ def range_rows(views: Sequence[TraceView]) -> list[Row]:
     rows = sorted(
         merged.values(), key=lambda r: (-r["gpu_inclusive_ns"], -r["host_wall_ns"], r["name"], r["kind"])
     )
-    return rows[:MOST_OPERATORS]
+    return rows[:MOST_OPERATORS], _too_deep(too_deep)
 
 
-def _ranges_of(view: TraceView) -> list[Row]:
+def _too_deep(count: int) -> list[Finding]:
+    if not count:
+        return []
+    message = (
+        f"{count} ranges and operators lie more than {_DEEPEST} deep in others, and device work is counted to the "
+        "outer ones only: are all ranges closed that the program opens?"
+    )
+    return [Finding("ranges-too-deep", Severity.WARNING, message, count)]
+
+
+def _ranges_of(view: TraceView) -> tuple[list[Row], int]:
+    """The rows of one trace, and how many ranges lie too deep for device work to be counted to them."""
     ranges = view.trace.ranges
     wanted = np.isin(ranges.kind, (RangeKind.ANNOTATION, RangeKind.OPERATOR, RangeKind.START_END))
     rows = np.flatnonzero(wanted & ~view.phases.rows & (_in_window(view) | view.steps.rows))
     if not len(rows):
-        return []
+        return [], 0
     kind = np.where(view.steps.rows[rows], -1, ranges.kind[rows])
     group, example = group_rows(ranges.domain[rows], kind, ranges.name[rows])
     group_of_range = np.full(len(ranges), -1, np.int64)
     group_of_range[rows] = group
     count = len(example)
-    device_ns = _projected(view, group_of_range, count)
+    device_ns, too_deep = _projected(view, group_of_range, count)
     wall = sums(group, (ranges.end_ns - ranges.start_ns)[rows].astype(np.int64), count)
     occurrences = np.bincount(group, minlength=count)
-    return [
+    made: list[Row] = [
         {
             "domain": view.trace.strings[ranges.domain[row]] if ranges.domain[row] >= 0 else None,
             "kind": "step" if kind[at] < 0 else RangeKind(int(kind[at])).name.lower(),
@@ -149,20 +163,26 @@ def _ranges_of(view: TraceView) -> list[Row]:
         }
         for at, row in zip(example.tolist(), rows[example].tolist(), strict=True)
     ]
+    return made, too_deep
 
 
-def _projected(view: TraceView, group_of_range: Column, count: int) -> Column:
-    """The union of the operations launched inside the ranges of each group, domain by domain."""
+def _projected(view: TraceView, group_of_range: Column, count: int) -> tuple[Column, int]:
+    """The union of the operations launched inside the ranges of each group, domain by domain.
+
+    Returns:
+        The time of each group in ns, and how many ranges lie too deep to take part.
+    """
     ranges, launches, operations = view.trace.ranges, view.launches, view.trace.operations
     launched = np.flatnonzero(launches.linked & (view.kept | (view.steps.of_operation >= 0)))
     pairs: list[tuple[Column, Column]] = []
-    chosen = group_of_range >= 0
+    chosen, too_deep = group_of_range >= 0, 0
     stacked = chosen & (ranges.kind != RangeKind.START_END) & ~view.steps.rows
     for domain in distinct(ranges.domain[stacked])[0].tolist():
         rows = stacked & (ranges.domain == domain)
         nesting = Nesting.of(ranges, rows)
         shallow = nesting.down_to(rows, _DEEPEST)
         if shallow is not rows:
+            too_deep += int(np.count_nonzero(rows & ~shallow))
             nesting = Nesting.of(ranges, shallow)
         row = nesting.innermost(launches.thread[launched], launches.time_ns[launched])
         operation = launched
@@ -180,7 +200,7 @@ def _projected(view: TraceView, group_of_range: Column, count: int) -> Column:
     )
     total = grouped_union_ns(key, start, end, count * max(len(view.trace.devices), 1))
     by_group: Column = total.reshape(-1, count).sum(axis=0)
-    return by_group
+    return by_group, too_deep
 
 
 def _process_wide(
