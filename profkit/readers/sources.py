@@ -1,6 +1,6 @@
 """Inputs: a path or standard input, plain or compressed, to bytes or to a real file, within limits.
 
-What an input is, is told from its first bytes, after any compression is taken off. Memory stays bounded: a
+What an input is, is told from its first bytes, after any compression is taken off. Memory stays bounded: a large
 plain file is mapped and not copied, a database goes to a temporary file, and everything else that has to be
 held is counted against a limit while it grows.
 """
@@ -31,6 +31,8 @@ __all__ = ["Input", "Kind", "kind_of", "open_input"]
 _BLOCK = 1 << 20
 _HEAD = 1 << 12
 _SMALLEST_LIMIT = 256 << 20
+_READ_AT_ONCE = 64 << 20
+"""Bytes up to which a plain file is read and not mapped: one that is cut short meanwhile would end the process."""
 _LARGEST_RATIO = 200
 """Traces compress 10 to 30 times, replicated ones up to 100 times; a bomb 1000 times."""
 
@@ -267,6 +269,9 @@ def _input(path: str, stream: IO[bytes], plain: bool, meter: _Meter, stack: Exit
 def _plain_input(path: str, stream: IO[bytes], kind: Kind, stack: ExitStack) -> Input:
     if kind in (Kind.SQLITE, Kind.NSYS_REPORT):
         return Input(kind, file=Path(path))
+    if os.fstat(stream.fileno()).st_size <= _READ_AT_ONCE:
+        stream.seek(0)
+        return Input(kind, _as_utf8(stream.read()))
     mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     view = memoryview(mapped)
     stack.callback(_release, mapped, view)

@@ -221,8 +221,10 @@ def test_what_nsys_captured_of_the_machine_reaches_no_report(tmp_path):
     assert b"hunter2" not in gzip.decompress(export_timeline(export))
 
 
-@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "2>&-"])
-@pytest.mark.parametrize("way", [["-o", "report.html"], [], ["--format", "json"], ["-q"]])
+@pytest.mark.parametrize(
+    ("closed", "way"),
+    [(">&-", []), (">&- 2>&-", ["--format", "json"]), (">&-", ["-o", "report.html"]), ("2>&-", [])],
+)
 def test_a_closed_stream_gets_no_file_and_a_report_that_cannot_be_printed_is_an_error(trace, closed, way):
     """The shell's ``>&-``: without care an input or a report gets the number of the closed stream."""
     command = " ".join([*PROFKIT, "analyze", str(trace), *way, closed])

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import pickle
 import sqlite3
 import tracemalloc
@@ -85,6 +86,17 @@ def test_an_input_larger_than_the_free_memory_is_one_line(monkeypatch):
     monkeypatch.setattr(sources, "_held", starved)
     with pytest.raises(profkit.ProfkitError, match="larger than the memory"):
         profkit.analyze(DATA / "cases/22_no_step_no_rank.json.gz")
+
+
+@pytest.mark.parametrize("name", ["91_xss_names.json", "50_mem_baseline.pickle"])
+def test_a_file_that_is_cut_short_while_it_is_read_does_not_end_the_process(tmp_path, name):
+    """What is mapped into memory and then cut off is a bus error when it is touched."""
+    file = tmp_path / "input"
+    content = (DATA / "cases" / name).read_bytes()
+    file.write_bytes(content)
+    with sources.open_input(str(file)) as opened:
+        os.truncate(file, 0)
+        assert bytes(opened.data) == content
 
 
 def test_a_cell_of_a_hundred_megabytes_is_not_read(tmp_path):
