@@ -51,17 +51,22 @@ class Draft:
         self.least_ns = 0.0
         """A bound from outside the step, such as a loader that delivers no faster."""
 
-    def drop(self, chosen: Flags, *, host: float = 0.0) -> None:
+    def drop(self, chosen: Flags, *, host: float = 0.0, within: bool = False) -> None:
         """Take operations out, and the host time of launches that have none left.
 
         Args:
             chosen: Which operations.
             host: The share of their host time that stays.
+            within: They are launched inside operators that stay: what led to the first of each run was the way into
+                the operator, and stays too.
         """
         before = self._launched()
         self.alive &= ~chosen
         gone = (before > 0) & (self._launched() == 0)
         fixed = np.minimum(self.input_ns + self.allocation_ns, self.gap_ns)
+        if within:
+            first = gone & ~np.concatenate(([False], gone[:-1]))
+            fixed = np.where(first, self.gap_ns, fixed)
         self.gap_ns = np.where(gone, fixed + (self.gap_ns - fixed) * host, self.gap_ns)
         self.own_ns = np.where(gone, self.own_ns * host, self.own_ns)
 

@@ -47,6 +47,8 @@ class StepFacts:
     """The operators around each launch, innermost first."""
     operator_row: NDArray[np.int64]
     """The row in `Trace.ranges` of the innermost operator that has shapes, else of the innermost, or -1."""
+    outer_row: NDArray[np.int64]
+    """The row in `Trace.ranges` of the outermost operator (in the backward pass: the node), or -1."""
     backward: Flags
     optimizer: Flags
     zeroing: Flags
@@ -155,6 +157,7 @@ def find_facts(view: TraceView, device: int, program: Program) -> StepFacts:
         dtype=np.array([(k.dtype or "") if k else "" for k in kernels] or [""], object)[: len(kernels)],
         operators=names,
         operator_row=np.array([_shaped(view, chain) for chain in chains], np.int64),
+        outer_row=np.array([chain[-1] if chain else -1 for chain in chains], np.int64),
         backward=backward,
         optimizer=_within(view, rows, "Optimizer.step#", _OPTIMIZER_WORDS)
         | np.array([k is not None and k.family is Family.OPTIMIZER for k in kernels], bool),

@@ -34,6 +34,8 @@ _RECOMPUTABLE: Final = (
     "aten::_efficient_attention_forward", "aten::native_dropout", "aten::_softmax", "aten::cudnn_batch_norm",
     "aten::silu", "aten::tanh", "aten::embedding", "aten::native_group_norm",
 )  # fmt: skip
+_COMPOSITE: Final = ("aten::linear", "aten::layer_norm", "aten::conv", "aten::batch_norm", "aten::group_norm")
+"""Operators that only a forward pass calls: the kernels inside them are its own."""
 
 
 def transposes(facts: StepFacts) -> Flags:
@@ -50,7 +52,7 @@ def laid_out(facts: StepFacts) -> Flags:
 def channels_last(draft: Draft) -> None:
     """The layout that convolutions want: no transposes; batch norm in that layout is about twice as fast."""
     facts = draft.facts
-    draft.drop(transposes(facts) & draft.alive)
+    draft.drop(transposes(facts) & draft.alive, within=True)
     planes = (
         facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm") & ~laid_out(facts) & draft.alive
     )
@@ -146,9 +148,26 @@ def recomputed(facts: StepFacts) -> Flags:
         inside = any("Backward" in n and "Checkpoint" not in n for n in chain)
         again[row] = not inside or chain[0] in _RECOMPUTABLE
         marked += bool(chain[0] in _RECOMPUTABLE)
-    return again if marked >= 2 else np.zeros(facts.count, bool)
+    return _whole(facts, again) if marked >= 2 else np.zeros(facts.count, bool)
+
+
+def _whole(facts: StepFacts, again: Flags) -> Flags:
+    """Also what lies between recomputed kernels of one node of the backward pass, or in an operator of the forward."""
+    whole = again.copy()
+    nodes = facts.outer_row
+    for node in np.unique(nodes[again]).tolist():
+        rows = np.flatnonzero((nodes == node) & facts.backward)
+        marks = rows[again[rows]]
+        whole[rows[(rows >= marks[0]) & (rows <= marks[-1])]] = True
+        whole[rows[(rows > marks[-1]) & facts.named(*_COMPOSITE)[rows]]] = True
+    return whole
 
 
 def keep_activations(draft: Draft) -> None:
     """No recomputation: what the forward pass made is kept for the backward."""
-    draft.drop(recomputed(draft.facts) & draft.alive)
+    chosen = recomputed(draft.facts) & draft.alive
+    draft.drop(chosen)
+    after = np.flatnonzero(np.diff(chosen.astype(int)) == -1) + 1
+    # What follows was held up by Python's way back out of the forward pass.
+    tokens = draft.facts.token[after]
+    draft.gap_ns[tokens] = np.minimum(draft.gap_ns[tokens], draft.usual_launch_ns)

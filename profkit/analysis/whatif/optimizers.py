@@ -26,6 +26,13 @@ Flags = NDArray[np.bool_]
 _BYTES: Final = {"adam": (28.0, 76.0), "sgd": (20.0, 36.0)}
 """Bytes a parameter in fp32: fused in one pass, and in foreach passes (docs/models.md, optimizers)."""
 _KERNELS_A_PARAMETER: Final = {"adam": 7.0, "sgd": 2.5}
+_HOST: Final = {
+    "adam": {"single": (0.0, 10.4), "foreach": (25.0, 1.6), "fused": (12.0, 0.6)},
+    "sgd": {"single": (0.0, 4.0), "foreach": (15.0, 1.1), "fused": (12.0, 0.6)},
+}
+"""What an optimizer's step takes of the host, in usual launches: a part of its own, and for each parameter. Seen in 40
+first sides of reports/advice and in tests/data, 8 to 148 parameters: Adam by itself 9 to 14 for each; foreach 45 to 100
+for 28 and 126 for 40, SGD 30 to 37 for 20; fused 25 for 28, 52 for 40 and 56 to 93 for 148."""
 _FEWEST_KERNELS: Final = 6
 _TENSORS_A_LAUNCH: Final = 30.0
 
@@ -52,13 +59,10 @@ def parameters(facts: StepFacts) -> tuple[float, float]:
     """How many tensors the optimizer updates, and their elements together (NaN where shapes are unknown)."""
     rows = np.flatnonzero(facts.optimizer & ~facts.zeroing)
     style, kind = optimizer_style(facts), _kind(facts)
-    accumulated = {
-        facts.operator_row[r] for r in range(facts.count) if "AccumulateGrad" in "".join(facts.operators[r])
-    }
     # Adam divides once for each parameter.
     divided = sum("addcdiv" in _text(facts, row) for row in rows.tolist())
     single = float(divided or len(rows) / _KERNELS_A_PARAMETER[kind])
-    count = single if style == "single" else float(len(accumulated))
+    count = single if style == "single" else _accumulated(facts)
     by_name: dict[str, dict[int, float]] = {}
     for row in rows.tolist():
         if facts.operators[row] and facts.inputs[row]:
@@ -68,6 +72,14 @@ def parameters(facts: StepFacts) -> tuple[float, float]:
     sums = sums or [sum(calls.values()) for calls in by_name.values()]
     elements = float(np.median(sums)) if sums else math.nan
     return max(count, 1.0), elements
+
+
+def _accumulated(facts: StepFacts) -> float:
+    """How many gradients a backward pass gives; without its nodes, two for each matrix that has three products."""
+    ranges, strings = facts.view.trace.ranges, facts.view.trace.strings
+    node = np.array([s == "torch::autograd::AccumulateGrad" for s in strings] or [False])[ranges.name]
+    steps = max(facts.view.steps.count, 1)
+    return float(node.sum()) / steps or float(facts.matrix.sum()) / 3 * 2
 
 
 def fuse_optimizer(draft: Draft) -> None:
@@ -111,17 +123,20 @@ def _rewrite(draft: Draft, *, fused: bool) -> None:
     count, elements = parameters(facts)
     launches = max(1.0, math.ceil(count / _TENSORS_A_LAUNCH)) * (1.0 if fused else 4.0 * len(_BYTES[kind]))
     device = _device_ns(draft, rows, elements, fused) + launches * constants.start_ns
-    # A usual launch is the measure of how fast this host is.
-    host = (4.0 + 0.08 * count) if fused else (10.0 + 0.45 * count)
-    first = int(rows[0])
-    if style == "foreach" and not fused:
+    if style is None or (style == "foreach" and not fused):
         return
-    before = float(sum(draft.gap_ns[t] + draft.own_ns[t] for t in np.unique(facts.token[rows]).tolist()))
+    was, will = (
+        fixed + each * count
+        for fixed, each in (_HOST[kind][s] for s in (style, "fused" if fused else "foreach"))
+    )
+    tokens, first = np.unique(facts.token[rows]), int(rows[0])
+    other = draft.input_ns + draft.allocation_ns
+    host = float((draft.gap_ns - other + draft.own_ns)[tokens].sum()) * min(will / was, 1.0)
     draft.drop(np.isin(np.arange(facts.count), rows[1:]))
     draft.duration_ns[first] = min(device, float(facts.program.duration_ns[rows].sum()))
     token = facts.token[first]
-    draft.gap_ns[token] = min(host * draft.usual_launch_ns, before)
-    draft.own_ns[token] = draft.usual_launch_ns * 0.2
+    draft.own_ns[token] = min(draft.own_ns[token], host)
+    draft.gap_ns[token] = other[token] + host - draft.own_ns[token]
 
 
 def _device_ns(draft: Draft, rows: NDArray[np.int64], elements: float, fused: bool) -> float:

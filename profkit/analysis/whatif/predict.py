@@ -55,7 +55,7 @@ class Step:
     plain_step_ns: int | None
 
     def _program(self, factor: float) -> Program:
-        cost = recorder_cost(self.facts.view.trace, factor)
+        cost = recorder_cost(self.facts.view.trace, self.facts.program, factor)
         return without_recorder(self.facts.program, cost, self.plain_step_ns)
 
     @cached_property

@@ -183,7 +183,7 @@ def _tokens(view: TraceView, call: Column, wait: Column, span: tuple[int, int]) 
 
 def _release(view: TraceView, kind: NDArray[np.int8], start: Column, end: Column) -> Column:
     """Of each wait, the time after the device was done: at most what the call took."""
-    ends = np.sort(view.trace.operations.end_ns)
+    ends = np.sort(view.trace.operations.end_ns, kind="stable")
     at = np.searchsorted(ends, end, side="right") - 1
     done = np.where(at >= 0, ends[np.maximum(at, 0)], start) if len(ends) else start
     released: Column = end - np.clip(done, start, end)
@@ -210,7 +210,7 @@ def _events(view: TraceView, begin: Column, end: Column) -> dict[str, Column]:
     host = np.isin(ranges.kind, (RangeKind.ANNOTATION, RangeKind.OPERATOR))
     found = {}
     for name, start in (("ranges", ranges.start_ns[host]), ("calls", calls.start_ns)):
-        times = np.sort(start)
+        times = np.sort(start, kind="stable")
         found[name] = np.searchsorted(times, end) - np.searchsorted(times, begin)
     return found
 

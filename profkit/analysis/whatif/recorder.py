@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from profkit.analysis.whatif.program import Program
 from profkit.analysis.whatif.replay import RecorderCost
 from profkit.model import RangeKind, Trace
 
@@ -13,32 +14,51 @@ __all__ = ["recorder_cost"]
 
 _CALL_SHARE: Final = 0.5
 """A call costs the recorder about half of what a range does."""
-_NSYS: Final = RecorderCost(range_ns=2_000, call_ns=2_000)
-"""nsys alone: gpt_bf16 needs 1 to 2 us a call, tiny_mlp 0.3, sync_item and item_host_bound 7 (reports/calibration)."""
-_FIXED_NS: Final = 1_500.0
-_SLOWNESS: Final = 3.5
-"""Ranges cost 2 to 6 us on the same machine within minutes, and so did everything: a recorded aten::as_strided, which
-does nothing but make a view, took 0.3 to 1.4 us. Fitted on the fit part of reports/calibration and on gpt_bf16,
-gpt_bf16_compile, tiny_mlp, dataloader_stall and sync_item of tests/data, whose plain times are known."""
-_USUAL_VIEW_NS: Final = 800.0
+_OF_CALLS: Final = 0.25
+_MOST_OF_CALLS_US: Final = 4.0
+"""Without operators (nsys alone) a call costs this share of its host time, up to so much. Seen: 0.1 us a call in
+tiny_mlp, 1 in gpt_bf16, dataloader_stall and lstm_loop, 3 to 5 in optimizer_many_small and mlp_tiny_eager, 7 in sync_item
+and item_host_bound; median error 20 %."""
+_PLAIN_US: Final = 1.5
+"""Without the recorder, the host's time for each event is this times the square root of the recorded one, both in us.
+
+The same host was two to three times as slow within minutes, so a slow recording says little of a plain run: its time
+is drawn half-way, in proportion, to the usual one. Fitted on 27 steps whose plain times are known and that the host
+limits (reports/advice, reports/calibration, tests/data): their median error is 8 %, the largest 30 %. A cost that
+does not grow with the recorded time is off by 19 % as often as not.
+"""
+_MOST_US: Final = 8.0
+"""No recorder took more for an event: what is left of a slow one is the program's."""
+_USUAL_US: Final = 6.7
+"""What an event usually takes in a recording, for steps with too few of them to tell."""
 _FEWEST: Final = 10
+_USUAL_SHARE: Final = 0.95
 
 
-def recorder_cost(trace: Trace, factor: float = 1.0) -> RecorderCost:
+def recorder_cost(trace: Trace, program: Program, factor: float = 1.0) -> RecorderCost:
     """What the recorder of a trace took for each host event.
 
     Args:
-        trace: The recording; where it has operators (torch.profiler, emit_nvtx), the shortest of them show how slow the
-            host was.
+        trace: The recording; with operators (torch.profiler, emit_nvtx) every event of them costs.
+        program: The step as recorded: the time of its typical event shows how slow the host was.
         factor: How much more or less to assume.
     """
-    operators = trace.ranges.kind == RangeKind.OPERATOR
-    if trace.source.format == "nsys" and not operators.any():
-        return RecorderCost(_NSYS.range_ns * factor, _NSYS.call_ns * factor)
-    named = (
-        np.array([s == "aten::as_strided" for s in trace.strings] or [False])[trace.ranges.name] & operators
-    )
-    lengths = (trace.ranges.end_ns - trace.ranges.start_ns)[named]
-    view = float(np.median(lengths)) if len(lengths) >= _FEWEST else _USUAL_VIEW_NS
-    each = (_FIXED_NS + _SLOWNESS * min(view, 2_000.0)) * factor
+    if not (trace.ranges.kind == RangeKind.OPERATOR).any():
+        each = min(_OF_CALLS * _typical_us(program, 1.0), _MOST_OF_CALLS_US) * 1_000 * factor
+        return RecorderCost(each, each)
+    recorded = _typical_us(program, _CALL_SHARE)
+    each = min(max(recorded - _PLAIN_US * recorded**0.5, 0.0), _MOST_US) * 1_000 * factor
     return RecorderCost(each, each * _CALL_SHARE)
+
+
+def _typical_us(program: Program, call_share: float) -> float:
+    """Host time for each event, without the slowest: a pause of the program is none of the recorder's."""
+    events = program.ranges + call_share * program.calls
+    host = program.gap_ns - program.input_ns - program.allocation_ns + program.own_ns
+    rows = np.flatnonzero(events >= 1)
+    if events[rows].sum() < _FEWEST:
+        return _USUAL_US
+    rows = rows[np.argsort(host[rows] / events[rows], kind="stable")]
+    reached = np.cumsum(events[rows])
+    kept = rows[: max(int(np.searchsorted(reached, _USUAL_SHARE * reached[-1])), 1)]
+    return float(host[kept].sum() / events[kept].sum()) / 1_000

@@ -1,6 +1,7 @@
 """What each change does to a step that is known to the nanosecond."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,9 +17,14 @@ from profkit.analysis.whatif.program import LAUNCH
 from profkit.analysis.whatif.recorder import recorder_cost
 from profkit.analysis.whatif.replay import RecorderCost, replay, without_recorder
 from tests.analysis.advice.made_steps import ADD, BF16_GEMM, MULTI_TENSOR, SGEMM, loop
+from tests.builders import BACKWARD
 
 MS = 1_000_000
 ROWS = [[8192, 4096], [8192, 4096]]
+NHWC = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, true, true>(cudnn::ops::nchw2nhwc_params_t<float>)"
+CONVOLUTION = (
+    "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage4_kernel_cudnn"
+)
 
 
 def step_of(body, **options) -> Step:
@@ -61,19 +67,43 @@ def test_the_recorder_is_taken_off_the_host_and_never_put_on():
     assert without_recorder(program, RecorderCost(0, 0), plain_step_ns=10**12) is program
 
 
+def recorded_by_a_host_of(us, pause_us=0):
+    def body(step, number):
+        step.idle(pause_us)
+        for _ in range(60):
+            step.launch(ADD, 5, host=us)
+
+    step = step_of(body)
+    return recorder_cost(step.facts.view.trace, step.facts.program)
+
+
 def test_a_slower_host_paid_more_for_each_recorded_range():
-    def views_of(length):
-        def body(step, number):
-            for _ in range(12):
-                step.builder.operator(step.host * 1000, step.host * 1000 + length, "aten::as_strided")
-                step.launch(ADD, 5, host=50)
+    quick, slow = recorded_by_a_host_of(10), recorded_by_a_host_of(20)
 
-        return loop(body)
-
-    quick, slow = recorder_cost(views_of(300)), recorder_cost(views_of(1_200))
-
-    assert quick.range_ns < slow.range_ns
+    assert 0 < quick.range_ns < slow.range_ns
     assert slow.call_ns < slow.range_ns
+
+
+def test_the_recorder_took_no_more_than_ever_seen_however_slow_the_host():
+    assert recorded_by_a_host_of(1_000).range_ns <= 8_000
+
+
+def test_a_pause_of_the_program_is_not_taken_for_a_slow_host():
+    assert recorded_by_a_host_of(20, pause_us=50_000).range_ns == pytest.approx(
+        recorded_by_a_host_of(20).range_ns, rel=0.05
+    )
+
+
+@pytest.mark.parametrize(("us", "cost_us"), [(8, 2.0), (400, 4.0)])
+def test_without_operators_a_call_costs_a_share_of_its_time_up_to_a_bound(us, cost_us):
+    def body(step, number):
+        for _ in range(60):
+            step.launch(ADD, 5, host=us, operators=())
+
+    step = step_of(body)
+    cost = recorder_cost(step.facts.view.trace, step.facts.program)
+
+    assert cost.range_ns == cost.call_ns == pytest.approx(cost_us * 1_000, rel=0.05)
 
 
 def test_host_time_of_a_dropped_launch_is_gone_and_fetching_stays():
@@ -96,6 +126,75 @@ def test_host_time_may_stay_where_only_the_kernel_goes():
     after = draft.program()
 
     assert (after.gap_ns + after.own_ns).sum() == (before.gap_ns + before.own_ns).sum()
+
+
+def test_the_way_into_an_operator_stays_when_only_its_first_kernels_go():
+    def body(step, number):
+        for _ in range(4):
+            step.launch(NHWC, 20, host=90, operators=("aten::cudnn_convolution",))
+            step.launch(NHWC, 20, host=7, operators=("aten::cudnn_convolution",))
+            step.launch(CONVOLUTION, 20, host=7, operators=("aten::cudnn_convolution",))
+
+    step = step_of(body)
+    draft = Draft(step.facts, step.program, LIKELY)
+    before = draft.program()
+    CHANGES["channels-last"][0](draft)
+    after = draft.program()
+
+    assert len(after.row) == 4
+    saved = int((before.gap_ns + before.own_ns).sum() - (after.gap_ns + after.own_ns).sum())
+    # Two launches of each convolution; the way to its first kernel is most of the host's time.
+    assert 0 < saved < 0.25 * (before.gap_ns + before.own_ns).sum()
+    assert step.predict(changes_named(["channels-last"])).likely < 1.25
+
+
+def test_all_that_a_checkpointed_block_runs_again_goes():
+    names = ["aten::addmm", "aten::gelu"]
+
+    def body(step, number):
+        def forward(launch, *around):
+            for name in names:
+                launch(BF16_GEMM, 300, operators=(name, *around), shapes=ROWS)
+                launch(ADD, 40, operators=("aten::copy_", "aten::linear", *around), shapes=ROWS)
+
+        forward(step.launch)
+        node = "AddmmBackward0"
+        outer = f"autograd::engine::evaluate_function: {node}"
+        start = step.host
+        around = (node, outer)
+        launch = partial(step.launch, thread=BACKWARD)
+        for name in names:
+            launch(BF16_GEMM, 300, operators=(name,), shapes=ROWS)
+            launch(ADD, 40, operators=("aten::copy_", "aten::linear"), shapes=ROWS)
+        launch(BF16_GEMM, 600, operators=("aten::mm",), shapes=ROWS)
+        for inside, name in enumerate(around):
+            step.builder.operator(
+                start * 1000 - 20 + 10 * inside * -1, step.host * 1000 + 10, name, thread=BACKWARD
+            )
+
+    draft = draft_of(body)
+    CHANGES["no-checkpointing"][0](draft)
+
+    assert draft.alive.tolist() == [True] * 4 + [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(("change", "most"), [("fused-optimizer", 0.65), ("foreach-optimizer", 1.0)])
+def test_an_optimizer_over_lists_takes_its_share_of_the_host_after_the_change(change, most):
+    def body(step, number):
+        for _ in range(40):
+            step.launch(BF16_GEMM, 2, host=60, operators=("aten::mm",))
+        with step.within("Optimizer.step#Adam.step"):
+            for index in range(8):
+                step.launch(MULTI_TENSOR, 2, host=200, operators=(f"aten::_foreach_op{index}_",))
+
+    step = step_of(body)
+    draft = Draft(step.facts, step.program, LIKELY)
+    host = [float((draft.gap_ns + draft.own_ns)[-9:].sum())]
+    CHANGES[change][0](draft)
+    after = draft.program()
+    host.append(float((after.gap_ns + after.own_ns)[40:].sum()))
+
+    assert 0.3 * host[0] < host[1] <= most * host[0]
 
 
 def test_an_operation_never_gets_slower_by_a_better_rate():
