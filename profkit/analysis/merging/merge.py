@@ -20,7 +20,7 @@ __all__ = ["common_warm_up", "files_shown", "merge_files"]
 
 _MADE_ANEW: Final = frozenset(
     {
-        "parallelism", "ranks-missing", "ranks-not-compared", "straggler", "small-buckets",
+        "parallelism", "ranks-missing", "ranks-not-compared", "straggler", "small-buckets", "waits-in-messages",
         "copies-on-compute-stream", "collectives-on-compute-stream", "streams-take-turns",
     }
 )  # fmt: skip
@@ -91,7 +91,7 @@ def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) 
             [f for f in files if f.span], [s for f, s in zip(files, shifts, strict=True) if f.span]
         ),
         verdict=verdict_on_ranks(verdict, ranks.found),
-        totals=tables.totals(files),
+        totals=tables.totals(files, first_device),
         phases=tables.phases(files, fullest),
         kernels=tables.kernels(files, sum(d["busy_ns"] for d in devices), first_device),
         operators=tables.operators(files),

@@ -150,14 +150,23 @@ def _kernel(parts: Sequence[tuple[Row, Any]], busy_ns: int) -> Row:
     }
 
 
-def totals(files: Sequence[FileSummary]) -> Row:
-    """Counts and times of the whole files."""
+def totals(files: Sequence[FileSummary], first_device: Sequence[int]) -> Row:
+    """Counts and times of the whole files; devices are numbered on from those of the files before."""
     row: Row = {}
     for file in files:
-        own = {k: v for k, v in file.result.totals.items() if k != "kernels"}
+        own = {k: v for k, v in file.result.totals.items() if k not in ("kernels", "devices")}
         row = added(row, own) if row else own
     names = _merged(_Rule(("name",), ("count", "total_ns")), [f.result.totals["kernels"] for f in files])
-    return {**row, "kernels": _ordered(names, lambda k: (-k["total_ns"], str(k["name"])))}
+    devices = [
+        {**device, "id": device["id"] + first}
+        for file, first in zip(files, first_device, strict=True)
+        for device in file.result.totals["devices"]
+    ]
+    return {
+        **row,
+        "kernels": _ordered(names, lambda k: (-k["total_ns"], str(k["name"]))),
+        "devices": devices,
+    }
 
 
 def window(files: Sequence[FileSummary], shifts: Sequence[int]) -> Row:

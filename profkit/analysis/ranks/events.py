@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.intervals import Intervals
+from profkit.analysis.ranks.messages import find_messages
 from profkit.analysis.result import Row
 from profkit.analysis.states import State
 from profkit.analysis.tables.communication import Described, describe_communication
+from profkit.analysis.tables.grouping import group_rows
 from profkit.analysis.view import Span, TraceView
 from profkit.model import OperationKind
 
-__all__ = ["DeviceCollectives", "collectives_of"]
+__all__ = ["MESSAGE", "DeviceCollectives", "collectives_of", "of_kind", "partners_unknown"]
 
 Column = NDArray[np.int64]
 Key = tuple[str, ...]
 
-_PAIRED: Final = frozenset({"send_recv", "other"})
-"""Not matched by their order: one rank of a pipeline has other partners, and more of them, than the next."""
+MESSAGE: Final = "send_recv"
+"""The collective of a key that is a message between two ranks."""
+
+_UNKNOWN_PAIR: Final = ""
 
 _UNEVEN: Final = frozenset({"all_to_all", "gather", "scatter", "all_gather", "reduce_scatter"})
 """Collectives in which the sizes may differ between the ranks."""
@@ -52,7 +57,9 @@ class DeviceCollectives:
     key: Column
     """Index into ``keys``."""
     keys: Sequence[Key]
-    """What must be the same on all ranks: group, collective, and where it is known its size."""
+    """What must be the same on all ranks: group, collective, then its type and size or the two ranks of a message."""
+    operation: Column
+    """Which kernel of the device a row is of: a batch of sends and receives is one kernel and several rows."""
     step: Column
     """Index into ``steps``, or -1."""
     steps: Sequence[str]
@@ -82,14 +89,19 @@ def collectives_of(view: TraceView, file: int, devices: Sequence[Row]) -> list[D
 
 
 def _of_device(view: TraceView, file: int, at: int, device: Row, described: Described) -> DeviceCollectives:
-    operations, rows = view.trace.operations, described.rows
-    chosen = (operations.device[rows] == at) & (operations.kind[rows] == OperationKind.KERNEL)
-    chosen &= np.array([k[0] not in _PAIRED for k in described.keys] or [False])[described.kind]
-    place = np.flatnonzero(chosen)
-    place = place[np.lexsort((rows[place], operations.start_ns[rows[place]]))]
-    mine, key = rows[place], described.kind[place]
-    names = [_matched_by(k, size) for k, size in zip(described.keys, described.sizes, strict=True)]
-    segments = view.window_segments(at)
+    operations = view.trace.operations
+    chosen = (operations.device == at) & (operations.kind == OperationKind.KERNEL)
+    chosen = (
+        chosen[described.rows]
+        & np.array([k[0] != "other" for k in described.keys] or [False])[described.kind]
+    )
+    place, key, keys = _keyed(view, described, device["rank"])
+    order = np.flatnonzero(chosen[place])
+    order = order[
+        np.lexsort((described.rows[place[order]], operations.start_ns[described.rows[place[order]]]))
+    ]
+    place, key = place[order], key[order]
+    mine = described.rows[place]
     return DeviceCollectives(
         file=file,
         device=device["id"],
@@ -99,24 +111,61 @@ def _of_device(view: TraceView, file: int, at: int, device: Row, described: Desc
         window_ns=device["window_ns"],
         step_ns=_step_ns(view, at),
         shares=device["shares"],
-        exposed=segments.in_state(State.COMMUNICATION),
+        exposed=view.window_segments(at).in_state(State.COMMUNICATION),
         start_ns=operations.start_ns[mine].astype(np.int64),
         end_ns=operations.end_ns[mine].astype(np.int64),
         key=key,
-        keys=names,
+        keys=keys,
+        operation=mine,
         step=view.step_of_operation[mine],
         steps=view.steps.names,
-        sequence=described.sequence[place],
+        sequence=np.where(
+            np.array([k[1] == MESSAGE for k in keys] or [False])[key], -1, described.sequence[place]
+        ),
         kept=view.kept[mine],
-        table_row=key,
+        table_row=described.kind[place],
         table_keys=[(*k, size) for k, size in zip(described.keys, described.sizes, strict=True)],
     )
 
 
+def _keyed(view: TraceView, described: Described, rank: int | None) -> tuple[Column, Column, list[Key]]:
+    """The rows that can be matched: the place of each in ``described``, its key, and the keys.
+
+    A kernel that carries messages is a row for each of them.
+    """
+    messages = find_messages(view, described, rank)
+    plain = np.ones(len(described.rows), bool)
+    plain[messages.row] = False
+    keys = [_matched_by(k, size) for k, size in zip(described.keys, described.sizes, strict=True)]
+    pair, example = group_rows(messages.group, messages.sends, messages.peer)
+    for row in example.tolist():
+        group = view.trace.strings[messages.group[row]] if messages.group[row] >= 0 else None
+        ends = [str(rank), str(messages.peer[row])]
+        keys.append((str(group), MESSAGE, "->".join(ends if messages.sends[row] else ends[::-1]), ""))
+    rest = np.flatnonzero(plain)
+    place = np.concatenate((rest, messages.row))
+    return place, np.concatenate((described.kind[rest], pair + len(described.keys))), keys
+
+
 def _matched_by(key: tuple[Any, ...], size: int | None) -> Key:
     collective, group, dtype = key
+    if collective == MESSAGE:
+        return (str(group), collective, _UNKNOWN_PAIR, "")
     known = size is not None and collective not in _UNEVEN
     return (str(group), str(collective), str(dtype), str(size) if known else "")
+
+
+def of_kind(devices: Sequence[DeviceCollectives], kinds: AbstractSet[str]) -> NDArray[np.bool_]:
+    """Whether each row, of all devices one after the other, is one of these collectives."""
+    return np.concatenate([np.array([k[1] in kinds for k in d.keys] or [False])[d.key] for d in devices])
+
+
+def partners_unknown(device: DeviceCollectives) -> DeviceCollectives:
+    """The same, its messages with unknown partners unlike those of any other device."""
+    keys = [
+        (*k[:3], f"device {device.device}") if k[1:3] == (MESSAGE, _UNKNOWN_PAIR) else k for k in device.keys
+    ]
+    return replace(device, keys=keys)
 
 
 def _step_ns(view: TraceView, device: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from profkit.analysis.ranks.report import RanksFound
+from profkit.analysis.ranks.report import STRAGGLER_SHARE, RanksFound
 from profkit.analysis.result import Row
 from profkit.model import Finding, Severity
 from profkit.units import bytes_text, duration_text, percent_text
@@ -40,6 +40,7 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
         found.append(Finding("ranks-missing", Severity.INFO, message, world_size - recorded))
     if ranks.rows and "instead" in ranks.method:
         found.append(Finding("ranks-not-compared", Severity.INFO, _sentence(ranks.method["instead"])))
+    found += _message_findings(ranks.method.get("messages"))
     late = [row for row in ranks.rows if row["straggler"]]
     for row in late[:8]:
         message = (
@@ -48,6 +49,17 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
         )
         found.append(Finding("straggler", Severity.INFO, message))
     return found
+
+
+def _message_findings(messages: Row | None) -> list[Finding]:
+    if messages is None or messages["exposed_waiting_ns"] < STRAGGLER_SHARE * messages["window_ns"]:
+        return []
+    share = percent_text(messages["exposed_waiting_ns"] / messages["window_ns"])
+    message = (
+        f"{len(messages['ranks'])} ranks wait {share} of their window for each other in sends and receives. In a "
+        "pipeline that is its bubble: more micro-batches, an interleaved schedule or evener stages shorten it"
+    )
+    return [Finding("waits-in-messages", Severity.INFO, message, len(messages["ranks"]))]
 
 
 def bucket_findings(communication: Sequence[Row], steps: int) -> list[Finding]:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.intervals import Intervals
-from profkit.analysis.ranks.clocks import Clock, align_clocks, unix_times
-from profkit.analysis.ranks.events import DeviceCollectives
+from profkit.analysis.ranks.clocks import Clock, align_clocks, sure_ends
+from profkit.analysis.ranks.events import DeviceCollectives, partners_unknown
 from profkit.analysis.ranks.matching import Matching, match_again, match_collectives
 from profkit.analysis.ranks.waiting import Waiting, find_waiting
 from profkit.analysis.result import Row
@@ -46,12 +46,15 @@ class RanksFound:
     """By row of the communication table: the time in its collectives before the last rank entered."""
 
 
-def compare_ranks(devices: Sequence[DeviceCollectives]) -> RanksFound:
+def compare_ranks(devices: Sequence[DeviceCollectives], world_size: int | None = None) -> RanksFound:
     """Compare the ranks of a report.
 
     Args:
         devices: The devices of all its files.
+        world_size: The number of ranks of the job, where a file says it.
     """
+    if len(devices) != 2 or world_size not in (None, 2):
+        devices = [partners_unknown(d) for d in devices]
     if _are_nameless(devices):
         found = _compared([replace(d, rank=number) for number, d in enumerate(devices)])
         method = {**found.method, "numbered_by": "order of the files"}
@@ -73,19 +76,20 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
         return RanksFound(rows=rows, method={"matched": 0, "instead": reason})
     found = match_collectives(devices)
     clocks = align_clocks(devices, found)
+    shifts = _device_shifts(devices, clocks)
     found = found.only(np.isin(np.array([d.file for d in devices]), list(clocks)))
     if len(clocks) and found.uneven.any():
         tolerance = 2 * max(c.error_ns for c in clocks.values()) + _END_SPREAD_NS
-        found = match_again(
-            found, unix_times(devices, "end_ns") + _offsets(devices, found, clocks), tolerance
-        )
+        end = np.concatenate([d.end_ns for d in devices])
+        found = match_again(found, end + shifts[found.device], tolerance)
     if not (found.event >= 0).any():
         reason = "no collective was found on several ranks, so nothing is compared across their clocks"
         return RanksFound(rows=rows, method={"matched": 0, "instead": reason})
-    shift = _shift(devices, found, clocks)
+    shift = shifts[found.device]
     waiting = find_waiting(devices, found.device, found.event, shift)
     errors = _errors(devices, found, shift)
     _add_comparison(rows, devices, waiting, errors, clocks)
+    _add_blame(rows, devices, waiting, waiting.held_up_ns(devices, shifts))
     return RanksFound(
         rows=rows,
         method=_method(devices, found, waiting, rows),
@@ -119,19 +123,16 @@ def _plain_row(device: DeviceCollectives) -> Row:
     }
 
 
-def _offsets(devices: Sequence[DeviceCollectives], found: Matching, clocks: Mapping[int, Clock]) -> Column:
-    offset = [clocks[d.file].offset_ns if d.file in clocks else 0 for d in devices]
-    return np.array(offset, np.int64)[found.device]
-
-
-def _shift(devices: Sequence[DeviceCollectives], found: Matching, clocks: Mapping[int, Clock]) -> Column:
-    """From each row's own clock to the common one."""
-    epoch = np.array([d.epoch_ns or 0 for d in devices], np.int64)
-    return epoch[found.device] + _offsets(devices, found, clocks)
+def _device_shifts(devices: Sequence[DeviceCollectives], clocks: Mapping[int, Clock]) -> Column:
+    """From each device's own clock to the common one."""
+    return np.array(
+        [(d.epoch_ns or 0) + (clocks[d.file].offset_ns if d.file in clocks else 0) for d in devices], np.int64
+    )
 
 
 def _errors(devices: Sequence[DeviceCollectives], found: Matching, shift: Column) -> list[int | None]:
     """How far each device's ends lie from the last end of the same collective, nine times of ten."""
+    sure = sure_ends(devices, found)
     end = np.concatenate([d.end_ns for d in devices]) + shift
     rows = np.flatnonzero(found.event >= 0)
     last = np.full(int(found.event.max()) + 1, np.iinfo(np.int64).min)
@@ -139,7 +140,8 @@ def _errors(devices: Sequence[DeviceCollectives], found: Matching, shift: Column
     behind = last[found.event[rows]] - end[rows]
     errors: list[int | None] = []
     for at in range(len(devices)):
-        mine = behind[found.device[rows] == at]
+        mine = found.device[rows] == at
+        mine = behind[mine & sure[rows] if (mine & sure[rows]).any() else mine]
         errors.append(int(np.quantile(mine, 0.9, method="higher")) if len(mine) else None)
     return errors
 
@@ -151,32 +153,44 @@ def _add_comparison(
     errors: Sequence[int | None],
     clocks: Mapping[int, Clock],
 ) -> None:
-    count = len(devices)
-    held = waiting.held_up_ns(count)
-    usual = int(np.sort(held)[(count - 1) // 2])
-    window = float(np.mean([d.window_ns for d in devices]))
     starts = np.concatenate([d.start_ns for d in devices])[waiting.row]
     for at, (row, device) in enumerate(zip(rows, devices, strict=True)):
         mine = waiting.device == at
         if errors[at] is None:
             continue
         spent = Intervals.of(starts[mine], starts[mine] + waiting.waiting_ns[mine])
-        steps = max(len(device.step_ns), 1)
-        doubt = 2 * max(e for e in errors if e is not None) * steps
         row["late_ns"] = _latest_by_step(device, waiting, at)
         row["waiting_ns"] = spent.total_ns
         row["exposed_waiting_ns"] = int(device.exposed.within(spent.start, spent.end).sum())
         row["transfer_ns"] = max(row["collective_ns"] - spent.total_ns, 0)
-        row["holds_up_ns"] = int(held[at])
-        row["straggler"] = bool(
-            held[at] >= STRAGGLER_SHARE * window and held[at] >= _TIMES_THE_USUAL * usual and held[at] > doubt
-        )
         row["clock_offset_ns"] = clocks[device.file].offset_ns
         row["clock_error_ns"] = errors[at]
     compared = [r for r in rows if r["waiting_ns"] is not None]
     least = min(compared, key=lambda r: (r["waiting_ns"], r["rank"]), default=None)
     for row in compared:
         row["critical"] = row is least
+
+
+def _add_blame(rows: list[Row], devices: Sequence[DeviceCollectives], waiting: Waiting, held: Column) -> None:
+    """Who holds the others up, and whether that makes it a straggler."""
+    compared = [row for row in rows if row["waiting_ns"] is not None]
+    usual = int(np.sort(held)[(len(devices) - 1) // 2])
+    window = float(np.mean([d.window_ns for d in devices]))
+    error = max(row["clock_error_ns"] for row in compared)
+    least = STRAGGLER_SHARE * window
+    most_waiting = float("inf")
+    if int(waiting.exposed_ns[waiting.message].sum()) * 2 > int(waiting.exposed_ns.sum()):
+        # The stages of a pipeline wait for each other even when all are equally fast.
+        most_waiting = float(np.median([row["exposed_waiting_ns"] for row in compared])) - least
+    for row, device, ns in zip(rows, devices, held.tolist(), strict=True):
+        if row["waiting_ns"] is not None:
+            doubt = 2 * error * max(len(device.step_ns), 1)
+            row["holds_up_ns"] = ns
+            row["straggler"] = (
+                ns >= max(least, _TIMES_THE_USUAL * usual)
+                and ns > doubt
+                and row["exposed_waiting_ns"] <= most_waiting
+            )
 
 
 def _latest_by_step(device: DeviceCollectives, waiting: Waiting, at: int) -> int:
@@ -219,4 +233,17 @@ def _method(
             for who, whom, waiting_ns, exposed_ns in pairs[:_MOST_PAIRS]
         ],
         "waits_left_out": max(len(pairs) - _MOST_PAIRS, 0),
+        "messages": _messages(devices, waiting),
+    }
+
+
+def _messages(devices: Sequence[DeviceCollectives], waiting: Waiting) -> Row | None:
+    """The waiting in sends and receives, of the ranks that have matched ones."""
+    if not waiting.message.any():
+        return None
+    members = np.unique(waiting.device[waiting.message]).tolist()
+    return {
+        "ranks": [devices[at].rank for at in members],
+        "exposed_waiting_ns": int(waiting.exposed_ns[waiting.message].sum()),
+        "window_ns": sum(devices[at].window_ns for at in members),
     }

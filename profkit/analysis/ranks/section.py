@@ -71,11 +71,11 @@ def rank_section(files: Sequence[FileOfRanks], communication: Sequence[Row]) -> 
         communication: The communication table, to which waiting is added.
     """
     devices = [device for file in files for device in file.devices]
-    found = compare_ranks(devices)
+    world_size = max((f.world_size for f in files if f.world_size is not None), default=None)
+    found = compare_ranks(devices, world_size)
     add_waiting(communication, found.waiting)
     parallelism = merge_parallelism([file.parallelism for file in files])
     streams = [row for file in files for row in file.streams]
-    world_size = max((f.world_size for f in files if f.world_size is not None), default=None)
     return RankSection(
         found=found,
         findings=[

@@ -1,19 +1,31 @@
-"""Who waits for whom: inside a collective, the time before the last rank enters is waiting, the rest transfer."""
+"""Who waits for whom: inside a collective, the time before the last rank enters is waiting, the rest transfer.
+
+A message is a collective of two: its receiver waits for its sender, and the sender of a large one for its receiver.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.ranks.events import DeviceCollectives
+from profkit.analysis.ranks.charging import charge
+from profkit.analysis.ranks.events import MESSAGE, DeviceCollectives, of_kind
 from profkit.analysis.tables.grouping import group_rows, sums
 
 __all__ = ["Waiting", "find_waiting"]
 
 Column = NDArray[np.int64]
+
+
+_GONE_NS: Final = 50_000
+"""Who leaves so long before the last one enters has not waited for it: its data were taken into a buffer."""
+
+_LEAVES_EARLY: Final = frozenset({MESSAGE, "broadcast", "scatter", "gather", "reduce"})
+"""Collectives that one rank can leave before another has entered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +44,11 @@ class Waiting:
     exposed_ns: Column
     """The part of that which nothing else on its device hid."""
     members: Column
-    """How many devices of the report were in it."""
+    """How many devices of the report were in it; of a message, how many are joined by messages."""
+    message: NDArray[np.bool_]
+    """Whether it is a send or a receive."""
+    start: Column
+    """When it began, on the common clock."""
     step: Column
     """The step of its device that it belongs to, or -1."""
 
@@ -41,10 +57,22 @@ class Waiting:
         total: Column = sums(self.device, column, devices)
         return total
 
-    def held_up_ns(self, devices: int) -> Column:
-        """The exposed waiting of the others that each device causes, as the mean over those others."""
-        total: Column = sums(self.last, self.exposed_ns // np.maximum(self.members - 1, 1), devices)
-        return total
+    def held_up_ns(self, devices: Sequence[DeviceCollectives], shift: Column) -> Column:
+        """The exposed waiting of the others that each device causes, as the mean over those others.
+
+        Args:
+            devices: One a rank.
+            shift: From each device's clock to the common one.
+        """
+        waits = np.flatnonzero(self.waiting_ns > 0)
+        until = self.start[waits] + self.waiting_ns[waits]
+        parts = charge(self.device[waits], self.last[waits], self.start[waits], until, len(devices))
+        exposed = np.zeros(len(parts.wait), np.int64)
+        for at, each in enumerate(devices):
+            mine = np.flatnonzero(parts.device == at)
+            exposed[mine] = each.exposed.within(parts.start[mine] - shift[at], parts.end[mine] - shift[at])
+        others = np.maximum(self.members[waits[parts.wait]] - 1, 1)
+        return np.floor(sums(parts.to, exposed / others, len(devices)) + 0.5).astype(np.int64)
 
     def pairs(self) -> list[tuple[int, int, int, int]]:
         """(device, the device it waits for, waiting ns, exposed ns), most waiting first."""
@@ -86,19 +114,50 @@ def find_waiting(
     which = np.repeat(np.arange(len(opens)), closes - opens + 1)
     first, last = start[rows[opens]][which], start[rows[closes]][which]
     upto = np.clip(last, start[rows], end[rows])
+    gone = of_kind(devices, _LEAVES_EARLY)[rows] & (end[rows] + _GONE_NS < last)
+    upto = np.where(gone, start[rows], upto)
     kept = np.concatenate([d.kept for d in devices])[rows]
     exposed = np.zeros(len(rows), np.int64)
     for at, each in enumerate(devices):
         mine = np.flatnonzero(device[rows] == at)
         back = shift[rows[mine]]
         exposed[mine] = each.exposed.within(start[rows[mine]] - back, upto[mine] - back)
-    return Waiting(
-        row=rows[kept],
-        device=device[rows[kept]],
-        last=device[rows[closes]][which][kept],
-        late_ns=(start[rows] - first)[kept],
-        waiting_ns=(upto - start[rows])[kept],
-        exposed_ns=exposed[kept],
-        members=(closes - opens + 1)[which][kept],
-        step=np.concatenate([d.step for d in devices])[rows][kept],
+    found = Waiting(
+        row=rows,
+        device=device[rows],
+        last=device[rows[closes]][which],
+        late_ns=start[rows] - first,
+        waiting_ns=upto - start[rows],
+        exposed_ns=exposed,
+        members=(closes - opens + 1)[which],
+        message=of_kind(devices, {MESSAGE})[rows],
+        start=start[rows],
+        step=np.concatenate([d.step for d in devices])[rows],
     )
+    operation = np.concatenate([d.operation for d in devices])[rows]
+    return _taken(_with_stages(found, len(devices)), kept & _longest(found, operation))
+
+
+def _taken(found: Waiting, rows: NDArray[np.bool_]) -> Waiting:
+    return Waiting(**{f.name: getattr(found, f.name)[rows] for f in fields(Waiting)})
+
+
+def _longest(found: Waiting, operation: Column) -> NDArray[np.bool_]:
+    """Of the messages of one kernel, the one that it waited longest for."""
+    order = np.lexsort((found.waiting_ns, operation, found.device))
+    same = (np.diff(operation[order]) == 0) & (np.diff(found.device[order]) == 0)
+    longest = np.ones(len(order), bool)
+    longest[order[:-1][same]] = False
+    return longest
+
+
+def _with_stages(found: Waiting, devices: int) -> Waiting:
+    """The members of messages: the devices that messages join, directly or through others."""
+    stage = np.arange(devices)
+    one, other = found.device[found.message], found.last[found.message]
+    while len(one) and (stage[one] != stage[other]).any():
+        least = np.minimum(stage[one], stage[other])
+        np.minimum.at(stage, one, least)
+        np.minimum.at(stage, other, least)
+    size = np.bincount(stage, minlength=devices)[stage]
+    return replace(found, members=np.where(found.message, size[found.device], found.members))

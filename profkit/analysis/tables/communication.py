@@ -53,7 +53,7 @@ _DTYPES: Final = {
 }  # fmt: skip
 
 _LIBRARY_CALL: Final = re.compile(
-    r"(?:nccl|rccl):|(?:nccl|rccl)(?:AllReduce|AllGather|ReduceScatter|AllToAll|Alltoall|Broadcast|Bcast|Reduce|Gather|Scatter)"
+    r"(?:nccl|rccl):(?!coalesced)|(?:nccl|rccl)(?:AllReduce|AllGather|ReduceScatter|AllToAll|Alltoall|Broadcast|Bcast|Reduce|Gather|Scatter)"
 )
 _NOT_COMPARED: Final = {"waiting_ns": None, "transfer_ns": None, "transfer_bus_gbs": None}
 """Known only where ranks were compared."""

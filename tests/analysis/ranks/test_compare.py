@@ -9,8 +9,8 @@ import pytest
 from profkit.analysis.summary import Options, summarise, time_offsets, timelines
 from profkit.model import Process
 from profkit.readers import read
+from profkit.verification.intervals import length, united, within, without
 from tests.analysis.ranks.jobs import EPOCH, MS, US, Rank, job
-from tests.exactness.intervals_by_hand import length, united, within, without
 from tests.exactness.plain_files import read_plainly
 from tests.shared import DATA, SHARED, needs_shared
 
