@@ -15,7 +15,11 @@ from profkit.analysis.result import Row
 from profkit.api import PathLike, Report, analyze, write_whole
 from profkit.errors import AnalysisError, OutputError, ReadError
 from profkit.history.report_file import read_report_file
-from profkit.rendering import COMPARISON_RENDERERS, render_comparison_html, render_comparison_text
+from profkit.rendering.comparisons import (
+    COMPARISON_RENDERERS,
+    render_comparison_html,
+    render_comparison_text,
+)
 
 __all__ = [
     "DATABASE",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["distinct", "sorted_distinct"]
+__all__ = ["distinct", "rows_by_value", "sorted_distinct"]
 
 Column = NDArray[np.int64]
+
+_SHORT = 1 << 16
 
 
 def distinct(column: NDArray[Any]) -> tuple[Column, Column]:
@@ -32,9 +35,19 @@ def distinct(column: NDArray[Any]) -> tuple[Column, Column]:
     return values + low, number[offset]
 
 
+def rows_by_value(column: NDArray[Any]) -> Iterator[tuple[int, Column]]:
+    """Each distinct value of an integer column, in order, with the numbers of its rows, in order."""
+    values, codes = distinct(column)
+    # few values, such as threads, fit into 16 bits, which numpy sorts in two passes
+    order = np.argsort(codes.astype(np.uint16) if len(values) <= _SHORT else codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes)).tolist() if len(values) else []
+    for value, start, end in zip(values.tolist(), [0, *ends], ends, strict=False):
+        yield value, order[start:end]
+
+
 def sorted_distinct(times: NDArray[Any]) -> Column:
     """The distinct values of a column in order; numpy's own hashes first, which costs more on long columns."""
-    ordered = np.sort(times)
+    ordered = np.sort(times, kind="stable")  # quick on what is nearly in order, as times are
     new = np.ones(len(ordered), bool)
     new[1:] = ordered[1:] != ordered[:-1]
     return ordered[new].astype(np.int64)

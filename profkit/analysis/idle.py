@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import distinct, rows_by_value
 from profkit.analysis.host_activity import HOST_PRECEDENCE, HostActivity
 from profkit.analysis.intervals import Intervals
 from profkit.analysis.launches import Launches
@@ -84,7 +85,8 @@ def _cut_late(
     sets: dict[State, Intervals] = {}
     demand = Intervals.none()
     thread, inherits = context.launches.thread[gaps.ender], context.phases.host_thread[gaps.ender]
-    for one, other in np.unique(np.stack((thread, inherits)), axis=1).T.tolist():
+    pairs = [(one, other) for one, at in rows_by_value(thread) for other in distinct(inherits[at])[0].tolist()]
+    for one, other in pairs:
         mine = (thread == one) & (inherits == other)
         rest = Intervals.of(gaps.start_ns[mine], gaps.end_ns[mine])
         doing = context.activity.doing(one, other)
@@ -130,8 +132,8 @@ def _pieces(gaps: Gaps, sets: dict[State, Intervals]) -> Segments:
 def _cut_at(part: Intervals, cuts: Column) -> tuple[Column, Column]:
     """The intervals of a set, cut where another gap begins (gaps never touch, but their union is one set)."""
     inner = cuts[part.contains(cuts) & ~np.isin(cuts, part.start)]
-    start = np.sort(np.concatenate((part.start, inner)))
-    end = np.sort(np.concatenate((part.end, inner)))
+    start = np.sort(np.concatenate((part.start, inner)), kind="stable")
+    end = np.sort(np.concatenate((part.end, inner)), kind="stable")
     return start, end
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.distinct import rows_by_value
 from profkit.analysis.intervals import previous_enclosing
 from profkit.model import Ranges
 
@@ -41,15 +42,12 @@ class Nesting:
         rows = np.flatnonzero(rows) if rows.dtype == bool else np.asarray(rows, np.int64)
         parent = np.full(len(ranges), -1, np.int64)
         stacks: dict[int, _Stack] = {}
-        thread = ranges.thread[rows]
-        start, end = ranges.start_ns[rows].astype(np.int64), ranges.end_ns[rows].astype(np.int64)
-        order = np.lexsort((-end, start, thread))
-        borders = np.flatnonzero(np.diff(thread[order])) + 1
-        for part in np.split(order, borders) if len(order) else ():
-            above = previous_enclosing(end[part])
+        for thread, part in rows_by_value(ranges.thread[rows]):
+            row, start, end = _outer_first(rows[part], ranges)
+            above = previous_enclosing(end)
             nested = above >= 0
-            parent[rows[part[nested]]] = rows[part[above[nested]]]
-            stacks[int(thread[part[0]])] = _Stack(rows[part], start[part], end[part], above)
+            parent[row[nested]] = row[above[nested]]
+            stacks[thread] = _Stack(row, start, end, above)
         return cls(parent, stacks)
 
     def down_to(self, rows: NDArray[np.bool_], levels: int) -> NDArray[np.bool_]:
@@ -73,10 +71,8 @@ class Nesting:
     def innermost(self, thread: NDArray[Any], time: NDArray[Any]) -> Column:
         """The row of the chosen range that started last among those open at each instant of a thread, or -1."""
         found = np.full(len(time), -1, np.int64)
-        order = np.argsort(thread, kind="stable")
-        borders = np.flatnonzero(np.diff(thread[order])) + 1
-        for part in np.split(order, borders) if len(order) else ():
-            stack = self._stacks.get(int(thread[part[0]]))
+        for each, part in rows_by_value(thread):
+            stack = self._stacks.get(each)
             if stack is not None:
                 found[part] = self._open_at(stack, time[part])
         return found
@@ -95,3 +91,13 @@ class Nesting:
             at[closed] = stack.parent[at[closed]]
             closed = closed[at[closed] >= 0]
         return np.where(at >= 0, stack.row[np.maximum(at, 0)], -1)
+
+
+def _outer_first(rows: Column, ranges: Ranges) -> tuple[Column, Column, Column]:
+    """Rows by start and then longest first, with their starts and ends; most recorders write them so."""
+    start, end = ranges.start_ns[rows].astype(np.int64), ranges.end_ns[rows].astype(np.int64)
+    later, same = start[1:] > start[:-1], start[1:] == start[:-1]
+    if np.all(later | (same & (end[1:] <= end[:-1]))):
+        return rows, start, end
+    order = np.lexsort((-end, start))
+    return rows[order], start[order], end[order]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,16 @@ class Segments:
 
     def within(self, start: Any, end: Any) -> NDArray[np.int64]:
         """The time in each state within windows: shape (states, windows), in ns."""
-        return np.stack([self.in_state(s).within(start, end) for s in State])
+        return np.stack([intervals.within(start, end) for intervals in self._by_state])
 
-    def in_state(self, *states: State) -> Intervals:
-        """The time in any of some states."""
-        chosen = self.state == states[0] if len(states) == 1 else np.isin(self.state, states)
-        return Intervals.of_sorted(self.start_ns[chosen], self.end_ns[chosen])
+    def in_state(self, state: State) -> Intervals:
+        """The time in a state."""
+        return self._by_state[state]
+
+    @cached_property
+    def _by_state(self) -> tuple[Intervals, ...]:
+        parts = (self.state == state for state in State)
+        return tuple(Intervals.of_sorted(self.start_ns[part], self.end_ns[part]) for part in parts)
 
     def clipped(self, start: int, end: int) -> Segments:
         """The part inside a window."""

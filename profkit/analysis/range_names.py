@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.distinct import distinct
 from profkit.model import IntColumn
 
 __all__ = [
@@ -76,7 +75,10 @@ def matching(strings: Sequence[str], ids: IntColumn, test: Callable[[str], bool]
     """Apply a test of a text to a column of string ids, each distinct text once."""
     if not len(ids):
         return np.zeros(0, bool)
-    known, codes = distinct(ids)
-    answers = np.array([test(strings[i]) if i >= 0 else False for i in known.tolist()], bool)
-    result: NDArray[np.bool_] = answers[codes]
+    present = np.zeros(len(strings) + 1, bool)  # the last one is for -1, no text
+    present[ids] = True
+    answers = np.zeros(len(strings) + 1, bool)
+    for number in np.flatnonzero(present[:-1]).tolist():
+        answers[number] = test(strings[number])
+    result: NDArray[np.bool_] = answers[ids]
     return result

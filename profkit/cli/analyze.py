@@ -72,15 +72,16 @@ def command(
       profkit analyze report.sqlite --format json -o - | jq .verdict.sentence
       profkit analyze 's3://bucket/run/*.json.gz' --cluster tcp://scheduler:8786
     """
+    from profkit.cli.allocation import collect_rarely, reuse_large_blocks
+
+    collect_rarely()
+    reuse_large_blocks()
     from profkit.api import FORMATS, analyze, refuse_input, write_whole
-    from profkit.cli.allocation import reuse_large_blocks
     from profkit.cli.history import parse_tags
-    from profkit.comparing import save_run
     from profkit.hardware import load_peaks
     from profkit.rendering import render_text
 
     named = parse_tags(tags)
-    reuse_large_blocks()
     with _progress(quiet) as progress:
         report = analyze(
             files,
@@ -92,6 +93,8 @@ def command(
             progress=progress,
         )
     if save or database or tags or baseline:
+        from profkit.comparing import save_run
+
         run = save_run(report, files, database, tags=named, baseline=baseline)
         click.echo(f"Saved as {run}", err=True)
     chosen = format_ or (

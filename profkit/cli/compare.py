@@ -52,7 +52,7 @@ def command(
     """
     from profkit.api import FORMATS, refuse_input, write_whole
     from profkit.comparing import compare
-    from profkit.rendering import render_comparison_text
+    from profkit.rendering.comparisons import render_comparison_text
 
     sides = [before, *more_before], [after, *more_after]
     report = compare(*sides, step=step)

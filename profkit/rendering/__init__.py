@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from profkit.analysis.comparison import Comparison
 from profkit.analysis.result import Result
-from profkit.rendering.comparison_html import render_comparison_html
-from profkit.rendering.comparison_json import comparison_schema, render_comparison_json
-from profkit.rendering.comparison_markdown import render_comparison_markdown
-from profkit.rendering.comparison_text import render_comparison_text
 from profkit.rendering.html import render_html
 from profkit.rendering.markdown import render_markdown
 from profkit.rendering.report_json import render_json, report_schema
@@ -18,14 +13,8 @@ from profkit.rendering.table_csv import render_csv
 from profkit.rendering.text import render_text
 
 __all__ = [
-    "COMPARISON_RENDERERS",
     "RENDERERS",
     "Renderer",
-    "comparison_schema",
-    "render_comparison_html",
-    "render_comparison_json",
-    "render_comparison_markdown",
-    "render_comparison_text",
     "render_csv",
     "render_html",
     "render_json",
@@ -44,11 +33,3 @@ RENDERERS: Final[dict[str, Renderer]] = {
     "csv": render_csv,
 }
 """The renderers by the name of their format, as ``--format`` takes it."""
-
-COMPARISON_RENDERERS: Final[dict[str, Callable[[Comparison], str]]] = {
-    "html": render_comparison_html,
-    "json": render_comparison_json,
-    "md": render_comparison_markdown,
-    "text": render_comparison_text,
-}
-"""The renderers of comparisons by the name of their format."""

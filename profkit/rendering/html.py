@@ -74,7 +74,7 @@ def _plotly() -> tuple[str, str]:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("plotly, which profkit depends on, is not installed")
     script = (Path(spec.origin).parent / "package_data" / "plotly.min.js").read_bytes()
-    packer = zlib.compressobj(6, wbits=zlib.MAX_WBITS | 16)
+    packer = zlib.compressobj(4, wbits=zlib.MAX_WBITS | 16)
     packed = packer.compress(script) + packer.flush()
     return base64.b64encode(packed).decode("ascii"), _csp_hash(script)
 

@@ -5,7 +5,7 @@ import jsonschema
 import pytest
 
 from profkit.analysis.comparison import compare_results
-from profkit.rendering import COMPARISON_RENDERERS, comparison_schema
+from profkit.rendering.comparisons import COMPARISON_RENDERERS, comparison_schema
 from tests.rendering.sample_reports import SAMPLES
 
 PAIRS = [

@@ -20,8 +20,8 @@ def group_rows(*columns: NDArray[Any]) -> tuple[Column, Column]:
     Returns:
         The group of each row, and one row number for each group.
     """
-    key = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
+    key = distinct(columns[0])[1]
+    for column in columns[1:]:
         values, codes = distinct(column)
         # Numbered anew each time, so that the product stays far from overflow.
         key = distinct(key * max(len(values), 1) + codes)[1]
