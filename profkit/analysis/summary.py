@@ -118,7 +118,7 @@ def summarise_views(
         ),
         window={**window_row(views, offsets), "parts": part_rows(views)},
         verdict=verdict_on_ranks(verdict, ranks.found),
-        totals=totals_row(views),
+        totals=totals_row(views, device_ids),
         phases=phases,
         kernels=kernel_rows(views, busy, device_ids),
         operators=operator_rows(views),

@@ -26,7 +26,7 @@ from profkit.analysis.memory.phases import (
 from profkit.analysis.memory.plots import curve_row, largest_rows, stack_tree
 from profkit.analysis.memory.replay import DeviceReplay, replay
 from profkit.analysis.result import Row
-from profkit.model_memory import MemoryHistory
+from profkit.model_memory import Action, MemoryHistory
 
 __all__ = ["history_origin_ns", "summarise_memory"]
 
@@ -144,8 +144,15 @@ def _device_row(history: MemoryHistory, holders: Holders, peak: int) -> Row:
         "requested_bytes": int(requested.sum()),
         "reserved_bytes": int(reserved[-1]) if reserved is not None else None,
         "events": len(replayed.events),
+        "actions": _actions(replayed),
         "complete": replayed.complete,
     }  # fmt: skip
+
+
+def _actions(replayed: DeviceReplay) -> dict[str, int]:
+    """How many entries of each action the history has, by torch's names."""
+    count = np.bincount(replayed.events.action, minlength=len(Action))
+    return {action.name.lower(): int(count[action]) for action in Action if count[action]}
 
 
 def _of_main(history: MemoryHistory, main: _Analysed | None) -> Row:

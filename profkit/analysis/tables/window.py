@@ -118,35 +118,31 @@ def explain_outliers(rows: list[Row]) -> None:
             )
 
 
-def totals_row(views: Sequence[TraceView]) -> Row:
-    """Counts and times of the whole files, summed over devices."""
-    row: Row = {
-        "kernel_count": 0,
-        "kernel_sum_ns": 0,
-        "kernel_union_ns": 0,
-        "gpu_busy_ns": 0,
-        "gpu_span_ns": 0,
-        "copy_ns": 0,
-        "communication_sum_ns": 0,
-        "communication_exposed_ns": 0,
-    }
+def totals_row(views: Sequence[TraceView], device_ids: Sequence[Sequence[int]]) -> Row:
+    """Counts and times of the whole files, summed over devices; ``devices`` has those of each.
+
+    Args:
+        views: The traces.
+        device_ids: The report's ids of each trace's devices.
+    """
+    devices = [
+        _device_totals(view, at, id_)
+        for view, ids in zip(views, device_ids, strict=True)
+        for at, id_ in enumerate(ids)
+    ]
+    summed = ("kernel_count", "kernel_sum_ns", "kernel_union_ns", "gpu_busy_ns")
+    row: Row = {name: sum(device[name] for device in devices) for name in summed}
+    row |= {"gpu_span_ns": 0, "copy_ns": sum(device["copy_sum_ns"] for device in devices)}
+    row |= {"communication_sum_ns": 0, "communication_exposed_ns": 0}
     by_name: dict[str, list[int]] = {}
     for view in views:
         operations = view.trace.operations
         duration = operations.end_ns - operations.start_ns
         kernel = operations.kind == OperationKind.KERNEL
         communication = view.work.bound == OperationBound.COMMUNICATION
-        row["kernel_count"] += int(kernel.sum())
-        row["kernel_sum_ns"] += int(duration[kernel].sum())
-        row["copy_ns"] += int(duration[operations.kind == OperationKind.COPY].sum())
         row["communication_sum_ns"] += int(duration[communication].sum())
         for device in range(len(view.trace.devices)):
             mine = operations.device == device
-            row["kernel_union_ns"] += Intervals.of(
-                operations.start_ns[mine & kernel], operations.end_ns[mine & kernel]
-            ).total_ns
-            busy = Intervals.of(operations.start_ns[mine], operations.end_ns[mine])
-            row["gpu_busy_ns"] += busy.total_ns
             if mine.any():
                 row["gpu_span_ns"] += int(operations.end_ns[mine].max() - operations.start_ns[mine].min())
             row["communication_exposed_ns"] += view.segments[device].in_state(State.COMMUNICATION).total_ns
@@ -154,7 +150,29 @@ def totals_row(views: Sequence[TraceView]) -> Row:
     kernels = [{"name": n, "count": c, "total_ns": t} for n, (c, t) in by_name.items()]
     if not kernels and any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views):
         row["kernel_count"] = None  # they are inside the graphs: how many is not known
-    return {**row, "kernels": sorted(kernels, key=lambda k: (-int(str(k["total_ns"])), str(k["name"])))}
+    return {
+        **row,
+        "kernels": sorted(kernels, key=lambda k: (-int(str(k["total_ns"])), str(k["name"]))),
+        "devices": devices,
+    }
+
+
+def _device_totals(view: TraceView, device: int, id_: int) -> Row:
+    operations = view.trace.operations
+    mine = operations.device == device
+    row: Row = {"id": id_}
+    for name, kind in (
+        ("kernel", OperationKind.KERNEL),
+        ("copy", OperationKind.COPY),
+        ("memset", OperationKind.MEMSET),
+    ):
+        rows = np.flatnonzero(mine & (operations.kind == kind))
+        start, end = operations.start_ns[rows], operations.end_ns[rows]
+        row[f"{name}_count"], row[f"{name}_sum_ns"] = len(rows), int((end - start).sum())
+        if kind == OperationKind.KERNEL:
+            row["kernel_union_ns"] = Intervals.of(start, end).total_ns
+    row["gpu_busy_ns"] = Intervals.of(operations.start_ns[mine], operations.end_ns[mine]).total_ns
+    return row
 
 
 def _count_names(
