@@ -54,8 +54,8 @@ class Constants:
 LIKELY: Final = Constants()
 
 SCENARIOS: Final = (
-    replace(LIKELY, recorder=0.5),
-    replace(LIKELY, recorder=1.4),
+    replace(LIKELY, recorder=0.65),
+    replace(LIKELY, recorder=1.3),
     Constants(
         matrix=0.60, matrix_start_ns=3_500.0, attention=0.25, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_600.0, graph_launch=3.0,
         compiled_launch=0.95, compiled_entry=30.0, kept=0.8, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=14_000.0,
