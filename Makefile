@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench calibration reports clean
+.PHONY: help setup demo test oldest wheel check bench calibration reports clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -35,6 +35,20 @@ test: $(VENV)/ready-test ## check style, types and layers, and run all tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
+oldest: ## run the tests with each dependency at its lower bound in pyproject.toml; without torch and browser
+	$(PYTHON) -m venv --clear $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet uv
+	$(VENV)-oldest/bin/uv pip install --quiet --python $(VENV)-oldest/bin/python --resolution lowest-direct --editable '.[test]'
+	$(VENV)-oldest/bin/python -m pytest --numprocesses 2 --dist loadgroup -m 'not torch and not browser'
+
+wheel: $(VENV)/ready-test ## build dist/, install the wheel in an empty environment, and try it there
+	$(BIN)/python -m pip install --quiet build
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(PYTHON) -m venv --clear $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip install --quiet dist/*.whl
+	PROFKIT_INSTALLED=$(VENV)-wheel/bin/python $(BIN)/python -m pytest tests/packaging/test_wheel.py
+
 check: $(VENV)/ready-test ## style, types and layers only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,4 +65,4 @@ calibration: $(VENV)/ready ## compare the model with the hardware counters in re
 	$(BIN)/python reports/calibration/analyse.py
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-wheel dist demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
