@@ -6,12 +6,14 @@ import base64
 import hashlib
 import importlib.util
 import json
+import sys
 import zlib
+from contextlib import suppress
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import jinja2
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from profkit.analysis.result import Result
@@ -20,6 +22,7 @@ from profkit.rendering.page_tables import page_tables
 
 __all__ = ["render_html"]
 
+_ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = ("report.js", "kernels.js", "plots.js")
 _JSON_ESCAPES = {
     ord("<"): "\\u003c",
@@ -64,7 +67,7 @@ def render_html(result: Result) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("profkit.rendering").joinpath("assets", name).read_text("utf-8")
+    return (_ASSETS / name).read_text("utf-8")
 
 
 @cache
@@ -83,10 +86,22 @@ def _csp_hash(script: bytes) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
 
 
+class _TemplateCache(jinja2.FileSystemBytecodeCache):
+    """Compiled templates beside their sources, as Python keeps its own; where nothing can be kept there, none are."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                Path(self.directory).mkdir(parents=True, exist_ok=True)
+                super().dump_bytecode(bucket)
+
+
 @cache
 def _environment() -> jinja2.Environment:
+    folder = Path(importlib.util.cache_from_source(str(_ASSETS / "report.html.j2"))).parent
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(_asset),
+        bytecode_cache=_TemplateCache(str(folder)),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -243,7 +243,7 @@ def _labels(
     labels: Labels, contents: Sequence[bytes], chunk: Mapping[str, Integers], string_ids: StringIds
 ) -> tuple[NDArray[np.int32], Integers]:
     """Labels and sequence numbers of one chunk. A text stands in the row or, else, in the table of strings."""
-    numbers, sequences = map(np.array, labels.of(contents))
+    numbers, sequences = (np.fromiter(each, np.int64, len(contents)) for each in labels.of(contents))
     elsewhere = np.flatnonzero([not content for content in contents] if b"" in contents else [])
     values, places = distinct(chunk["textId"][elsewhere])
     registered = [string_ids.raw(value) for value in values.tolist()]
