@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from profkit.model import Trace
     from profkit.model_memory import MemoryHistory
 
-__all__ = ["FORMATS", "Report", "analyze", "export_timeline", "refuse_input", "write_whole"]
+__all__ = ["FORMATS", "Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]
 
 FORMATS: dict[str, str] = {
     ".html": "html",
@@ -190,7 +190,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         ReadError: A file cannot be read; the message says why and what to do.
         AnalysisError: The cluster cannot be used.
     """
-    files = [file for path in _as_list(paths) for file in _expand(path)]
+    files = expand(paths)
     say = progress or (lambda _: None)
     if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
         if plain_step_ns is None:
@@ -235,7 +235,7 @@ def export_timeline(paths: PathLike | Iterable[PathLike], *, step: str | None = 
     """
     from profkit.rendering.perfetto import render_perfetto
 
-    recordings = [read(file) for path in _as_list(paths) for file in _expand(path)]
+    recordings = [read(file) for file in expand(paths)]
     views, memory = timelines(recordings, Options(step_name=step))
     return render_perfetto(views, time_offsets(views), memory)
 
@@ -288,6 +288,15 @@ def write_whole(path: Path, content: str | bytes) -> None:
             f"cannot be written: {getattr(error, 'strerror', None) or error}",
             "Choose another place with -o",
         ) from error
+
+
+def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
+    """The files that inputs stand for: those of folders and patterns too, in the order of a report.
+
+    Raises:
+        ReadError: A folder has no recording in it.
+    """
+    return [file for path in _as_list(paths) for file in _expand(path)]
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -6,12 +6,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from profkit.cli.plain_step import plain_step_option
-from profkit.errors import printable
+from profkit.errors import AnalysisError, printable
+
+if TYPE_CHECKING:
+    from profkit.api import Report
+    from profkit.verification import Verification
 
 __all__ = ["command"]
 
@@ -43,6 +47,12 @@ __all__ = ["command"]
 @click.option("--db", "database", metavar="FILE", help="The history (profkit.db); implies --save.")
 @click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="What to find it by; repeat it.")
 @click.option("--baseline", metavar="NAME", help="Name the saved run, for profkit gate --baseline NAME.")
+@click.option(
+    "--verify",
+    "verify_",
+    is_flag=True,
+    help="Work the totals out again by brute force from the raw files, and compare. Slow; exit code 1 if any differs.",
+)
 @click.option("--open", "open_", is_flag=True, help="Show the page in a browser.")
 def command(
     files: tuple[str, ...],
@@ -58,6 +68,7 @@ def command(
     database: str | None,
     tags: tuple[str, ...],
     baseline: str | None,
+    verify_: bool,
     open_: bool,
 ) -> None:
     """Say what holds a training step up, and where each millisecond goes.
@@ -81,6 +92,8 @@ def command(
     from profkit.hardware import load_peaks
     from profkit.rendering import render_text
 
+    if verify_ and "-" in files:
+        raise click.UsageError("--verify reads each file twice: give files, not standard input")
     named = parse_tags(tags)
     with _progress(quiet) as progress:
         report = analyze(
@@ -92,6 +105,9 @@ def command(
             cluster=None if cluster == "none" else cluster,
             progress=progress,
         )
+        found = None
+        if verify_:
+            report, found = _verified(report, files, (step, device), progress)
     if save or database or tags or baseline:
         from profkit.comparing import save_run
 
@@ -115,6 +131,8 @@ def command(
         click.echo(f"Wrote {target}", err=True)
         if open_:
             click.launch(str(target))
+    if found is not None:
+        _tell(found, quiet)
 
 
 @contextmanager
@@ -128,6 +146,33 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("") as status:
         yield lambda words: status.update(Text(words))
+
+
+def _verified(
+    report: Report,
+    files: tuple[str, ...],
+    asked: tuple[str | None, int | None],
+    progress: Callable[[str], None],
+) -> tuple[Report, Verification]:
+    """The report with what a brute force says of it; asked are the steps' name and the device."""
+    from profkit.api import Report, expand
+    from profkit.verification import verify, with_verification
+
+    step, device = asked
+    found = verify(report.result, expand(files), step=step, device=device, progress=progress)
+    return Report(with_verification(report.result, found)), found
+
+
+def _tell(found: Verification, quiet: bool) -> None:
+    """What the brute force found; an error unless everything that could be compared is equal, and something could."""
+    for line in found.lines() if not quiet or found.differing or not found.figures else ():
+        click.echo(printable(line), err=True)
+    if found.differing:
+        count = f"{len(found.differing)} of {len(found.figures)} figures"
+        hint = "The report was made, but do not rely on it. Please report this as a bug"
+        raise AnalysisError("--verify", f"{count} differ from a brute force over the raw files", hint)
+    if not found.figures:
+        raise AnalysisError("--verify", "nothing could be compared")
 
 
 def _warn(findings: list[dict[str, Any]]) -> None:

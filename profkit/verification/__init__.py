@@ -1,1 +1,156 @@
-"""Totals worked out a second time, from the raw files, and compared with what a report says."""
+"""Totals worked out a second time, from the raw files, and compared with what a report says.
+
+The second way shares no line with the readers and the analysis beyond what takes off compression and the unpickler
+that runs nothing: Python's own `json` and `sqlite3`, loops, dictionaries, whole numbers. It is slow on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+from profkit.analysis.result import Result, Row
+from profkit.errors import ReadError
+from profkit.verification.events import Recording, UnreadError
+from profkit.verification.figures import Figure, memory_figures, timeline_figures
+from profkit.verification.inputs import read_input
+from profkit.verification.snapshots import DeviceMemory
+from profkit.verification.timeline import Timeline, warm_up
+
+__all__ = ["Verification", "verify", "with_verification"]
+
+_SHOWN = 5
+
+
+@dataclass
+class Verification:
+    """What was compared."""
+
+    figures: list[Figure] = field(default_factory=list)
+    """Names with both values."""
+    unread: list[str] = field(default_factory=list)
+    """What could not be compared, and why: a line for each file."""
+
+    @property
+    def differing(self) -> list[Figure]:
+        """The figures of which report and files say different things."""
+        return [figure for figure in self.figures if figure[1] != figure[2]]
+
+    def lines(self) -> list[str]:
+        """The result for a person: one line when all is well."""
+        wrong = self.differing
+        told = []
+        if self.figures:
+            equal = len(self.figures) - len(wrong)
+            told.append(f"Verified by brute force: {equal} of {len(self.figures)} figures equal")
+        for name, ours, theirs in wrong[:_SHOWN]:
+            told.append(f"  {name}: the report says {ours}, the file says {theirs}")
+        if len(wrong) > _SHOWN:
+            told.append(f"  and {len(wrong) - _SHOWN} more")
+        return told + [f"Not verified: {line}" for line in self.unread]
+
+
+def verify(
+    result: Result,
+    files: Sequence[str],
+    *,
+    step: str | None = None,
+    device: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Verification:
+    """Work the totals of a report out again, from its files, and compare.
+
+    Args:
+        result: The report.
+        files: The files that it was made of, in their order; those that it left out are skipped.
+        step: The name of the steps that the report was asked for.
+        device: The only device that the report was asked for.
+        progress: Called with a few words before each file.
+    """
+    found = Verification()
+    recordings: list[Recording] = []
+    snapshots: list[list[DeviceMemory]] = []
+    for file, format_ in _used(result, files):
+        name = PurePath(file).name
+        if progress:
+            progress(f"verifying {name} by brute force")
+        try:
+            read = read_input(file, step)
+        except (UnreadError, ReadError) as error:
+            found.unread.append(f"{name}: {getattr(error, 'problem', error)}")
+            continue
+        if isinstance(read, list):
+            snapshots.append(read)
+        else:
+            read.is_export = format_ == "nsys"
+            recordings.append(read)
+    if snapshots:
+        # A report has the memory of one snapshot: the one that it agrees with most is the one that it means.
+        candidates = [memory_figures(result, devices) for devices in snapshots]
+        found.figures += min(candidates, key=lambda figures: sum(f[1] != f[2] for f in figures))
+    unread_timelines = len(found.unread) and len(recordings) + len(snapshots) < len(result.inputs)
+    if recordings and not unread_timelines:
+        found.figures += timeline_figures(result, _timelines(recordings, step, device))
+    return found
+
+
+def with_verification(result: Result, verification: Verification) -> Result:
+    """The report with what was found as findings of its health."""
+    wrong, findings = verification.differing, list[Row]()
+    if wrong:
+        name, ours, theirs = wrong[0]
+        message = (
+            f"{len(wrong)} of {len(verification.figures)} figures differ from a brute force over the raw files, first {name}: "
+            f"{ours} here, {theirs} there. Please report this as a bug, with the file if you can"
+        )
+        findings.append(_finding("verification-failed", "error", message, len(wrong)))
+    elif verification.figures:
+        count = len(verification.figures)
+        message = f"Verified by brute force over the raw files: {count} figures equal"
+        findings.append(_finding("verified", "info", message, count))
+    for line in verification.unread:
+        findings.append(_finding("not-verified", "info", f"Not verified by brute force: {line}", 1))
+    health = result.health
+    order = [*findings, *health["findings"]] if wrong else [*health["findings"], *findings]
+    return replace(result, health={**health, "ok": health["ok"] and not wrong, "findings": order})
+
+
+def _finding(code: str, severity: str, message: str, count: int) -> Row:
+    return {"code": code, "severity": severity, "message": message, "count": count}
+
+
+def _used(result: Result, files: Sequence[str]) -> list[tuple[str, str]]:
+    """The files that are in the report, with their formats; those that failed have no row in it."""
+    rows, used = list(result.inputs), []
+    for file in files:
+        if rows and rows[0]["path"] in (PurePath(file).name, "stdin" if file == "-" else None):
+            used.append((file, rows.pop(0)["format"]))
+    return used
+
+
+def _timelines(recordings: Sequence[Recording], step: str | None, device: int | None) -> list[Timeline]:
+    """The recordings that count: beside nsys exports, profiler traces only lend shapes."""
+    exports = [recording for recording in recordings if recording.is_export and recording.ops]
+    timelines = [Timeline(recording, step) for recording in exports or recordings]
+    if device is not None:
+        timelines = _only(timelines, device, step)
+    stepped = [timeline.lengths() for timeline in timelines if timeline.number_of_steps and timeline.devices]
+    count = min(map(len, stepped), default=0)
+    left_out = warm_up([sum(lengths[number] for lengths in stepped) for number in range(count)])
+    for timeline in timelines:
+        timeline.first_kept = min(left_out, max(timeline.number_of_steps - 1, 0))
+    return timelines
+
+
+def _only(timelines: Sequence[Timeline], device: int, step: str | None) -> list[Timeline]:
+    """The one device that was asked for: they are numbered over all recordings."""
+    first = 0
+    for timeline in timelines:
+        at = device - first
+        first += len(timeline.devices)
+        if 0 <= at < len(timeline.devices):
+            recording = timeline.recording
+            ops = [op for op in recording.ops if op.device == timeline.devices[at]]
+            return [Timeline(replace(recording, ops=ops, devices=[timeline.devices[at]]), step)]
+    return []

@@ -75,6 +75,8 @@ class Recording:
     """In the order of the report; the first has the most to say."""
     devices: list[int] = field(default_factory=list)
     """In the order of the report, also those that ran nothing."""
+    is_export: bool = False
+    """Whether nsys wrote it."""
     others: array[int] = field(default_factory=lambda: array("q"))
     """Starts and ends, in turn, of spans that were not kept."""
 

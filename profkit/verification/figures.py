@@ -1,0 +1,144 @@
+"""What a report says and what the raw files say of the same things, side by side, under one name each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from profkit.analysis.result import Result
+from profkit.verification.events import Op
+from profkit.verification.intervals import length, within
+from profkit.verification.snapshots import DeviceMemory
+from profkit.verification.timeline import Timeline
+
+__all__ = ["Figure", "memory_figures", "timeline_figures"]
+
+Figure = tuple[str, int | None, int | None]
+"""A name, what the report says, what the files say."""
+
+_KINDS = ("kernel", "memset", "graph")
+
+
+def timeline_figures(result: Result, timelines: Sequence[Timeline]) -> list[Figure]:
+    """Totals, devices, window, steps and kernels by name.
+
+    Args:
+        result: The report.
+        timelines: All of its recordings that are timelines, in its order.
+    """
+    places = [(timeline, device) for timeline in timelines for device in timeline.devices]
+    figures = _totals(result, timelines)
+    for row, (timeline, device) in zip(result.totals["devices"], places, strict=True):
+        figures += _device_totals(row, timeline, device)
+    for row, (timeline, device) in zip(result.devices, places, strict=True):
+        start, end = timeline.window(device)
+        figures.append((f"devices[{row['id']}].window_ns", row["window_ns"], end - start))
+        busy = length(within(timeline.busy(device), start, end))
+        figures.append((f"devices[{row['id']}].busy_ns", row["busy_ns"], busy))
+    figures += _window(result, timelines, places)
+    figures += _by_name(
+        "totals.kernels", result.totals["kernels"], [op for t in timelines for op in t.kernels()]
+    )
+    kept = [op for t in timelines for op in t.kernels() if t.in_window(op)]
+    return figures + _by_name("kernels", result.kernels, kept)
+
+
+def memory_figures(result: Result, devices: Sequence[DeviceMemory]) -> list[Figure]:
+    """Entries by action, what is held at the end, and the peaks of each device of one snapshot."""
+    rows = {row["id"]: row for row in (result.memory or {"devices": []})["devices"]}
+    figures: list[Figure] = [("memory.devices", len(rows), len(devices))]
+    for device in devices:
+        row, name = rows.get(device.device, {}), f"memory.devices[{device.device}]"
+        told = row.get("actions", {})
+        for action in sorted({*told, *device.actions}):
+            figures.append((f"{name}.actions.{action}", told.get(action, 0), device.actions[action]))
+        for key in (
+            "reserved_bytes",
+            "allocated_bytes",
+            "active_bytes",
+            "peak_reserved_bytes",
+            "peak_allocated_bytes",
+        ):
+            known = getattr(device, key)
+            if known is not None and row.get(key) is not None:
+                figures.append((f"{name}.{key}", row[key], known))
+    return figures
+
+
+def _totals(result: Result, timelines: Sequence[Timeline]) -> list[Figure]:
+    kernels = [op for timeline in timelines for op in timeline.kernels()]
+    hidden = not kernels and any(op.kind == "graph" for timeline in timelines for op in timeline.ops)
+    worked_out = {
+        "kernel_count": None if hidden else len(kernels),
+        "kernel_sum_ns": sum(op.length for op in kernels),
+        "kernel_union_ns": sum(timeline.summed_busy(timeline.kernels()) for timeline in timelines),
+        "gpu_busy_ns": sum(timeline.summed_busy() for timeline in timelines),
+        "gpu_span_ns": sum(timeline.span() for timeline in timelines),
+        "copy_ns": sum(op.length for timeline in timelines for op in timeline.ops if op.kind not in _KINDS),
+    }
+    return [(f"totals.{name}", result.totals[name], value) for name, value in worked_out.items()]
+
+
+def _device_totals(row: dict[str, Any], timeline: Timeline, device: int) -> list[Figure]:
+    by_kind: dict[str, list[Op]] = {"kernel": [], "copy": [], "memset": [], "graph": []}
+    for op in timeline.by_device[device]:
+        by_kind[op.kind if op.kind in _KINDS else "copy"].append(op)
+    name = f"totals.devices[{row['id']}]"
+    figures: list[Figure] = []
+    for kind in ("kernel", "copy", "memset"):
+        figures.append((f"{name}.{kind}_count", row[f"{kind}_count"], len(by_kind[kind])))
+        summed = sum(op.length for op in by_kind[kind])
+        figures.append((f"{name}.{kind}_sum_ns", row[f"{kind}_sum_ns"], summed))
+    union = length(timeline.busy(device, by_kind["kernel"]))
+    figures.append((f"{name}.kernel_union_ns", row["kernel_union_ns"], union))
+    figures.append((f"{name}.gpu_busy_ns", row["gpu_busy_ns"], length(timeline.busy(device))))
+    return figures
+
+
+def _window(
+    result: Result, timelines: Sequence[Timeline], places: Iterable[tuple[Timeline, int]]
+) -> list[Figure]:
+    windows = [(timeline, *timeline.window(device)) for timeline, device in places]
+    total = sum(end - start for _, start, end in windows)
+    figures: list[Figure] = [("window.device_ns", result.window["device_ns"], total)]
+    if len(timelines) == 1 and windows:  # several files may be moved against each other
+        origin = timelines[0].recording.edges()[0]
+        for name, value in (
+            ("start_ns", min(s for _, s, _ in windows)),
+            ("end_ns", max(e for _, _, e in windows)),
+        ):
+            figures.append((f"window.{name}", result.window[name], value - origin))
+    stepped = [timeline for timeline in timelines if timeline.number_of_steps]
+    count = min((timeline.number_of_steps for timeline in stepped), default=0)
+    figures.append(("window.steps", len(result.window["steps"]), count))
+    for number, row in enumerate(result.window["steps"][:count]):
+        name = f"window.steps[{number}]"
+        figures.append((f"{name}.kept", int(row["kept"]), int(all(t.is_kept(number) for t in stepped))))
+        figures.append((f"{name}.device_ns", row["device_ns"], sum(t.device_ns(number) for t in stepped)))
+        busy = sum(
+            length(within(timeline.busy(device), *tile))
+            for timeline in stepped
+            for device, tile in timeline.tiles(number).items()
+        )
+        figures.append((f"{name}.gpu_busy_ns", row["gpu_busy_ns"], busy))
+    return figures
+
+
+def _by_name(table: str, rows: Sequence[dict[str, Any]], kernels: Iterable[Op]) -> list[Figure]:
+    told: dict[str, list[int]] = {}
+    counted: dict[str, list[int]] = {}
+    for row in rows:
+        entry = told.setdefault(row["name"], [0, 0])
+        entry[0] += row["count"]
+        entry[1] += row["total_ns"]
+    for op in kernels:
+        entry = counted.setdefault(op.name, [0, 0])
+        entry[0] += 1
+        entry[1] += op.length
+    figures: list[Figure] = []
+    for name in dict.fromkeys([*told, *counted]):
+        ours, theirs = told.get(name, [0, 0]), counted.get(name, [0, 0])
+        shown = name if len(name) <= 60 else f"{name[:57]}..."
+        figures.append((f"{table}[{shown}].count", ours[0], theirs[0]))
+        figures.append((f"{table}[{shown}].total_ns", ours[1], theirs[1]))
+    return figures
