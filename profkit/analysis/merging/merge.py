@@ -22,6 +22,7 @@ _MADE_ANEW: Final = frozenset(
     {
         "parallelism", "ranks-missing", "ranks-not-compared", "straggler", "small-buckets", "waits-in-messages",
         "copies-on-compute-stream", "collectives-on-compute-stream", "streams-take-turns",
+        "copies-run-alone", "copies-without-wait",
     }
 )  # fmt: skip
 """Findings that are about all ranks together."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.intervals import Intervals
+from profkit.analysis.ranks.unordered import unordered_copies
 from profkit.analysis.result import Row
 from profkit.analysis.states import State
 from profkit.analysis.view import TraceView
@@ -32,12 +33,16 @@ def stream_rows(view: TraceView, device_ids: Sequence[int]) -> list[Row]:
     """What could overlap on each device of a trace and does not: ``{device, kind, stream, ns, window_ns, count}``.
 
     ``copies`` and ``collectives`` are issued on the stream that computes, and run alone there: no other order of
-    the same stream could hide them. ``turns`` is the time of the second-busiest stream when it hardly ever runs
-    beside the busiest one. ``ns`` is the most that overlap could bring.
+    the same stream could hide them. ``alone`` is the time of copies that have streams of their own, and yet mostly
+    run while nothing computes. ``turns`` is the time of the second-busiest stream when it hardly ever runs beside
+    the busiest one. ``ns`` is the most that overlap could bring. ``unordered`` are copies that no stream is made to
+    wait for (`profkit.analysis.ranks.unordered`); their ``ns`` is their time.
     """
     found = []
     for device, number in enumerate(device_ids):
-        found += [{"device": number, **row} for row in _of_device(view, device)]
+        rows = [*_of_device(view, device), *unordered_copies(view, device)]
+        start, end = view.windows[device]
+        found += [{"device": number, **row, "window_ns": end - start} for row in rows]
     return found
 
 
@@ -48,12 +53,26 @@ def stream_findings(rows: Sequence[Row]) -> list[Finding]:
         mine = [row for row in rows if row["kind"] == kind]
         ns, window = sum(row["ns"] for row in mine), sum(row["window_ns"] for row in mine)
         if mine and window:
-            stream = "the default stream" if mine[0]["stream"] == _DEFAULT_STREAM else "one stream"
+            by_default = any(row["stream"] == _DEFAULT_STREAM for row in mine)
             message = text.format(
-                ns=duration_text(ns), share=percent_text(ns / window), stream=stream, devices=len(mine)
+                ns=duration_text(ns),
+                share=percent_text(ns / window),
+                stream="the default stream" if by_default else "one stream",
+                number=mine[0]["stream"],
             )
+            pageable = sum(row.get("pageable", 0) for row in mine)
+            if pageable:
+                message += f" ({pageable} are from or to pageable memory, and hold the host up)"
+            if kind == "turns" and any(row["default"] for row in mine):
+                message += _DEFAULT_WAITS
             found.append(Finding(code, Severity.INFO, message, sum(row["count"] for row in mine)))
     return found
+
+
+_DEFAULT_WAITS: Final = (
+    ". One of them is the default stream: what is launched there waits for all streams of its context that were made "
+    "without cudaStreamNonBlocking, and they for it (torch makes its own with it)"
+)
 
 
 _TOLD: Final = {
@@ -66,6 +85,17 @@ _TOLD: Final = {
         "collectives-on-compute-stream",
         "{ns} ({share} of the window) of collectives run alone on {stream}, which also computes, "
         "so they cannot overlap with it",
+    ),
+    "alone": (
+        "copies-run-alone",
+        "{ns} ({share} of the window) of copies to or from the host have a stream of their own, and yet nothing "
+        "computes meanwhile: start them earlier (a batch ahead), and wait for them as late as possible",
+    ),
+    "unordered": (
+        "copies-without-wait",
+        "Nothing makes other streams wait for the copies of stream {number} ({ns}), or these for the others: from one batch "
+        "to the next there is no call that waits, and kernels run beside them. If kernels use the same tensors, they "
+        "race: call wait_stream before the use, and record_stream on what is freed meanwhile",
     ),
     "turns": (
         "streams-take-turns",
@@ -90,14 +120,27 @@ def _of_device(view: TraceView, device: int) -> list[Row]:
     for kind, state in (("copies", State.TRANSFER), ("collectives", State.COMMUNICATION)):
         shown = segments.state == state
         shown &= operations.stream[np.maximum(segments.operation, 0)] == streams[0]
-        found.append(
-            _row(kind, streams[0], int(length[shown].sum()), np.unique(segments.operation[shown]).size)
-        )
+        found.append(_shown(view, kind, segments.operation[shown], length[shown]))
+    alone = segments.state == State.TRANSFER
+    alone &= ~np.isin(operations.stream[np.maximum(segments.operation, 0)], streams)
+    row = _shown(view, "alone", segments.operation[alone], length[alone])
+    copies = inside & (operations.kind == OperationKind.COPY) & ~np.isin(operations.stream, streams)
+    copied = Intervals.of(operations.start_ns[copies], operations.end_ns[copies]).within(start, end)
+    found += [row] if row["ns"] * 2 > int(copied) else []
     if len(time) > 1:
         both = time[0].intersection(time[1]).total_ns
         turns = time[1].total_ns if both <= _OVERLAPPED * time[1].total_ns else 0
-        found.append(_row("turns", streams[1], turns, len(time[1])))
-    return [{**row, "window_ns": end - start} for row in found if row["ns"] >= _NOTABLE * (end - start)]
+        default = _DEFAULT_STREAM in streams[:2]
+        found.append({**_row("turns", streams[1], turns, len(time[1])), "default": default})
+    return [row for row in found if row["ns"] >= _NOTABLE * (end - start)]
+
+
+def _shown(view: TraceView, kind: str, operation: NDArray[np.int64], length: NDArray[np.int64]) -> Row:
+    """Copies or collectives by the segments in which they run alone."""
+    operations, rows = view.trace.operations, np.unique(operation)
+    stream = int(operations.stream[rows[0]]) if len(rows) else -1
+    pageable = int((operations.pageable[rows] == 1).sum())
+    return {**_row(kind, stream, int(length.sum()), len(rows)), "pageable": pageable}
 
 
 def _busy_streams(view: TraceView, rows: NDArray[np.int64]) -> tuple[list[int], list[Intervals]]:
