@@ -121,6 +121,34 @@ def test_times_of_different_kinds_in_one_file() -> None:
     assert nanoseconds([]).dtype == np.int64
 
 
+@pytest.mark.parametrize("launch", [{}, {"ts": 900_000, "dur": 1}, {"ts": 1e308, "dur": 1}])
+def test_a_kernel_without_times_is_lost_also_where_its_launch_has_none(launch: dict[str, float]) -> None:
+    kernel = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "k",
+        "pid": 0,
+        "tid": 7,
+        "args": {"device": 0, "correlation": 1},
+    }
+    call = {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": "cudaLaunchKernel",
+        "pid": 5,
+        "tid": 5,
+        "args": {"correlation": 1},
+    }
+    events = [
+        kernel | {"ts": 0, "dur": 0},
+        call | launch,
+        kernel | {"ts": 900_000, "dur": 5, "args": {"device": 0}},
+    ]
+    trace = read_kineto(json.dumps({"traceEvents": events}).encode(), "x")
+    assert trace.operations.start_ns.tolist() == [900_000_000]
+    assert trace.dropped["lost_timestamps"] == 1
+
+
 def test_events_that_cannot_be_are_dropped_and_counted() -> None:
     events = [
         {"ph": "X", "cat": "kernel", "name": str(at), "pid": 0, "tid": 7, "ts": 1000 + at, "dur": 5}

@@ -193,6 +193,16 @@ def test_cells_of_another_type_do_not_move_their_neighbours(export):
     ]
 
 
+@pytest.mark.parametrize("taken", [("rowid",), ("rowid", "_rowid_"), ("ROWID", "oid")])
+def test_a_column_named_like_the_number_of_a_row_hides_no_rows(export, taken):
+    more = dict.fromkeys(taken)
+    export.kernel("a", 100, 200, **more).kernel("b", 300, 500, **more)
+    export.nvtx("range", 50, 600, **more)
+    trace = read(export)
+    assert sorted(names(trace, trace.operations)) == ["a", "b"]
+    assert names(trace, trace.ranges) == ["range"]
+
+
 def test_a_cut_database_gives_what_can_be_read(tmp_path):
     export = Export(tmp_path / "report.sqlite")
     export.connection.execute("BEGIN")

@@ -107,7 +107,8 @@ class Assembly:
             ids = calls["correlation"][order]
             at = np.minimum(np.searchsorted(ids, operations["correlation"]), len(ids) - 1)
             linked = (ids[at] == operations["correlation"]) & (operations["correlation"] != 0)
-            launched = np.where(linked, calls["start_ns"][order][at], launched)
+            start = calls["start_ns"][order][at]
+            launched = np.where(linked & (start > IMPLAUSIBLE), start, launched)
         lost = zero & (launched > _CLOCK_SKEW_NS)
         self.dropped["lost_timestamps"] += int(lost.sum())
         self._keep("operations", ~lost)

@@ -25,6 +25,8 @@ __all__ = ["Chunk", "Database", "Table", "integer", "text"]
 _CHUNK_ROWS = 1 << 14
 """What is made of so few rows stays in the processor's cache, and its memory is used again."""
 _SMALLEST_CHUNK = 64
+_ROW_NUMBERS = ("rowid", "_rowid_", "oid")
+"""What SQLite calls the number of a row."""
 _SMALL_TABLE_ROWS = 1_000_000
 _STATEMENT_SECONDS = 30.0
 _LONGEST_VALUE = 64 << 20
@@ -185,6 +187,10 @@ class Table:
         self._quoted = _quote(name)
         info = database.fetch(f"PRAGMA table_info({self._quoted})")
         self._columns = {text(row[1]).upper(): text(row[1]) for row in info}
+        # A column may be called rowid; it then hides SQLite's own number of the row.
+        self._row = next(
+            (name for name in _ROW_NUMBERS if name.upper() not in self._columns), _ROW_NUMBERS[0]
+        )
         self._not_null = {text(row[1]).upper() for row in info if row[3]}
 
     def __contains__(self, column: str) -> bool:
@@ -217,8 +223,8 @@ class Table:
             selected += f", {self._of(texts)} AS t"
             lists += f", group_concat(coalesce(CAST(t AS TEXT), ''), char({ord(_SEPARATOR)}))"
         sql = (
-            f"SELECT count(*), max(r){lists} FROM (SELECT rowid AS r{selected} FROM {self._quoted}"
-            " WHERE rowid > ? ORDER BY rowid LIMIT ?)"
+            f"SELECT count(*), max(r){lists} FROM (SELECT {self._row} AS r{selected} FROM {self._quoted}"
+            f" WHERE {self._row} > ? ORDER BY {self._row} LIMIT ?)"
         )
         last, size, total = NULL, _CHUNK_ROWS, 0
         while True:
@@ -251,7 +257,7 @@ class Table:
         contents = joined.split(_SEPARATOR)
         if len(contents) == count:
             return contents
-        sql = f"SELECT CAST({self._of(column)} AS TEXT) FROM {self._quoted} WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
+        sql = f"SELECT CAST({self._of(column)} AS TEXT) FROM {self._quoted} WHERE {self._row} > ? AND {self._row} <= ? ORDER BY {self._row}"
         return [content or b"" for (content,) in self._database.fetch(sql, bounds)]
 
     def rows(self, *columns: str, where: str = "") -> list[tuple[Any, ...]]:
