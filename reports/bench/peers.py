@@ -5,6 +5,7 @@ A run gets a fresh copy of its input in a folder of its own, since some write be
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import venv
@@ -34,6 +35,19 @@ _NSYS_REPORTS = (
 )
 
 
+_NSYS_AI = ("nsys-ai==0.3.0", "duckdb==1.4.4", "duckdb-ext-sqlite==1.4.4.20260205")
+
+
+def _nsys_ai(venv: Path, file: str) -> list[str]:
+    """Its report of the whole recording, with the extension that DuckDB would download at its first use."""
+    kept = venv / "home" / ".duckdb" / "extensions"
+    if not kept.exists():
+        packed = next(venv.glob("lib/python3*/site-packages/duckdb_ext/extensions"))
+        shutil.copytree(packed, kept)
+    program = [f"{venv}/bin/nsys-ai", "report", "--gpu", "0", "--trim", "0", "100000", file]
+    return ["env", f"HOME={venv}/home", *program]
+
+
 @dataclass(frozen=True)
 class Peer:
     """A tool that answers a part of what profkit answers."""
@@ -47,7 +61,7 @@ class Peer:
 
     @property
     def folder(self) -> Path:
-        return CACHE / self.name.replace("-", "_")
+        return CACHE / re.sub(r"\W+", "_", self.name)
 
     def install(self) -> None:
         """Make its environment, once."""
@@ -70,10 +84,24 @@ PEERS = (
         lambda venv, file: [f"{venv}/bin/python", "-c", _HTA, file],
     ),
     Peer(
-        "nsys-ai",
+        "tracelens",
+        "kineto",
+        (
+            "TraceLens @ git+https://github.com/AMD-AGI/TraceLens@171dd747",
+            "pandas>=2",
+        ),
+        lambda venv, file: [
+            f"{venv}/bin/TraceLens_generate_perf_report_pytorch",
+            f"--profile_json_path={file}",
+            f"--output_csvs_dir={Path(file).parent}/out",
+        ],
+    ),
+    Peer("nsys-ai", "nsys", _NSYS_AI, _nsys_ai),
+    Peer(
+        "nsys-ai, no DuckDB",
         "nsys",
-        ("nsys-ai==0.3.0", "duckdb==1.4.4", "duckdb-ext-sqlite==1.4.4.20260205"),
-        lambda venv, file: [f"{venv}/bin/nsys-ai", "report", "--gpu", "0", "--trim", "0", "100000", file],
+        ("nsys-ai==0.3.0",),
+        lambda venv, file: ["env", f"HOME={venv}", *_nsys_ai(venv, file)[2:]],
     ),
     Peer(
         "nsys",
