@@ -10,6 +10,7 @@ from typing import Any
 from tests.fuzz.damage import NUMBERS, TEXTS
 
 TABLES: dict[str, tuple[str, ...]] = {
+    "NVTX_EVENTS": ("start", "end", "eventType", "text", "textId", "globalTid", "domainId"),
     "GPU_METRICS": ("timestamp", "rawTimestamp", "typeId", "metricId", "value"),
     "TARGET_INFO_GPU_METRICS": ("typeId", "metricId", "metricName"),
     "GENERIC_EVENTS": ("timestamp", "rawTimestamp", "typeId", "data"),
@@ -50,6 +51,13 @@ _MESSAGES = (
     "Not all CUDA events might have been collected.", "Not all NVTX events might have been collected.", "0 events were dropped",
     "Buffer overflow: 12 events lost in /home/someone/secret/report.nsys-rep", "CPU context switches: dropped",
 )  # fmt: skip
+_MARKS = (
+    "aten::mm, seq = 12, op_id = 3, sizes = [[8, 16], [16, 4]]", "aten::mm, seq = 13, op_id = 4, sizes = [[8, 16], [16, 4]]",
+    "aten::add_, op_id = 5, sizes = [[], [[2], [3]]], input_op_ids = [(0,-1)]", "aten::relu, seq = 5", "aten::mm, op_id = x",
+    "profkit::forward", "forward", "autograd::engine::evaluate_function: MmBackward0, seq = 12, op_id = 9", "a\x1fb",
+)  # fmt: skip
+_EVENT_TYPES = (59, 60, 70, 71, 34, 39, 75, 5, -1)
+"""Push and pop, start and end (and those of imported texts), marks, names of threads, domains, others."""
 _FACTS = (
     ("EXPORT_SCHEMA_VERSION", "99.7.1"), ("EXPORT_SCHEMA_VERSION", "2.4"), ("EXPORT_CONFIG_TIME_SHIFT", "1000000000"),
     ("ENVIRONMENT_VARIABLE", "A=1;RANK=3;PASSWORD=x"), ("PROCESS_7:DeviceEnvironment", 'OMPI_COMM_WORLD_RANK="999999"'),
@@ -57,6 +65,11 @@ _FACTS = (
     ("CUDA_GRAPH_TRACE_OPTIONS:MODE", "graph"), ("EXPORT_PRODUCT_VERSION", "2020.1.1"),
 )  # fmt: skip
 _TIMES = ("start", "end", "timestamp", "rawTimestamp")
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "metricName": _METRICS, "text": (*_MESSAGES, *_MARKS, *_MARKS, None), "uuid": ("GPU-1", "GPU-2"), "eventType": _EVENT_TYPES,
+    "domainId": (0, 0, 0, 1, 2), "textId": (None, None, 1, 2, 7),
+}  # fmt: skip
+_LARGE = (0, 512, 1 << 21, 10**9, 3 * 10**12, 1_700_000_000 * 10**9)
 _SMALL = (0, 0, 1, 1, 2, 3, 7, 8, 13)
 
 
@@ -105,11 +118,12 @@ def _cell(column: str, start: int, threads: list[int], random: Random) -> Any:
         return random.choice(threads)
     if column == "globalPid":
         return random.choice(threads) & ~0xFFFFFF
-    if column in ("metricName", "data", "text", "uuid"):
-        texts = {"metricName": _METRICS, "text": _MESSAGES, "uuid": ("GPU-1", "GPU-2")}
-        return random.choice(texts[column]) if column in texts else _generic(random)
+    if column == "data":
+        return _generic(random)
+    if column in _CHOICES:
+        return random.choice(_CHOICES[column])
     if column in ("duration", "bytes", "address", "memoryBandwidth", "utcEpochNs"):
-        return random.choice([0, 512, 1 << 21, 10**9, 3 * 10**12, 1_700_000_000 * 10**9])
+        return random.choice(_LARGE)
     return random.choice(_SMALL)
 
 

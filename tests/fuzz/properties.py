@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import resource
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from html.parser import HTMLParser
 from importlib import import_module
@@ -16,6 +17,7 @@ import jsonschema
 
 import profkit
 from profkit.errors import ProfkitError
+from profkit.readers import read
 from profkit.rendering.report_json import report_schema
 from tests.fuzz.damage import Made
 
@@ -41,20 +43,15 @@ def check(made: Made, folder: Path, *, thorough: bool) -> str | None:
     Raises:
         AssertionError: A property is broken. Any other exception than `ProfkitError` is a bug as well.
     """
-    files = _written(made, folder)
-    refusal, started = "", time.monotonic()
+    files, refusal = _written(made, folder), ""
     try:
-        report = profkit.analyze(files)
-        text = report.render("json")
+        with _limits():
+            report = profkit.analyze(files)
+            text = report.render("json")
     except ProfkitError as error:
         refusal = str(error)
-    finally:
-        took = time.monotonic() - started
-        assert took < MOST_SECONDS, f"it took {took:.1f} s"
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        assert used < MOST_BYTES, f"it took {used >> 20} MiB"
+    assert refusal.isprintable(), f"a message that no terminal can show: {refusal!r}"
     if refusal:
-        assert refusal.isprintable(), f"a message that no terminal can show: {refusal!r}"
         return refusal
     document = json.loads(text, parse_constant=_no_constant)
     _validator().validate(document)
@@ -63,6 +60,34 @@ def check(made: Made, folder: Path, *, thorough: bool) -> str | None:
     if thorough:
         _check_renderings(report)
     return None
+
+
+def check_reading(made: Made, folder: Path) -> None:
+    """Read an input, and no more: quicker, where the properties of reports need not be checked.
+
+    Raises:
+        AssertionError: It took too long, too much memory, or was refused with more than a line.
+    """
+    for file in _written(made, folder):
+        refusal = ""
+        try:
+            with _limits():
+                read(file)
+        except ProfkitError as error:
+            refusal = str(error)
+        assert refusal.isprintable(), f"a message that no terminal can show: {refusal!r}"
+
+
+@contextmanager
+def _limits() -> Iterator[None]:
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        took = time.monotonic() - started
+        assert took < MOST_SECONDS, f"it took {took:.1f} s"
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        assert used < MOST_BYTES, f"it took {used >> 20} MiB"
 
 
 def _written(made: Made, folder: Path) -> list[Path]:
