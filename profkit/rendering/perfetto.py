@@ -136,12 +136,12 @@ def _gaps(view: TraceView, device: int, offset: int, process: int) -> Iterator[s
 
 
 def _memory(memory: Row | None, process: int) -> Iterator[str]:
-    curves = (memory or {}).get("curve") or []
-    for curve in curves if isinstance(curves, list) else [curves]:
-        label = json.dumps(f"memory of device {curve.get('device')}")
-        for time, allocated, reserved in zip(
-            curve["time_ns"], curve["allocated"], curve["reserved"], strict=True
-        ):
-            if time is not None:
-                values = json.dumps({"allocated": allocated or 0, "reserved": reserved or 0})
-                yield f'{{"ph":"C","pid":{process},"tid":0,"ts":{_us(int(time))},"name":{label},"args":{values}}}'
+    """Counters of what is known; a history without times has no place on a timeline."""
+    for curve in (memory or {}).get("curve") or []:
+        known = {name: curve[f"{name}_bytes"] for name in ("allocated", "reserved") if curve[f"{name}_bytes"]}
+        if curve["time_ns"] is None:
+            continue
+        label = json.dumps(f"memory of device {curve['device']}")
+        for time_ns, *sizes in zip(curve["time_ns"], *known.values(), strict=True):
+            values = json.dumps(dict(zip(known, sizes, strict=True)))
+            yield f'{{"ph":"C","pid":{process},"tid":0,"ts":{_us(time_ns)},"name":{label},"args":{values}}}'

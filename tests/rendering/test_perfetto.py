@@ -1,0 +1,47 @@
+"""The exported timeline says the same as the report of the same files."""
+
+import gzip
+import json
+
+import pytest
+
+import profkit
+from profkit.api import export_timeline
+from profkit.rendering.perfetto import render_perfetto
+from tests.shared import DATA
+
+TRACE, SNAPSHOT = DATA / "kineto/sync_item.json.gz", DATA / "snapshot/sync_item.pickle.gz"
+
+
+def events_of(files):
+    return json.loads(gzip.decompress(export_timeline(files)))["traceEvents"]
+
+
+@pytest.mark.parametrize("files", [[TRACE, SNAPSHOT], [SNAPSHOT]], ids=["beside a trace", "alone"])
+def test_memory_is_a_counter_with_the_reports_peaks(files):
+    memory = profkit.analyze(files).as_dict()["memory"]
+    counters = [event["args"] for event in events_of(files) if event["ph"] == "C"]
+    assert max(each["allocated"] for each in counters) == memory["peak_allocated_bytes"]
+    assert max(each["reserved"] for each in counters) == memory["peak_reserved_bytes"]
+
+
+def test_what_is_unknown_of_memory_is_left_out():
+    curve = {"device": 0, "time_ns": [1500], "allocated_bytes": None, "reserved_bytes": [7]}
+    timeless = {"device": 1, "time_ns": None, "allocated_bytes": [3], "reserved_bytes": [7]}
+    text = gzip.decompress(render_perfetto([], [], {"curve": [curve, timeless]}))
+    assert json.loads(text)["traceEvents"] == [
+        {"ph": "C", "pid": 1, "tid": 0, "ts": 1.5, "name": "memory of device 0", "args": {"reserved": 7}}
+    ]
+
+
+@pytest.mark.parametrize("file", ["kineto/tiny_mlp.json.gz", "nsys/ddp.sqlite.gz"])
+def test_every_kernel_is_on_it(file):
+    report = profkit.analyze(DATA / file).as_dict()
+    slices = [event for event in events_of(DATA / file) if event["ph"] == "X"]
+    kernels = {kernel["name"]: kernel["count"] for kernel in report["totals"]["kernels"]}
+    drawn = dict.fromkeys(kernels, 0)
+    for each in slices:
+        if each["args"].get("name") in kernels:
+            drawn[each["args"]["name"]] += 1
+    assert drawn == kernels
+    assert all(each["dur"] >= 0 for each in slices)
