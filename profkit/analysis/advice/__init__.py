@@ -13,6 +13,7 @@ from profkit.analysis.advice import (
     compiling,
     distributed,
     recording,
+    streams,
     structure,
     updating,
     waiting,
@@ -31,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *waiting.RULES,
     *structure.RULES,
     *distributed.RULES,
+    *streams.RULES,
     *recording.RULES,
 )
 
@@ -61,7 +63,7 @@ def advise(
         step = find_step(view, device, plain_step_ns)
         if step is None:
             continue
-        case = Case(view, device, step, memory)
+        case = Case(view, device, step, memory, views)
         for rule in RULES:
             evidence = rule.find(case)
             row = _priced(case, rule, evidence) if evidence else None

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.advice.rule import Case, Evidence, Rule, kernels_seen
-from profkit.analysis.states import State
-from profkit.analysis.tables.window import states_of
+from profkit.analysis.range_names import matching
+from profkit.analysis.view import TraceView
+from profkit.analysis.whatif.collectives import asked_earlier, exposed_ns, shrunk, transfer_ns
 from profkit.analysis.whatif.draft import Draft
+from profkit.analysis.whatif.launching import without_ranges
 from profkit.analysis.work.families import Family
-from profkit.units import duration_text, percent_text
+from profkit.units import duration_text
 
 __all__ = ["RULES"]
 
+_EXPOSED = 0.05
+"""Of the step."""
 _SMALL_NS = 60_000
 _FEWEST_BUCKETS = 16
-
-
-def _exposed_share(case: Case) -> float:
-    states = states_of(case.view, case.device)
-    return float(states[State.COMMUNICATION]) / max(float(states.sum()), 1.0)
+_FEWEST_LAYERS = 4
+_SHARDED = r"FSDP::.*|fsdp::.*|FullyShardedDataParallel\..*"
+_SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
+_WHOLE = re.compile(r"nccl\w*_[iu](?:32|64)(?:_|\b)")
+_ACCUMULATED = "torch::autograd::AccumulateGrad"
 
 
 def _collectives(case: Case) -> NDArray[np.bool_]:
@@ -28,21 +34,102 @@ def _collectives(case: Case) -> NDArray[np.bool_]:
 
 
 def _exposed(case: Case) -> Evidence | None:
-    chosen = _collectives(case)
-    share = _exposed_share(case)
-    if not chosen.any() or share < 0.05:
+    facts, chosen = case.facts, _collectives(case)
+    alone = float(exposed_ns(facts, chosen).sum())
+    if alone < _EXPOSED * case.step.plain_ns:
         return None
-    wide = chosen & np.isin(case.facts.dtype.astype(str), ("fp32", ""))
-
-    def halved(draft: Draft) -> None:
-        draft.retime(wide, draft.duration_ns * 0.5)
-
+    wide = chosen & np.isin(facts.dtype.astype(str), ("fp32", ""))
+    transfer = transfer_ns(case.views or [case.view], facts)
+    whole, sent = float(facts.program.duration_ns[chosen].sum()), float(transfer[chosen].sum())
+    late = (
+        f" Of {duration_text(whole)} in collectives {duration_text(whole - sent)} is waiting for a rank that comes later."
+        if sent < 0.8 * whole
+        else ""
+    )
     return Evidence(
-        f"Collectives run alone for {percent_text(share)} of the window: nothing computes meanwhile.",
-        kernels_seen(case.facts, chosen),
-        [halved] if wide.any() else None,
+        f"Collectives run alone for {duration_text(alone)} of the step: nothing computes meanwhile.{late}",
+        kernels_seen(facts, chosen),
+        [shrunk(wide, 0.5 * transfer)] if wide.any() else None,
         "low",
     )
+
+
+def _prefetch(case: Case) -> Evidence | None:
+    facts = case.facts
+    gathers = _collectives(case) & _kernel_named(case, "allgather")
+    sharded = _kernel_named(case, "reducescatter").any() or _names(case, _SHARDED).any()
+    alone = float(exposed_ns(facts, gathers).sum())
+    if gathers.sum() < _FEWEST_LAYERS or not sharded or alone < _EXPOSED * case.step.plain_ns:
+        return None
+    return Evidence(
+        f"{int(gathers.sum())} all-gathers of sharded parameters a step run alone for {duration_text(alone)}: layers wait "
+        "for their parameters instead of finding them there.",
+        kernels_seen(facts, gathers),
+        [asked_earlier(gathers, transfer_ns(case.views or [case.view], facts))],
+        "low",
+    )
+
+
+def _unused(case: Case) -> Evidence | None:
+    view, (since, until) = case.view, case.host_span
+    ranges = view.trace.ranges
+    searches = _names(case, _SEARCH)
+    inside = searches & (ranges.start_ns >= since) & (ranges.start_ns < until)
+    if not inside.any():
+        return None
+    counts = _collectives(case) & _of_whole_numbers(case)
+    # The flags that are reduced are one a parameter: with fewer gradients, some parameters are unused.
+    flags, gradients = _flags(view), _names(case, _ACCUMULATED).sum() / max(searches.sum(), 1)
+    if 0 < gradients < flags:
+        return None
+    spent = float((ranges.end_ns - ranges.start_ns)[inside].sum())
+
+    def change(draft: Draft) -> None:
+        without_ranges(searches)(draft)
+        draft.drop(counts)
+
+    return Evidence(
+        f"DistributedDataParallel searches the graph for unused parameters in each step ({duration_text(spent)} of the host) "
+        "and reduces which ones it found; every parameter gets a gradient.",
+        [
+            f"{_SEARCH}: {int(inside.sum())} a step, {duration_text(spent)}",
+            *kernels_seen(case.facts, counts, 2),
+        ],
+        [change],
+        "medium" if gradients else "low",
+    )
+
+
+def _names(case: Case, wanted: str) -> NDArray[np.bool_]:
+    """Ranges whose name matches, whole."""
+    pattern = re.compile(wanted)
+    return matching(
+        case.view.trace.strings, case.view.trace.ranges.name, lambda name: pattern.fullmatch(name) is not None
+    )
+
+
+def _kernel_named(case: Case, word: str) -> NDArray[np.bool_]:
+    names = case.view.trace.names(case.view.trace.operations.name[case.facts.program.row])
+    return np.array([word in n.lower().replace("_", "") for n in names], bool)
+
+
+def _of_whole_numbers(case: Case) -> NDArray[np.bool_]:
+    """Operations of the step that are collectives of whole numbers, by what the file says or by the kernel's name."""
+    trace, rows = case.view.trace, case.facts.program.row
+    said = trace.collectives.operation[_whole_numbers(case.view)]
+    names = trace.names(trace.operations.name[rows])
+    found: NDArray[np.bool_] = np.isin(rows, said) | np.array([bool(_WHOLE.search(n)) for n in names], bool)
+    return found
+
+
+def _whole_numbers(view: TraceView) -> NDArray[np.bool_]:
+    names = ("int", "int32", "long", "int64")
+    return matching(view.trace.strings, view.trace.collectives.dtype, lambda name: name.lower() in names)
+
+
+def _flags(view: TraceView) -> int:
+    """Elements of the largest collective of whole numbers; 0 is unknown."""
+    return int(view.trace.collectives.in_elements[_whole_numbers(view)].max(initial=0))
 
 
 def _buckets(case: Case) -> Evidence | None:
@@ -130,6 +217,23 @@ RULES = (
         "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\nmodel.register_comm_hook(None, bf16_compress_hook)",
         "Collectives overlap the backward pass.",
         ("A rank that arrives late makes all others wait in the collective: balance the work first.",), _DDP,
+    ),
+    Rule(
+        "fsdp-prefetch", "Ask for a layer's parameters ahead of its use", _prefetch,
+        "FSDP2: name the modules to prefetch; FSDP: forward_prefetch=True and BackwardPrefetch.BACKWARD_PRE. Where memory allows, "
+        "keep parameters between forward and backward.",
+        "for layer, following in itertools.pairwise(model.layers):\n    layer.set_modules_to_forward_prefetch([following])\n    following.set_modules_to_backward_prefetch([layer])",
+        "All-gathers run while kernels of the layer before do.",
+        ("One more layer's parameters are held at a time.", "Where a gather takes longer than a layer computes, it stays exposed: larger batches or fewer shards.",
+         "Where the host is late, it asks late."),
+        "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
+    ),
+    Rule(
+        "ddp-unused-parameters", "Turn find_unused_parameters off", _unused,
+        "Every parameter is used: leave the option at its default. Where the unused ones never change: static_graph=True.",
+        "DistributedDataParallel(model, device_ids=[rank])   # find_unused_parameters=False",
+        "No search_unused_parameters range, and one collective a step less.",
+        ("A parameter that gets no gradient in some step makes DistributedDataParallel raise an error then.",), _DDP,
     ),
     Rule(
         "ddp-buckets", "Use larger gradient buckets", _buckets,

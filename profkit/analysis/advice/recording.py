@@ -6,6 +6,7 @@ import numpy as np
 
 from profkit.analysis.advice.rule import Case, Evidence, Rule
 from profkit.analysis.steps import WARM_UP_RATIO
+from profkit.model import RangeKind
 from profkit.units import bytes_text, duration_text, percent_text
 
 __all__ = ["RULES"]
@@ -13,6 +14,9 @@ __all__ = ["RULES"]
 _STARVED = 0.6
 _ROOM = 0.5
 _SHORT = 0.92
+_FEWEST_FRAMES = 50
+_HOST_COUNTS = 0.8
+"""Of the step: from here on the host holds the device up now and then."""
 
 
 def _batch(case: Case) -> Evidence | None:
@@ -81,6 +85,21 @@ def _warm_up(case: Case) -> Evidence | None:
     )
 
 
+def _stacks(case: Case) -> Evidence | None:
+    ranges, (since, until) = case.view.trace.ranges, case.host_span
+    frames = (ranges.kind == RangeKind.PYTHON) & (ranges.start_ns >= since) & (ranges.start_ns < until)
+    count, played = int(frames.sum()), case.step.unchanged
+    if count < _FEWEST_FRAMES or played.host_ns < _HOST_COUNTS * case.step.plain_ns:
+        return None
+    return Evidence(
+        f"The recorder wrote {count} Python frames in the step, and the host is what it waits for: with stacks the step is "
+        "longer than without.",
+        [f"{count} frames a step"],
+        None,
+        "low",
+    )
+
+
 _SETTINGS = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf"
 
 RULES = (
@@ -105,6 +124,12 @@ RULES = (
         "Use expandable segments, and allocate large buffers first.",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
         "Reserved memory comes close to allocated memory.", (), _SETTINGS,
+    ),
+    Rule(
+        "profiler-stacks", "Record without Python stacks to see times", _stacks,
+        "Leave with_stack off while times matter; turn it on to find where something is called.",
+        "torch.profiler.profile(record_shapes=True)   # not: with_stack=True",
+        "No Python frames in the trace; idle time of the device shrinks.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
     ),
     Rule(
         "warm-up", "Record after more warm-up", _warm_up,

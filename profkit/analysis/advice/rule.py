@@ -29,6 +29,8 @@ class Case:
     step: Step
     memory: Mapping[str, Any] | None = None
     """The report's memory section, where a snapshot came with the trace."""
+    views: Sequence[TraceView] = ()
+    """All traces of the report; this one's among them."""
 
     @property
     def facts(self) -> StepFacts:

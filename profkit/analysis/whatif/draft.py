@@ -39,6 +39,7 @@ class Draft:
         self.dtype = facts.dtype.copy()
         self.lead_ns = program.lead_ns.astype(float)
         self.stream = program.stream.copy()
+        self.after = program.after.copy()
         self.early_ns = program.early_ns.astype(float)
         self.alive = np.ones(facts.count, bool)
         self.gap_ns = program.gap_ns.astype(float)
@@ -117,7 +118,7 @@ class Draft:
 
     def _operations(self) -> dict[str, Any]:
         place = np.cumsum(self.alive) - 1
-        after = self._program.after[self.alive]
+        after = self.after[self.alive]
         kept = (after >= 0) & self.alive[after]
         return {
             "row": self._program.row[self.alive],

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
 from profkit.analysis.whatif.draft import Draft
 
-__all__ = ["capture", "keep_memory", "lift_waits"]
+__all__ = ["capture", "keep_memory", "lift_waits", "without_ranges"]
+
+Flags = NDArray[np.bool_]
 
 
 def capture(draft: Draft) -> None:
@@ -24,3 +29,32 @@ def keep_memory(draft: Draft) -> None:
     """No allocation from the driver: the time of its calls, and the waits that they are, are gone."""
     draft.gap_ns -= draft.allocation_ns
     draft.allocation_ns = np.zeros_like(draft.allocation_ns)
+
+
+def without_ranges(ranges: Flags) -> Callable[[Draft], None]:
+    """The host time inside some ranges is gone: of each, up to what lies before the next launch.
+
+    Args:
+        ranges: Which rows of `Trace.ranges`; those outside of the step are left alone.
+    """
+
+    def change(draft: Draft) -> None:
+        trace, program = draft.facts.view.trace, draft.facts.program
+        rows = np.flatnonzero(ranges)
+        start, end = trace.ranges.start_ns[rows], trace.ranges.end_ns[rows]
+        called = trace.calls.start_ns[program.call[:-1]]
+        since = int(called[0]) - int(program.gap_ns[0]) if len(called) else 0
+        inside = (start >= since) & (
+            start < (int(called[-1]) if len(called) else 0) + int(program.gap_ns[-1])
+        )
+        token = np.minimum(np.searchsorted(called, start), program.tokens - 1)
+        recorded = np.maximum(program.gap_ns, 1)
+        spent = np.bincount(token[inside], (end - start)[inside], minlength=program.tokens)
+        fixed = draft.input_ns + draft.allocation_ns
+        # Of the gap as recorded; without the recorder it is shorter, and so is the range.
+        left = np.maximum(
+            draft.gap_ns * (1 - np.minimum(spent / recorded, 1.0)), np.minimum(fixed, draft.gap_ns)
+        )
+        draft.gap_ns = np.where(spent > 0, left, draft.gap_ns)
+
+    return change

@@ -95,6 +95,7 @@ def step_program(view: TraceView, device: int) -> Program | None:
     call, first = call[order], first[order]
     wait = _waits(view, rows, since, until)
     tokens = _tokens(view, call, wait, (since, until))
+    tokens["gap_ns"][-1] = min(tokens["gap_ns"][-1], _usual_tail(view, device))
     stream, lead, after, latency = _device_side(view, rows)
     early = _early(view, rows)
     counts = np.append(np.diff(np.append(first, len(rows))), 0)
@@ -138,6 +139,17 @@ def _representative(view: TraceView, device: int) -> tuple[Column, int, int]:
     step = _median_step(view, device)
     since = int(view.steps.end_ns[step - 1]) if step else int(view.steps.start_ns[0])
     return np.flatnonzero(mine & (view.steps.of_operation == step)), since, int(view.steps.end_ns[step])
+
+
+def _usual_tail(view: TraceView, device: int) -> int:
+    """Host time from the last launch of a step to its end, the median: a recorder that stops there is no part of it."""
+    steps, mine = view.steps, view.trace.operations.device == device
+    tails = []
+    for step in range(view.first_kept, steps.count):
+        rows = np.flatnonzero(mine & (steps.of_operation == step) & view.launches.linked)
+        if len(rows):
+            tails.append(int(steps.end_ns[step]) - int(view.launches.return_ns[rows].max()))
+    return max(int(np.median(tails)), 0) if tails else np.iinfo(np.int64).max
 
 
 def _waits(view: TraceView, rows: Column, since: int, until: int) -> Column:

@@ -12,10 +12,11 @@ from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts
 from profkit.model import CopyKind
 
-__all__ = ["load_with", "pageable_copies", "pin_memory"]
+__all__ = ["copies_between", "load_with", "on_own_stream", "pageable_copies", "pin_memory"]
 
 _PINNED_BYTES_PER_S: Final = 50e9
 """PCIe 5 x16; measured 55 GB/s on an H200 host (reports/calibration). An older link is not made faster."""
+_FEW_BYTES: Final = 64 * 1024
 _FETCH_NS: Final = 200_000
 """What taking a finished batch from a worker's queue takes."""
 
@@ -34,6 +35,23 @@ def load_with(workers: int) -> Callable[[Draft], None]:
     return change
 
 
+def copies_between(facts: StepFacts) -> NDArray[np.bool_]:
+    """Copies between host and device of more than a few bytes."""
+    operations, rows = facts.view.trace.operations, facts.program.row
+    kinds = np.isin(operations.copy_kind[rows], (CopyKind.HTOD, CopyKind.DTOH))
+    found: NDArray[np.bool_] = kinds & (operations.bytes[rows] > _FEW_BYTES)
+    return found
+
+
+def on_own_stream(chosen: NDArray[np.bool_]) -> Callable[[Draft], None]:
+    """Some copies run on a stream of their own, for the step that follows."""
+
+    def change(draft: Draft) -> None:
+        draft.stream[chosen & draft.alive] = draft.stream.max() + 1
+
+    return change
+
+
 def pageable_copies(facts: StepFacts) -> NDArray[np.bool_]:
     """Copies of more than a few bytes from memory that the driver must stage."""
     operations, rows = facts.view.trace.operations, facts.program.row
@@ -43,7 +61,7 @@ def pageable_copies(facts: StepFacts) -> NDArray[np.bool_]:
         ["pageable" in strings[i].lower() if i >= 0 else False for i in operations.name[rows].tolist()], bool
     )
     staged = (operations.pageable[rows] == 1) | named
-    large: NDArray[np.bool_] = operations.bytes[rows] > 64 * 1024
+    large: NDArray[np.bool_] = operations.bytes[rows] > _FEW_BYTES
     found: NDArray[np.bool_] = upload & staged & large
     return found
 

@@ -2,11 +2,12 @@
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 
 from profkit.analysis.advice import advise
 from profkit.analysis.summary import Options, timelines
-from profkit.model import CopyKind, RangeKind
-from tests.builders import BACKWARD, MAIN, TraceBuilder
+from profkit.model import Collectives, CopyKind, RangeKind
+from tests.builders import BACKWARD, MAIN, TraceBuilder, _table
 
 SGEMM = "ampere_sgemm_128x64_tn"
 BF16_GEMM = "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
@@ -50,7 +51,7 @@ class MadeStep:
         nodes = (*operators, node, f"autograd::engine::evaluate_function: {node}")
         return self.launch(name, us, operators=nodes, thread=BACKWARD, **options)
 
-    def upload(self, size, us, *, pageable=1, host=20, blocks=True):
+    def upload(self, size, us, *, pageable=1, host=20, blocks=True, stream=7):
         """A copy to the device; a blocking one holds the host."""
         call = self.host + host - 6
         begin = max(call + 6, self.device)
@@ -59,7 +60,7 @@ class MadeStep:
         name = "Memcpy HtoD (Pageable -> Device)" if pageable else "Memcpy HtoD (Pinned -> Device)"
         self.builder.kernel(
             begin * US, self.device * US, launch=(call * US, end * US), name=name, api="cudaMemcpyAsync", kind=1,
-            copy_kind=CopyKind.HTOD, bytes=size, pageable=pageable,
+            copy_kind=CopyKind.HTOD, bytes=size, pageable=pageable, stream=stream,
         )  # fmt: skip
         self.host = end + 1
         return self
@@ -87,7 +88,20 @@ class MadeStep:
 
 
 class LoopBuilder(TraceBuilder):
-    """A trace of a loop; operators may have shapes."""
+    """A trace of a loop; operators may have shapes, collectives a size."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self._collectives = []
+
+    def collective(self, operation, name, dtype, elements):
+        """What the file says of a collective kernel, by its row."""
+        self._collectives.append(
+            dict(operation=operation, name=self.text(name), dtype=self.text(dtype), in_elements=elements)
+        )
+
+    def trace(self):
+        return replace(super().trace(), collectives=_table(Collectives, self._collectives))
 
     def operator(self, start, end, name, shapes=None, thread=MAIN):
         self.range(start, end, name, thread=thread, kind=RangeKind.OPERATOR)

@@ -6,40 +6,16 @@ from functools import partial
 import numpy as np
 import pytest
 
-from profkit.analysis.summary import Options, timelines
-from profkit.analysis.whatif import CHANGES, changes_named, find_step
+from profkit.analysis.whatif import CHANGES, changes_named
 from profkit.analysis.whatif.constants import LIKELY
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.fusion import compile_model
 from profkit.analysis.whatif.precision import misaligned, use_tf32
-from profkit.analysis.whatif.predict import Step
 from profkit.analysis.whatif.program import LAUNCH
-from profkit.analysis.whatif.recorder import recorder_cost
-from profkit.analysis.whatif.replay import RecorderCost, replay, without_recorder
-from tests.analysis.advice.made_steps import ADD, BF16_GEMM, MULTI_TENSOR, SGEMM, loop
+from profkit.analysis.whatif.replay import replay
+from tests.analysis.advice.made_steps import ADD, BF16_GEMM, MULTI_TENSOR, SGEMM
+from tests.analysis.whatif.steps import MS, ROWS, draft_of, step_of, two_adds
 from tests.builders import BACKWARD
-
-MS = 1_000_000
-ROWS = [[8192, 4096], [8192, 4096]]
-NHWC = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, true, true>(cudnn::ops::nchw2nhwc_params_t<float>)"
-CONVOLUTION = (
-    "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage4_kernel_cudnn"
-)
-
-
-def step_of(body, **options) -> Step:
-    views, _ = timelines([loop(body, **options)], Options())
-    return find_step(views[0], 0, None)
-
-
-def draft_of(body, constants=LIKELY):
-    step = step_of(body)
-    return Draft(step.facts, step.program, constants)
-
-
-def two_adds(step, number):
-    step.launch(ADD, 100, shapes=ROWS)
-    step.launch(ADD, 100, shapes=ROWS)
 
 
 def test_the_unchanged_step_replays_to_its_own_length():
@@ -54,56 +30,6 @@ def test_the_unchanged_step_replays_to_its_own_length():
     for body in (slow_host, slow_device):
         step = step_of(body)
         assert replay(step.facts.program).step_ns == pytest.approx(step.facts.program.step_ns, rel=0.02)
-
-
-def test_the_recorder_is_taken_off_the_host_and_never_put_on():
-    program = step_of(two_adds).facts.program
-
-    cheaper = without_recorder(program, RecorderCost(2_000, 2_000))
-
-    assert (cheaper.gap_ns + cheaper.own_ns).sum() == pytest.approx(
-        (program.gap_ns + program.own_ns).sum() - 2_000 * (program.ranges + program.calls).sum(), abs=10
-    )
-    assert without_recorder(program, RecorderCost(0, 0), plain_step_ns=10**12) is program
-
-
-def recorded_by_a_host_of(us, pause_us=0):
-    def body(step, number):
-        step.idle(pause_us)
-        for _ in range(60):
-            step.launch(ADD, 5, host=us)
-
-    step = step_of(body)
-    return recorder_cost(step.facts.view.trace, step.facts.program)
-
-
-def test_a_slower_host_paid_more_for_each_recorded_range():
-    quick, slow = recorded_by_a_host_of(10), recorded_by_a_host_of(20)
-
-    assert 0 < quick.range_ns < slow.range_ns
-    assert slow.call_ns < slow.range_ns
-
-
-def test_the_recorder_took_no_more_than_ever_seen_however_slow_the_host():
-    assert recorded_by_a_host_of(1_000).range_ns <= 8_000
-
-
-def test_a_pause_of_the_program_is_not_taken_for_a_slow_host():
-    assert recorded_by_a_host_of(20, pause_us=50_000).range_ns == pytest.approx(
-        recorded_by_a_host_of(20).range_ns, rel=0.05
-    )
-
-
-@pytest.mark.parametrize(("us", "cost_us"), [(8, 2.0), (400, 4.0)])
-def test_without_operators_a_call_costs_a_share_of_its_time_up_to_a_bound(us, cost_us):
-    def body(step, number):
-        for _ in range(60):
-            step.launch(ADD, 5, host=us, operators=())
-
-    step = step_of(body)
-    cost = recorder_cost(step.facts.view.trace, step.facts.program)
-
-    assert cost.range_ns == cost.call_ns == pytest.approx(cost_us * 1_000, rel=0.05)
 
 
 def test_host_time_of_a_dropped_launch_is_gone_and_fetching_stays():
@@ -126,26 +52,6 @@ def test_host_time_may_stay_where_only_the_kernel_goes():
     after = draft.program()
 
     assert (after.gap_ns + after.own_ns).sum() == (before.gap_ns + before.own_ns).sum()
-
-
-def test_the_way_into_an_operator_stays_when_only_its_first_kernels_go():
-    def body(step, number):
-        for _ in range(4):
-            step.launch(NHWC, 20, host=90, operators=("aten::cudnn_convolution",))
-            step.launch(NHWC, 20, host=7, operators=("aten::cudnn_convolution",))
-            step.launch(CONVOLUTION, 20, host=7, operators=("aten::cudnn_convolution",))
-
-    step = step_of(body)
-    draft = Draft(step.facts, step.program, LIKELY)
-    before = draft.program()
-    CHANGES["channels-last"][0](draft)
-    after = draft.program()
-
-    assert len(after.row) == 4
-    saved = int((before.gap_ns + before.own_ns).sum() - (after.gap_ns + after.own_ns).sum())
-    # Two launches of each convolution; the way to its first kernel is most of the host's time.
-    assert 0 < saved < 0.25 * (before.gap_ns + before.own_ns).sum()
-    assert step.predict(changes_named(["channels-last"])).likely < 1.25
 
 
 def test_all_that_a_checkpointed_block_runs_again_goes():
@@ -176,25 +82,6 @@ def test_all_that_a_checkpointed_block_runs_again_goes():
     CHANGES["no-checkpointing"][0](draft)
 
     assert draft.alive.tolist() == [True] * 4 + [False] * 4 + [True]
-
-
-@pytest.mark.parametrize(("change", "most"), [("fused-optimizer", 0.65), ("foreach-optimizer", 1.0)])
-def test_an_optimizer_over_lists_takes_its_share_of_the_host_after_the_change(change, most):
-    def body(step, number):
-        for _ in range(40):
-            step.launch(BF16_GEMM, 2, host=60, operators=("aten::mm",))
-        with step.within("Optimizer.step#Adam.step"):
-            for index in range(8):
-                step.launch(MULTI_TENSOR, 2, host=200, operators=(f"aten::_foreach_op{index}_",))
-
-    step = step_of(body)
-    draft = Draft(step.facts, step.program, LIKELY)
-    host = [float((draft.gap_ns + draft.own_ns)[-9:].sum())]
-    CHANGES[change][0](draft)
-    after = draft.program()
-    host.append(float((after.gap_ns + after.own_ns)[40:].sum()))
-
-    assert 0.3 * host[0] < host[1] <= most * host[0]
 
 
 def test_an_operation_never_gets_slower_by_a_better_rate():
