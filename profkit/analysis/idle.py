@@ -85,7 +85,9 @@ def _cut_late(
     sets: dict[State, Intervals] = {}
     demand = Intervals.none()
     thread, inherits = context.launches.thread[gaps.ender], context.phases.host_thread[gaps.ender]
-    pairs = [(one, other) for one, at in rows_by_value(thread) for other in distinct(inherits[at])[0].tolist()]
+    pairs = [
+        (one, other) for one, at in rows_by_value(thread) for other in distinct(inherits[at])[0].tolist()
+    ]
     for one, other in pairs:
         mine = (thread == one) & (inherits == other)
         rest = Intervals.of(gaps.start_ns[mine], gaps.end_ns[mine])

@@ -139,6 +139,11 @@ def _bound_kernels(
     if activity:
         issue_ns = _take_measured(work, rows, activity, card, issue_ns)
     _decide(work, rows, duration, groups.side[group], groups.used[group])
+    depthwise = where_class(operations.name[rows], card.classes, lambda kernel: kernel.is_depthwise)
+    issued = depthwise & (work.bound[rows] == _B.MEMORY) & (issue_ns > work.memory_ns[rows])
+    # its arithmetic is a tenth of its instructions: no efficiency follows from either
+    work.bound[rows[issued]], work.efficiency[rows[issued]] = _B.COMPUTE, np.nan
+    work.unsaturated[rows[issued]] = -1
     busy = issue_ns >= UNSATURATED_BELOW * duration
     work.unsaturated[rows] = np.where(busy, np.minimum(work.unsaturated[rows], 0), work.unsaturated[rows])
 

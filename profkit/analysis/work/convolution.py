@@ -69,7 +69,7 @@ def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None
 
 def _multiplies(kernel: KernelClass) -> bool:
     """Kernels that do the convolution's products; sums of partial results and offsets tables are small."""
-    helper = any(word in kernel.function for word in _HELPERS)
+    helper = kernel.is_winograd_pass or any(word in kernel.function for word in _HELPERS)
     return kernel.family in (Family.CONVOLUTION, Family.GEMM) and not helper
 
 

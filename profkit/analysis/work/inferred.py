@@ -13,12 +13,17 @@ __all__ = ["infer_side", "infer_work", "used_share"]
 
 _SKINNY_TILE = 32
 """A matrix kernel whose tile is at most this narrow, and longer, was chosen for a skinny product."""
+_SKINNY_NVJET_TILE = 64
+"""cuBLAS has nvjet tiles of every width in steps of 8 and fills the card with any of them: it takes one so narrow only
+where the product is no wider. At 64 of 16 bits that is at most 64 FLOP a byte; the ridge of an H100 or H200 is over 200."""
+_DECODE_TILE = 16
+"""cuDNN's attention for so few queries at a time reads keys and values for little arithmetic."""
 _VECTORIZED_ITEMS = (16, 8, 4)
 _BELIEVABLE = 1.5
 """Outputs that stay in the cache let an estimate exceed what the memory moved, but not by more."""
 _VECTOR_PRODUCTS = ("gemv", "dot_kernel", "reduce_1block", "splitkreduce", "gemmk1", "scal_kernel")
 _PARTIAL_SUMS = ("split_k_kernel", "reduce_wgrad")
-_AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine")
+_AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine", "splitkv")
 
 
 def infer_side(kernel: KernelClass) -> OperationBound:
@@ -27,7 +32,7 @@ def infer_side(kernel: KernelClass) -> OperationBound:
         return OperationBound.COMMUNICATION
     if kernel.family is Family.OTHER:
         return OperationBound.UNKNOWN
-    if kernel.is_matrix and not _is_lean(kernel):
+    if kernel.is_depthwise or (kernel.is_matrix and not _is_lean(kernel)):
         return OperationBound.COMPUTE
     return OperationBound.MEMORY
 
@@ -40,12 +45,18 @@ def used_share(launch: Launch, gpu: Gpu | None) -> float:
 
 def _is_lean(kernel: KernelClass) -> bool:
     """Matrix kernels with little arithmetic a byte: vectors, few rows, passes around attention."""
-    if kernel.family is Family.ATTENTION:
-        return any(word in kernel.function for word in _AROUND_ATTENTION)
-    if any(word in kernel.function for word in (*_VECTOR_PRODUCTS, *_PARTIAL_SUMS)):
-        return True
     narrow, wide = sorted(kernel.tile[:2]) if kernel.tile else (0, 0)
-    return kernel.family is Family.GEMM and 0 < narrow <= _SKINNY_TILE and wide > narrow
+    if kernel.family is Family.ATTENTION:
+        return any(word in kernel.function for word in _AROUND_ATTENTION) or 0 < narrow <= _DECODE_TILE
+    if kernel.is_winograd_pass or any(
+        word in kernel.function for word in (*_VECTOR_PRODUCTS, *_PARTIAL_SUMS)
+    ):
+        return True
+    if kernel.family is not Family.GEMM or not narrow or not kernel.tensor_core:
+        return False
+    if kernel.function.startswith("nvjet"):
+        return narrow <= _SKINNY_NVJET_TILE
+    return narrow <= _SKINNY_TILE and wide > narrow
 
 
 def infer_work(kernel: KernelClass, launch: Launch, gpu: Gpu | None) -> Work | None:

@@ -17,7 +17,8 @@ from profkit.hardware import TENSOR, TENSOR_HALF, VECTOR
 __all__ = ["Family", "KernelClass", "classify"]
 
 _LONGEST_SHORT_NAME = 72
-_DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct")
+_WINOGRAD_PASS = re.compile(r"winograd\w*(?:data|delta|filter|output)\dx\d")
+_DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct|shmem_tiling")
 _OLD_INSTRUCTIONS = re.compile(
     r"sm_?[78]\d|ampere|turing|volta|cutlass_[78]\d|flash_(?:fwd|bwd)|fmha_cutlass|s16816|s1688|i16832|d884"
 )
@@ -60,7 +61,17 @@ class KernelClass:
     @property
     def is_matrix(self) -> bool:
         """Whether its work is matrix products; a depthwise convolution sums over no channels."""
-        return self.family in MATRIX_FAMILIES and not _DEPTHWISE.search(self.function)
+        return self.family in MATRIX_FAMILIES and not self.is_depthwise
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether it is a direct kernel for a convolution of each channel apart: limited by its instructions."""
+        return self.family in MATRIX_FAMILIES and _DEPTHWISE.search(self.function) is not None
+
+    @property
+    def is_winograd_pass(self) -> bool:
+        """Whether it only brings data into Winograd's domain or out of it; the products are a kernel of their own."""
+        return _WINOGRAD_PASS.search(self.function) is not None
 
     @property
     def is_collective(self) -> bool:

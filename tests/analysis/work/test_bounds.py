@@ -150,6 +150,28 @@ def test_without_shapes_the_family_decides_and_efficiency_is_null():
     assert (work.unsaturated == -1).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        ("nvjet_sm90_hsh_64x512_64x2_1x2_h_bz_coopB_NNT", B.MEMORY),
+        ("nvjet_sm90_tst_128x64_64x8_1x2_h_bz_NNT", B.MEMORY),
+        ("nvjet_sm90_hss_64x64_64x13_1x1_h_bz_TNT", B.MEMORY),
+        ("nvjet_sm90_tst_192x192_64x3_2x1_v_bz_coopB_NNN", B.COMPUTE),
+        ("nvjet_sm90_tst_72x128_64x3_2x1_v_bz_coopB_NNN", B.COMPUTE),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nt_n_tilesize32x64x8_stage3_warpsize1x2x1_ffma_aligna4", B.COMPUTE),
+        ("ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x3_nn", B.COMPUTE),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_16x128x128_4x1x1", B.MEMORY),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1", B.COMPUTE),
+        ("conv2d_c1_k1_nhwc_specialized", B.COMPUTE),
+        ("void wgrad2d_shmem_tiling<float>(int)", B.COMPUTE),
+        ("void winograd_nonfused::winogradWgradData4x4<float, float>(int)", B.MEMORY),
+        ("void winograd_nonfused::winogradForwardFilter4x4<float, float>(int)", B.MEMORY),
+    ],
+)
+def test_without_shapes_the_tile_and_the_kind_decide_the_side_of_a_product(name, side):
+    assert work_of([{"name": name, "ns": 50_000}]).bound.tolist() == [side]
+
+
 def test_without_shapes_few_blocks_for_a_short_time_are_overhead():
     work = work_of([{"name": GEMM, "ns": 4_000, "grid_x": 4}, {"name": GEMM, "ns": 60_000, "grid_x": 4}])
     assert work.bound.tolist() == [B.OVERHEAD, B.COMPUTE]
