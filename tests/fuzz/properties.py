@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import resource
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -16,6 +18,8 @@ from typing import Any
 import jsonschema
 
 import profkit
+from profkit.api import export_timeline
+from profkit.comparing import open_report
 from profkit.errors import ProfkitError
 from profkit.readers import read
 from profkit.rendering.report_json import report_schema
@@ -26,6 +30,10 @@ MOST_BYTES = 2 << 30
 
 _LAYOUT = "\n\r\t\u200b"
 """Ends of lines, tabs (in quotes, in CSV), and the space of no width that keeps Markdown from naming people."""
+_USED_EVERY = 10
+_TABLES = (
+    "kernels", "phases", "steps", "devices", "operators", "ranges", "syncs", "gaps", "communication", "ranks", "advice",
+)  # fmt: skip
 _VOID = frozenset({"br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"})
 
 
@@ -35,7 +43,8 @@ def check(made: Made, folder: Path, *, thorough: bool) -> str | None:
     Args:
         made: The input.
         folder: Where it is written; the same file again and again.
-        thorough: Also make every other kind of report, and parse the page.
+        thorough: Also make every other kind of report, and parse the page; and of every tenth such input export the
+            timeline, and read the report back and compare it.
 
     Returns:
         The message of the error that refused it; None when it was analysed.
@@ -59,6 +68,8 @@ def check(made: Made, folder: Path, *, thorough: bool) -> str | None:
     _check_counts(document, _kernels_at_most(made))
     if thorough:
         _check_renderings(report)
+        if zlib.crc32(made.data) % _USED_EVERY == 0:
+            _check_uses(report, text, files)
     return None
 
 
@@ -164,6 +175,26 @@ def _check_renderings(report: profkit.Report) -> None:
         odd = {c for c in text if not c.isprintable() and c not in _LAYOUT}
         assert not odd, f"{format_} holds control characters {odd}"
         text.encode()
+
+
+def _check_uses(report: profkit.Report, text: str, files: list[Path]) -> None:
+    """What else is made of an input that can be analysed: tables, a timeline, a report that is read back."""
+    for table in _TABLES:
+        assert getattr(report, table).shape[0] == len(_rows_of(report, table)), table
+    with suppress(ProfkitError):  # of two files, one may be no recording
+        json.loads(gzip.decompress(export_timeline(files)), parse_constant=_no_constant)
+    saved = files[0].with_name("saved.json")
+    saved.write_text(text, encoding="utf-8")
+    for format_ in ("json", "text", "md", "html"):
+        compared = profkit.compare(saved, saved).render(format_)
+        compared.encode()
+    assert open_report(saved).render("text") == report.render("text")
+
+
+def _rows_of(report: profkit.Report, table: str) -> list[Any]:
+    inside = {"steps": report.result.window, "gaps": report.result.idle}
+    rows: list[Any] = inside[table][table] if table in inside else getattr(report.result, table)
+    return rows
 
 
 class _Page(HTMLParser):
