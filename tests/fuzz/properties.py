@@ -91,11 +91,11 @@ def check_reading(made: Made, folder: Path) -> None:
 
 @contextmanager
 def _limits() -> Iterator[None]:
-    started = time.monotonic()
+    started = time.process_time()  # a clock on the wall tells more of the other programs on a busy machine
     try:
         yield
     finally:
-        took = time.monotonic() - started
+        took = time.process_time() - started
         assert took < MOST_SECONDS, f"it took {took:.1f} s"
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         assert used < MOST_BYTES, f"it took {used >> 20} MiB"
