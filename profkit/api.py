@@ -19,7 +19,7 @@ from profkit.analysis.summary import Options, summarise, time_offsets, timelines
 from profkit.errors import OutputError, ReadError
 from profkit.mapping import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
 from profkit.readers import read
-from profkit.readers.remote import is_remote, list_remote
+from profkit.readers.remote import is_remote, list_remote, shown_name
 from profkit.rendering import RENDERERS, render_html, render_text
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _read_all(
         try:
             recordings.append(read(file))
         except ReadError as error:
-            failures.append(str(error))
+            failures.append(str(error).replace(file, shown_name(file)))
             if len(failures) == len(files):
                 raise
     return recordings, failures

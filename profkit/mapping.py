@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from profkit.analysis.merging import FileSummary, merge_files, summarise_file
@@ -20,7 +20,7 @@ from profkit.analysis.result import Result, Row
 from profkit.analysis.summary import Options
 from profkit.errors import AnalysisError, ProfkitError, ReadError
 from profkit.readers import read
-from profkit.readers.remote import is_remote
+from profkit.readers.remote import is_remote, shown_name, without_secrets
 
 __all__ = ["AUTO", "LOCAL", "MANY_FILES", "Failure", "Task", "summarise_many", "summarise_path"]
 
@@ -72,16 +72,22 @@ class Task:
 
 def summarise_path(task: Task) -> FileSummary | Failure:
     """Read and summarise one file; whatever goes wrong with it is returned, not raised."""
-    name = PurePath(task.path).name
+    name = shown_name(task.path)
     try:
         recording = read(task.path, expand_limit=task.expand_limit)
         return summarise_file(recording, task.options, left_out=task.left_out, whole=task.whole)
     except ProfkitError as error:
-        return Failure(name, str(error).replace(task.path, name))
+        return _failure(task, str(error))
     except Exception as error:  # noqa: BLE001 - one rank's surprise must not cost the report of the others
-        return Failure(
-            name, f"{name}: it failed with {type(error).__name__}: {error}".replace(task.path, name)
-        )
+        return _failure(task, f"{name}: it failed with {type(error).__name__}: {error}")
+
+
+def _failure(task: Task, message: str) -> Failure:
+    """A failure that shows the file's name, and neither its folder nor what an address may hold of secrets."""
+    name = shown_name(task.path)
+    for path in (task.path, without_secrets(task.path)):
+        message = message.replace(path, name)
+    return Failure(name, without_secrets(message))
 
 
 class _Workers(Protocol):
@@ -229,13 +235,13 @@ class _Dask:
         if future.status == "finished":
             found: FileSummary | Failure = future.result()
             return found
-        name, error = PurePath(task.path).name, future.exception()
+        error = future.exception()
         why = (
             "its worker died, probably out of memory"
             if type(error).__name__ == "KilledWorker"
             else str(error)
         )
-        return Failure(name, f"{name}: it failed on the cluster: {why}")
+        return _failure(task, f"{shown_name(task.path)}: it failed on the cluster: {why}")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from profkit.errors import ReadError
+from profkit.readers.remote import shown_name
 from profkit.readers.sources import Input, Kind, open_input
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def read(
         ReadError: The file cannot be read as any of the formats; one line says why.
     """
     given = str(path)
-    shown = name or ("stdin" if given == "-" else PurePath(given).name)
+    shown = name or ("stdin" if given == "-" else shown_name(given))
     with open_input(given, expand_limit) as opened:
         try:
             made = _read(opened, shown)
