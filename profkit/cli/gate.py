@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from profkit.errors import printable
+from profkit.errors import AnalysisError, printable
 
 __all__ = ["FAILED", "command"]
 
@@ -48,14 +48,10 @@ def command(ctx: click.Context, /, report: str, output: str | None, **given: Any
     from profkit.api import refuse_input
     from profkit.comparing import DATABASE, gate, gate_settings
 
-    limits = gate_settings(Path.cwd()) | {
-        name.replace("_", "-"): value for name, value in given.items() if value not in (None, ())
-    }
-    if given["max_phase"]:
-        limits["max-phase"] = _phases(given["max_phase"])
-    baseline = limits.pop("baseline", None)
-    database = limits.pop("database", None) or limits.pop("db", None) or DATABASE
-    limits.pop("db", None)
+    settings = gate_settings(Path.cwd())
+    baseline = given.pop("baseline") or settings.pop("baseline", None)
+    database = given.pop("database") or settings.pop("db", None) or DATABASE
+    limits = {k: v for k, v in settings.items() if k not in ("baseline", "db")} | _limits(given)
     judged = gate(report, limits, baseline=baseline, database=database)
     if judged.comparison is not None:
         if output:
@@ -66,6 +62,20 @@ def command(ctx: click.Context, /, report: str, output: str | None, **given: Any
         click.echo(printable(failure))
     click.echo("The gate is passed." if judged.passed else "The gate has failed.")
     ctx.exit(0 if judged.passed else FAILED)
+
+
+def _limits(given: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, by the names of the limits; one that is none is wrong usage."""
+    from profkit.analysis.comparison.limits import Limits
+
+    limits = {name.replace("_", "-"): value for name, value in given.items() if value not in (None, ())}
+    if "max-phase" in limits:
+        limits["max-phase"] = _phases(limits["max-phase"])
+    try:
+        Limits.of(limits)
+    except AnalysisError as error:
+        raise click.UsageError(str(error)) from error
+    return limits
 
 
 def _phases(given: tuple[str, ...]) -> dict[str, str]:

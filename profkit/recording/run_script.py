@@ -51,6 +51,8 @@ def main(arguments: list[str]) -> None:
     """Run ``arguments[1:]`` under `record` with the options of ``arguments[0]``."""
     options = json.loads(arguments[0])
     program = arguments[1:]
+    if program[0] != "-m" and not Path(program[0]).exists():
+        sys.exit(f"Error: {program[0]}: there is no such script")
     with record(**options) as recorder:
         if options.get("steps", 3) is not None:
             _step_with_optimizer(recorder)

@@ -59,7 +59,7 @@ def test_a_limit_without_plus_needs_no_baseline(limits, passes):
 )  # fmt: skip
 def test_what_is_no_limit_is_told(limit, text):
     result = run(EAGER, "--baseline", COMPILED, limit, text)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "Write it like" in result.output
 
 

@@ -62,6 +62,11 @@ def test_the_programs_exit_code_comes_out(program):
     assert invoke("torch", "-o", "out", "--whole", "--", *program, "1", "7").exit_code == 7
 
 
+def test_a_script_that_is_not_there_is_one_line(program, capfd):
+    assert invoke("torch", "-o", "out", "--", "missing.py").exit_code == 1
+    assert capfd.readouterr().err == "Error: missing.py: there is no such script\n"
+
+
 def test_memory_alone_on_a_machine_without_a_gpu_runs_the_program(program, tmp_path):
     done = invoke("memory", "-o", "out", "--", *program, "1", "0")
     assert done.exit_code == 0
