@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,8 @@ from profkit.analysis.advice import (
 from profkit.analysis.advice.rule import Case, Evidence, Rule
 from profkit.analysis.result import Row
 from profkit.analysis.view import TraceView
-from profkit.analysis.whatif.predict import find_step
+from profkit.analysis.whatif.predict import Change, find_step
+from profkit.units import duration_text
 
 __all__ = ["MOST_DEVICES", "RULES", "WORTH_SAYING", "advise"]
 
@@ -38,6 +40,13 @@ RULES: Final[tuple[Rule, ...]] = (
 
 WORTH_SAYING: Final = 0.01
 """What saves less of the step is not said."""
+
+_AS_LIKELY_WORSE: Final = 0.9
+_HARDLY_BETTER: Final = 1.03
+"""What may as well make the step a tenth longer must promise more than this."""
+
+_LITTLE: Final = 1 / 3
+"""Of what an advice saves by itself: with less left beside the best one, both take the same time away."""
 
 MOST_DEVICES: Final = 4
 """Ranks of one program do the same: those that did most are looked at."""
@@ -58,7 +67,7 @@ def advise(
         step's time over what it would be, ``before_ns`` over ``after_ns``. All are None for advice whose worth a recording cannot tell. Savings of
         several rows do not add up: ``profkit whatif`` combines them.
     """
-    found: dict[str, Row] = {}
+    found: dict[str, _Found] = {}
     for view, device in _devices(views):
         step = find_step(view, device, plain_step_ns)
         if step is None:
@@ -67,11 +76,39 @@ def advise(
         for rule in RULES:
             evidence = rule.find(case)
             row = _priced(case, rule, evidence) if evidence else None
-            if row and not view.steps.count:
+            if row is None or evidence is None:
+                continue
+            if not view.steps.count:
                 row = _of_a_whole(row)
-            if row and (row["saving_ns"] or 0) >= (found.get(rule.id, row)["saving_ns"] or 0):
-                found[rule.id] = row
-    return sorted(found.values(), key=lambda row: -(row["saving_ns"] or 0))
+            if rule.id not in found or (row["saving_ns"] or 0) >= (found[rule.id].row["saving_ns"] or 0):
+                found[rule.id] = _Found(row, case, evidence.changes or ())
+    best_first = sorted(found.values(), key=lambda each: -(each.row["saving_ns"] or 0))
+    for each in best_first[1:]:
+        _beside_the_best(best_first[0], each)
+    return [each.row for each in best_first]
+
+
+@dataclass(frozen=True)
+class _Found:
+    row: Row
+    case: Case
+    changes: Sequence[Change]
+
+
+def _beside_the_best(best: _Found, other: _Found) -> None:
+    """Say of an advice whether the best one leaves it little to save: both may take the same time away."""
+    if not best.changes or not other.changes or best.case is not other.case:
+        return
+    order = [rule.id for rule in RULES]
+    pair = sorted((best, other), key=lambda each: order.index(each.row["id"]))
+    played, bound = best.case.step.changed([change for each in pair for change in each.changes])
+    more = best.row["after_ns"] - max(played.step_ns, bound)
+    if more < _LITTLE * other.row["saving_ns"]:
+        left = (
+            f"{duration_text(more)} more" if more >= WORTH_SAYING * best.row["before_ns"] else "nothing more"
+        )
+        title = best.row["title"]
+        other.row["counter"] += [f"Takes the same time away as “{title}”: after that it saves {left}."]
 
 
 def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
@@ -79,7 +116,7 @@ def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
     if evidence.changes is None:
         return row
     price = case.step.predict_where_worth(evidence.changes, WORTH_SAYING)
-    if price is None:
+    if price is None or (price.low < _AS_LIKELY_WORSE and price.likely < _HARDLY_BETTER):
         return None
     row["saving_ns"] = round(price.saving_ns)
     row["speedup"] = {"low": price.low, "likely": price.likely, "high": price.high}

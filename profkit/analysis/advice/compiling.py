@@ -27,8 +27,9 @@ def _compile(case: Case) -> Evidence | None:
     chosen = fusible(facts)
     if chosen.sum() < 3 or facts.compiled.any() or _replayed(case):
         return None
+    place = " between the matrix products" if facts.matrix.any() else ""
     return Evidence(
-        f"{int(chosen.sum())} kernels between the matrix products (pointwise, norms, casts, copies, sums) take "
+        f"{int(chosen.sum())} kernels{place} (pointwise, norms, casts, copies, sums) take "
         f"{percent_text(facts.share(chosen))} of the device's time. Compiled, each chain reads and writes its data once, "
         "and the host launches fewer kernels.",
         kernels_seen(facts, chosen),
@@ -89,8 +90,15 @@ def _graphs(case: Case) -> Evidence | None:
     if inner.any() or program.allocation_ns.sum() > 0.02 * case.step.plain_ns or not _same_every_step(case):
         return None
     small = facts.program.duration_ns < 10_000
+    fetching = float(program.input_ns.sum())
+    host = case.step.unchanged.host_ns - fetching
+    besides = (
+        f", besides {duration_text(fetching)} of fetching data,"
+        if fetching > 0.01 * case.step.plain_ns
+        else ""
+    )
     return Evidence(
-        f"The host needs {duration_text(case.step.unchanged.host_ns)} to launch {facts.count} operations that keep "
+        f"The host needs {duration_text(host)}{besides} to launch {facts.count} operations that keep "
         f"the device busy for {duration_text(float(program.duration_ns.sum()))}; {int(small.sum())} of them are shorter "
         "than 10 us. Every step launches the same ones and nothing in it waits, so a graph can.",
         kernels_seen(facts, small),

@@ -101,6 +101,9 @@ class Rule:
             "counter": list(self.counter),
             "saving_ns": None,
             "speedup": None,
+            "before_ns": None,
+            "after_ns": None,
+            "limit": None,
             "confidence": evidence.confidence,
             "link": self.link,
         }

@@ -21,6 +21,9 @@ class Constants:
     """What a matrix product takes besides its work (probe_gemm_sizes: 2 to 3 us for the smallest)."""
     attention: float = 0.33
     """The same for fused attention in 16 bits, forward and backward (reports/calibration, attn_*)."""
+    attention_call: float = 6.0
+    """What a call of scaled_dot_product_attention takes of the host, and its backward, in usual launches: it weighs its
+    backends, fills statistics and seeds (3 to 14 in ten first sides of reports/advice and in tests/data, median 6)."""
     memory: float = 0.80
     """The share of the bandwidth that a generated pointwise kernel reaches (compiled_pointwise_bf16: 0.87)."""
     rowwise: float = 0.70
@@ -60,12 +63,12 @@ SCENARIOS: Final = (
     replace(LIKELY, recorder=0.65),
     replace(LIKELY, recorder=1.3),
     Constants(
-        matrix=0.60, matrix_start_ns=3_500.0, attention=0.25, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_600.0, graph_launch=3.0,
+        matrix=0.60, matrix_start_ns=3_500.0, attention=0.25, attention_call=9.0, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_600.0, graph_launch=3.0,
         compiled_launch=0.95, compiled_entry=30.0, kept=0.8, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=14_000.0,
         hidden=0.4, worker=1.5,
     ),
     Constants(
-        matrix=0.76, matrix_start_ns=2_000.0, attention=0.40, memory=0.85, rowwise=0.9, start_ns=1_000.0, node_ns=800.0, graph_launch=0.5,
+        matrix=0.76, matrix_start_ns=2_000.0, attention=0.40, attention_call=4.0, memory=0.85, rowwise=0.9, start_ns=1_000.0, node_ns=800.0, graph_launch=0.5,
         compiled_launch=0.60, compiled_entry=8.0, kept=0.4, half=0.55, cast_launch=0.35, update=0.35, lifted_ns=3_000.0,
         hidden=0.9, worker=0.9,
     ),

@@ -78,6 +78,17 @@ class Draft:
         self.gap_ns[tokens] = fixed + (self.gap_ns[tokens] - fixed) * factor
         self.own_ns[tokens] *= factor
 
+    def host_ns(self, tokens: NDArray[np.int64]) -> float:
+        """Host time of some tokens: without fetching data and allocating."""
+        whole = self.gap_ns - np.minimum(self.input_ns + self.allocation_ns, self.gap_ns) + self.own_ns
+        return float(whole[tokens].sum())
+
+    def give_host(self, token: int, host_ns: float) -> None:
+        """Give a launch so much host time; what it fetches or allocates stays."""
+        fixed = min(self.input_ns[token] + self.allocation_ns[token], self.gap_ns[token])
+        self.own_ns[token] = min(self.own_ns[token], host_ns)
+        self.gap_ns[token] = fixed + host_ns - self.own_ns[token]
+
     def add(self, row: int, device_ns: float, host_ns: float) -> None:
         """Put work before an operation: device time, and host time before its launch."""
         self.duration_ns[row] += device_ns

@@ -119,8 +119,11 @@ def _fuse_run(draft: Draft, rows: NDArray[np.int64]) -> None:
     total = float(draft.duration_ns[rows].sum())
     if not flop:
         ns = total * 0.3
+    tokens = np.unique(facts.token[rows])
+    host = draft.host_ns(tokens)
     draft.drop(np.isin(np.arange(facts.count), rows[1:]))
     draft.duration_ns[rows[0]] = min(ns, total)
+    draft.give_host(int(tokens[0]), min(host, draft.constants.attention_call * draft.usual_launch_ns))
 
 
 def _in_half(facts: StepFacts, rows: NDArray[np.int64]) -> bool:

@@ -130,13 +130,10 @@ def _rewrite(draft: Draft, *, fused: bool) -> None:
         for fixed, each in (_HOST[kind][s] for s in (style, "fused" if fused else "foreach"))
     )
     tokens, first = np.unique(facts.token[rows]), int(rows[0])
-    other = draft.input_ns + draft.allocation_ns
-    host = float((draft.gap_ns - other + draft.own_ns)[tokens].sum()) * min(will / was, 1.0)
+    host = draft.host_ns(tokens) * min(will / was, 1.0)
     draft.drop(np.isin(np.arange(facts.count), rows[1:]))
     draft.duration_ns[first] = min(device, float(facts.program.duration_ns[rows].sum()))
-    token = facts.token[first]
-    draft.own_ns[token] = min(draft.own_ns[token], host)
-    draft.gap_ns[token] = other[token] + host - draft.own_ns[token]
+    draft.give_host(int(facts.token[first]), host)
 
 
 def _device_ns(draft: Draft, rows: NDArray[np.int64], elements: float, fused: bool) -> float:

@@ -16,6 +16,7 @@ GELU = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKe
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)"
 MULTI_TENSOR = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<4>, at::native::(anonymous namespace)::PointwiseOpListFunctor<float, 4, 4, 0> >(int)"
 FUSED_ADAM = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1, false> >(int)"
+GEMM_SHAPES = [[4096], [8192, 4096], [4096, 4096]]
 US = 1_000
 
 
@@ -123,7 +124,7 @@ def loop(body, *, steps=4, **options):
     return builder.trace()
 
 
-def advice_on(trace, memory=None):
+def advice_on(trace, memory=None, plain_step_ns=None):
     """Advice by its id."""
     views, _ = timelines([trace], Options())
-    return {row["id"]: row for row in advise(views, memory)}
+    return {row["id"]: row for row in advise(views, memory, plain_step_ns)}

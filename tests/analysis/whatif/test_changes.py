@@ -303,3 +303,24 @@ def test_a_step_too_long_to_replay_is_left_alone(monkeypatch):
     monkeypatch.setattr("profkit.analysis.whatif.program._MOST_OPERATIONS", 1)
 
     assert step_of(two_adds) is None
+
+
+def test_fused_attention_still_takes_the_host_what_its_call_takes():
+    scores = [[256, 64, 64], [256, 64, 64]]
+    softmax = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 9, false, false>(float*, float const*)"
+
+    def body(step, number, between=3):
+        step.launch(BF16_GEMM, 5, host=50, operators=("aten::bmm",), shapes=scores)
+        for _ in range(between):
+            step.launch(ADD, 5, host=50, shapes=scores[:1])
+        step.launch(softmax, 5, host=50, operators=("aten::_softmax",), shapes=scores[:1])
+        step.launch(BF16_GEMM, 5, host=50, operators=("aten::bmm",), shapes=scores)
+        for _ in range(20):
+            step.launch(ADD, 5, host=50, operators=("aten::sum",))
+
+    change = changes_named(["fused-attention"])
+    few, many = step_of(body), step_of(partial(body, between=15))
+
+    # Six launches give way to a call that takes as long as six; eighteen to the same call.
+    assert few.predict(change).likely == pytest.approx(1.0, abs=0.02)
+    assert many.predict(change).likely == pytest.approx(38 / 26, rel=0.05)
