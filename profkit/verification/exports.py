@@ -79,7 +79,8 @@ class _Reading:
         real = [_text(name) for name, sql in schema if _text(sql).lstrip().upper().startswith("CREATE TABLE")]
         self.tables = {name.upper(): name for name in real}
         self.zero_is_open = self._must_be_filled_in("NVTX_EVENTS", "end")
-        self.strings = {row["id"]: row["value"] for row in self.rows("STRINGIDS", ("id",), ("value",))}
+        texts = self.rows("STRINGIDS", ("id",), ("value",))
+        self.strings = {row["id"]: row["value"] for row in texts if row["id"] is not None}
 
     def done(self) -> Recording:
         """The recording, without what cannot be true."""

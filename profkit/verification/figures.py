@@ -7,7 +7,7 @@ from typing import Any
 
 from profkit.analysis.result import Result
 from profkit.verification.events import Op
-from profkit.verification.intervals import length, within
+from profkit.verification.intervals import length
 from profkit.verification.snapshots import DeviceMemory
 from profkit.verification.timeline import Timeline
 
@@ -27,13 +27,13 @@ def timeline_figures(result: Result, timelines: Sequence[Timeline]) -> list[Figu
         timelines: All of its recordings that are timelines, in its order.
     """
     places = [(timeline, device) for timeline in timelines for device in timeline.devices]
-    figures = _totals(result, timelines)
-    for row, (timeline, device) in zip(result.totals["devices"], places, strict=True):
+    figures = [("devices", len(result.devices), len(places)), *_totals(result, timelines)]
+    for row, (timeline, device) in zip(result.totals["devices"], places, strict=False):
         figures += _device_totals(row, timeline, device)
-    for row, (timeline, device) in zip(result.devices, places, strict=True):
+    for row, (timeline, device) in zip(result.devices, places, strict=False):
         start, end = timeline.window(device)
         figures.append((f"devices[{row['id']}].window_ns", row["window_ns"], end - start))
-        busy = length(within(timeline.busy(device), start, end))
+        busy = timeline.busy_ns(device, start, end)
         figures.append((f"devices[{row['id']}].busy_ns", row["busy_ns"], busy))
     figures += _window(result, timelines, places)
     figures += _by_name(
@@ -116,7 +116,7 @@ def _window(
         figures.append((f"{name}.kept", int(row["kept"]), int(all(t.is_kept(number) for t in stepped))))
         figures.append((f"{name}.device_ns", row["device_ns"], sum(t.device_ns(number) for t in stepped)))
         busy = sum(
-            length(within(timeline.busy(device), *tile))
+            timeline.busy_ns(device, *tile)
             for timeline in stepped
             for device, tile in timeline.tiles(number).items()
         )

@@ -51,6 +51,8 @@ def events_of(data: bytes | bytearray | memoryview) -> Iterator[Any]:
                 value = _decoder.decode(_utf8(text[at:after]))
         except (ValueError, RecursionError):
             end = _end(text, at)
+            if end is None and text.count('"ph"', at) > 1:
+                raise UnreadError("it is damaged before its end") from None
             if end is None:
                 return  # the file was cut off inside this value
             after, value = end, _mended(_utf8(text[at:end]))

@@ -22,6 +22,7 @@ _HELD: Final = ("active_allocated", "active_pending_free", "active_awaiting_free
 _SMALL: Final = 1 << 20
 """Rounded requests up to here are cut exactly; of a larger one a rest up to here stays with the block."""
 _MOST_BYTES: Final = 1 << 50
+_MOST_DEVICES: Final = 1 << 10
 
 Entry = dict[str, Any]
 
@@ -56,11 +57,14 @@ def read_memory(data: bytes | bytearray | memoryview, name: str) -> list[DeviceM
         snapshot = {"segments": snapshot}
     if not isinstance(snapshot, dict):
         raise UnreadError("it is no snapshot")
-    traces, segments = snapshot.get("device_traces") or [], snapshot.get("segments")
-    _refuse_aliases([*traces, *(segments or ())])
+    traces, segments = (
+        part if isinstance(part, list | tuple) else None
+        for part in (snapshot.get("device_traces"), snapshot.get("segments"))
+    )
+    _refuse_aliases([*(traces or ()), *(segments or ())])
     settings = snapshot.get("allocator_settings")
-    entries = {device: _entries(trace) for device, trace in enumerate(traces) if trace}
-    whole = [each for each in segments or () if isinstance(each, dict) and _is_size(each.get("total_size"))]
+    entries = {device: _entries(trace) for device, trace in enumerate(traces or ()) if trace}
+    whole = [each for each in segments or () if _is_segment(each)]
     devices = sorted({d for d, e in entries.items() if e} | {segment.get("device", 0) for segment in whole})
     return [
         _Device(
@@ -97,11 +101,25 @@ class _Device:
         """All figures that can be known."""
         if self.known_end:
             self.found.reserved_bytes = sum(segment["total_size"] for segment in self.segments)
-            self.found.allocated_bytes = sum(b for b, state in self.end.values() if state == _HELD[0])
-            self.found.active_bytes = sum(b for b, _ in self.end.values())
             self.found.peak_reserved_bytes = self._peak_reserved()
-            self.found.peak_allocated_bytes = self._peak_allocated()
+            if self._is_consistent():
+                self.found.allocated_bytes = sum(b for b, state in self.end.values() if state == _HELD[0])
+                self.found.active_bytes = sum(b for b, _ in self.end.values())
+                self.found.peak_allocated_bytes = self._peak_allocated()
         return self.found
+
+    def _is_consistent(self) -> bool:
+        """Whether the history ends with the blocks that the segments hold: else the file says two things."""
+        last: dict[int, str] = {}
+        for entry in self.entries:
+            if entry["action"] in ("alloc", *_FREED):
+                last[_bits(entry["addr"])] = entry["action"]
+        held = {address: state for address, (_, state) in self.end.items()}
+        return all(
+            (action == "alloc") == (held.get(address) == _HELD[0])
+            and (action != "free_requested" or held.get(address, "") in ("", *_HELD[1:]))
+            for address, action in last.items()
+        )
 
     def _blocks_at_end(self) -> dict[int, tuple[int, str]]:
         """Size and state of what is held when the snapshot was taken, by address."""
@@ -109,7 +127,7 @@ class _Device:
         for segment in self.segments:
             at = segment.get("address", 0)
             for block in segment.get("blocks") or ():
-                if not isinstance(block, dict) or not _is_size(block.get("size")):
+                if not isinstance(block, dict) or not _is_size(block.get("size")) or type(at) is not int:
                     raise UnreadError("a block is malformed")
                 if block.get("state") in _HELD:
                     blocks[_bits(block.get("address", at))] = (block["size"], block["state"])
@@ -250,6 +268,13 @@ def _entries(trace: Any) -> list[Entry]:
 def _refuse_aliases(parts: list[Any]) -> None:
     if len({id(part) for part in parts if part}) < sum(bool(part) for part in parts):
         raise UnreadError("it names parts of itself again and again")
+
+
+def _is_segment(value: Any) -> bool:
+    whole = (
+        isinstance(value, dict) and _is_size(value.get("total_size")) and type(value.get("address", 0)) is int
+    )
+    return whole and type(value.get("device", 0)) is int and 0 <= value.get("device", 0) < _MOST_DEVICES
 
 
 def _is_size(value: Any) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from profkit.verification.events import Call, Op, Recording, Span
-from profkit.verification.intervals import Piece, length, united
+from profkit.verification.intervals import Piece, length, near, united, within
 
 __all__ = ["Step", "Timeline", "is_step", "warm_up"]
 
@@ -85,6 +85,7 @@ class Timeline:
         self.by_device: dict[int, list[Op]] = {device: [] for device in self.devices}
         for op in self.ops:
             self.by_device[op.device].append(op)
+        self._busy: dict[int, list[Piece]] = {}
         self.launch = self._launches()
         self._find_steps()
         self._tile()
@@ -195,8 +196,15 @@ class Timeline:
 
     def busy(self, device: int, ops: Iterable[Op] | None = None) -> list[Piece]:
         """When a device does any of some operations, or any at all."""
-        chosen = self.by_device[device] if ops is None else ops
-        return united([(op.start, op.end) for op in chosen if op.device == device])
+        if ops is not None:
+            return united([(op.start, op.end) for op in ops if op.device == device])
+        if device not in self._busy:
+            self._busy[device] = united([(op.start, op.end) for op in self.by_device[device]])
+        return self._busy[device]
+
+    def busy_ns(self, device: int, start: int, end: int) -> int:
+        """How long a device is busy in a stretch of time."""
+        return length(within(near(self.busy(device), start, end), start, end))
 
     def summed_busy(self, ops: list[Op] | None = None) -> int:
         """Busy time, added up over devices."""

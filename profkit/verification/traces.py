@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from profkit.marks import PHASE_DOMAIN, PHASE_MARK
-from profkit.verification.events import Call, Op, Recording, Span
+from profkit.verification.events import Call, Op, Recording, Span, UnreadError
 from profkit.verification.json_values import events_of
 
 __all__ = ["read_trace"]
@@ -66,7 +66,8 @@ class _Reading:
         """Of events that are neither operations, calls nor kept spans."""
         self.callers: Counter[int] = Counter()
         self.placed: Counter[int] = Counter()
-        self.memory_devices: set[int] = set()
+        self.memory: list[tuple[int, int]] = []
+        """Start and device of memory events."""
 
     def add(self, event: dict[str, Any]) -> None:
         """Take one event for what its phase and category say."""
@@ -103,6 +104,7 @@ class _Reading:
         found.spans = [span for span in found.spans if span.start in near]
         times = iter(found.others)
         kept = [(start, end) for start, end in zip(times, times, strict=True) if start in near]
+        self.memory = [(start, device) for start, device in self.memory if start in near]
         del found.others[:]
         for pair in kept:
             found.others.extend(pair)
@@ -121,8 +123,8 @@ class _Reading:
         device = args.get("Device Id")
         if start is not None:
             self.starts.append(start)
-        if args.get("Device Type") != 0 and type(device) is int and device >= 0:
-            self.memory_devices.add(device)
+            if args.get("Device Type") != 0 and type(device) is int and device >= 0:
+                self.memory.append((start, device))
 
     def _add_work(self, event: dict[str, Any], kind: str) -> None:
         args, times, name = _args(event), _times(event), _text(event.get("name"))
@@ -134,6 +136,8 @@ class _Reading:
         device = args.get("device")
         if kind not in ("kernel", "memset") and type(args.get("inDevice")) is int and args["inDevice"] != -1:
             device = args["inDevice"]
+        if isinstance(device, str) and not _NUMBERED.fullmatch(device):
+            raise UnreadError("the id of a device is no number")
         place = _id(event.get("pid") if device is None else device)
         shape = tuple(_shape(args.get("grid")) + _shape(args.get("block")))
         self.found.ops.append(
@@ -197,7 +201,7 @@ class _Reading:
 
     def _find_devices(self) -> None:
         found, used = self.found, {op.device for op in self.found.ops if op.device >= 0}
-        seen = self.memory_devices
+        seen = {device for _, device in self.memory}
         # AMD: kernels are numbered by the machine's devices, memory by the visible ones.
         found.devices = sorted(used if len(used) == len(seen) else used | seen)
         if any(op.device < 0 for op in found.ops):
@@ -217,6 +221,8 @@ def _args(event: dict[str, Any]) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     """A name as valid Unicode: halves of characters are replaced."""
+    if isinstance(value, Decimal):
+        value = float(value)
     text = "" if value is None else value if isinstance(value, str) else str(value)
     if text.isascii():
         return text
@@ -247,10 +253,20 @@ def _times(event: dict[str, Any]) -> tuple[int, int] | None:
 
 def _ns(value: Any) -> int | None:
     """Microseconds, a number or a text, to whole nanoseconds."""
+    if isinstance(value, bool):
+        return None
+    if (
+        isinstance(value, Decimal)
+        and value.as_tuple().exponent not in (0, -1, -2, -3)
+        and abs(value) < 1 << 43
+    ):
+        value = Decimal(
+            float(value)
+        )  # more digits than any writer means: the binary number that they stand for
     try:
         microseconds = Decimal(value.strip() if isinstance(value, str) else value)
         if not abs(microseconds) <= _LARGEST_US:
             return None
-    except (InvalidOperation, TypeError, ValueError):
+    except (InvalidOperation, OverflowError, TypeError, ValueError):
         return None
     return round(microseconds * 1000)
