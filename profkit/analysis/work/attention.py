@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.shapes import Call, Tensor
@@ -53,6 +53,8 @@ def _attention(schema: _Schema) -> Callable[[Call, KernelClass], Work | None]:
         if "dot_do_o" in kernel.function or "convert_dq" in kernel.function:
             return _helper(kernel, q, 2 if schema.heads_first else 1)
         causal, guessed = _causal(call, schema, q, k)
+        stored = "fp32" if kernel.dtype in ("fp32", "tf32") else "bf16"
+        q, k, v = (replace(tensor, dtype=tensor.dtype or stored) for tensor in (q, k, v))
         return _work(schema, (q, k, v), causal, guessed)
 
     return model

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.analysis.work.convolution import GRADIENTS, convolution_results
 from profkit.analysis.work.grouping import group_rows, where_class
 from profkit.analysis.work.models import Answer, model_work
 from profkit.analysis.work.names import Family, KernelClass
@@ -92,8 +94,20 @@ class _Formulas:
     def _call(self, ids: tuple[int, ...]) -> Call:
         if ids not in self._calls:
             texts = [self._trace.strings[i] if i >= 0 else "" for i in ids]
-            self._calls[ids] = parse_call(*texts)
+            call = parse_call(*texts)
+            if "conv" in call.name and len(call.inputs) > 1 and not call.scalars:
+                shapes = tuple(tensor.shape for tensor in map(call.tensor, (0, 1)) if tensor)
+                call = replace(call, result=self._results.get(shapes, ()))
+            self._calls[ids] = call
         return self._calls[ids]
+
+    @cached_property
+    def _results(self) -> dict[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        """Shapes of convolutions' results, for recordings without the arguments that give them."""
+        ranges, strings = self._trace.ranges, self._trace.strings
+        names = [i for i, text in enumerate(strings) if text.rpartition("::")[2] in GRADIENTS]
+        shapes = np.unique(ranges.shapes[np.isin(ranges.name, names)])
+        return convolution_results(parse_call("", strings[i], "", "", "") for i in shapes.tolist() if i >= 0)
 
 
 def _fractions(

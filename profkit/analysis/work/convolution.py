@@ -8,7 +8,7 @@ grouped weight gradient ``groups`` times). Bias is ignored.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from profkit.analysis.work.names import Family, KernelClass
@@ -16,7 +16,7 @@ from profkit.analysis.work.shapes import Call, Tensor, element_bytes
 from profkit.analysis.work.thresholds import INSTRUCTIONS
 from profkit.analysis.work.work import Work
 
-__all__ = ["CONVOLUTION_MODELS"]
+__all__ = ["CONVOLUTION_MODELS", "GRADIENTS", "convolution_results"]
 
 _TILE_CHANNELS, _FEWEST_CHANNELS = 64, 8
 _HELPERS = ("splitkreduce", "split_k_kernel", "reduce_wgrad", "helper", "offsets", "workspace")
@@ -45,19 +45,22 @@ def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None
             else call.flag(arguments.transposed)
         )
         out = _output_elements(call, arguments, x, weight, bool(transposed))
+        if out is None and call.result:
+            out = float(math.prod(call.result))
         if out is None:
             return None
-        out_bytes = out * element_bytes(x.dtype or kernel.out_dtype)
+        stored = _stored(kernel)
+        out_bytes = out * element_bytes(x.dtype or kernel.out_dtype or stored)
         if kernel.family is Family.LAYOUT:
-            return _layout(kernel, x, (x.nbytes(kernel.dtype) + weight.nbytes(kernel.dtype), out_bytes))
+            return _layout(kernel, x, (x.nbytes(stored) + weight.nbytes(stored), out_bytes))
         if not _multiplies(kernel):
             return None
         spread = x.numel if transposed else out
         known = _known(kernel, weight)
-        groups = (call.integers(arguments.groups) or (1,))[0]
+        groups = (call.integers(arguments.groups) or (_groups(x, weight),))[0]
         return Work(
             flop=2.0 * spread * weight.shape[1] * math.prod(weight.shape[2:]),
-            read_bytes=known * (x.nbytes(kernel.dtype) + weight.nbytes(kernel.dtype)),
+            read_bytes=known * (x.nbytes(stored) + weight.nbytes(stored)),
             write_bytes=known * out_bytes,
             dtype=x.dtype,
             executed=_executed(kernel, weight, groups, "fprop"),
@@ -65,6 +68,19 @@ def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None
         )
 
     return model
+
+
+def _stored(kernel: KernelClass) -> str | None:
+    """The type of tensors whose type nobody wrote.
+
+    PyTorch gives depthwise convolutions to cuDNN in 16 bits only (use_cudnn_depthwise in Convolution.cpp), whose
+    kernels do not name their type; its own name theirs.
+    """
+    return kernel.dtype or ("bf16" if kernel.is_depthwise else None)
+
+
+def _groups(x: Tensor, weight: Tensor) -> int:
+    return max(1, x.shape[1] // max(weight.shape[1], 1))
 
 
 def _multiplies(kernel: KernelClass) -> bool:
@@ -147,7 +163,7 @@ def _backward(
         g, i, w = call.tensor(grad), call.tensor(x), call.tensor(weight)
         if not g or not i or not w or len(w.shape) < 3:
             return None
-        gb, ib, wb = g.nbytes(kernel.dtype), i.nbytes(kernel.dtype), w.nbytes(kernel.dtype)
+        gb, ib, wb = (tensor.nbytes(_stored(kernel)) for tensor in (g, i, w))
         if kernel.family is Family.LAYOUT:
             return _layout(kernel, i, (2 * gb + ib + wb, ib + wb))  # each gradient brings its own dout over
         if not _multiplies(kernel):
@@ -155,7 +171,7 @@ def _backward(
         turned = bool(call.flag(transposed)) if transposed is not None else False
         flop = 2.0 * (i.numel if turned else g.numel) * w.shape[1] * math.prod(w.shape[2:])
         direction, known = _direction(kernel.function), _known(kernel, w)
-        groups = max(1, i.shape[1] // max(w.shape[1], 1))
+        groups = _groups(i, w)
         read, written, scale = gb + wb, ib, 1.0
         if direction == "wgrad":
             read, written = gb + ib, wb
@@ -164,15 +180,22 @@ def _backward(
             read, written = scale * (gb + (ib + wb) / 2), scale * (ib + wb) / 2
         return Work(
             scale * flop, known * read, known * written, role=direction or "either", dtype=g.dtype,
-            executed=_executed(kernel, w, groups, direction or ""), repeated=_phases(call, kernel, direction, gb), instructions=_instructions(kernel, w, g.numel),
+            executed=_executed(kernel, w, groups, direction or ""), repeated=_phases(kernel, direction, call.integers(4) or _steps(i, g), gb), instructions=_instructions(kernel, w, g.numel),
         )  # fmt: skip
 
     return model
 
 
-def _phases(call: Call, kernel: KernelClass, direction: str | None, grad_bytes: float) -> tuple[float, float]:
+def _steps(x: Tensor, result: Tensor) -> tuple[int, ...]:
+    """The stride by the sizes of input and result, where it is not written."""
+    sides = zip(x.shape[2:], result.shape[2:], strict=False)
+    return tuple(max(1, round(side / max(stepped, 1))) for side, stepped in sides)
+
+
+def _phases(
+    kernel: KernelClass, direction: str | None, stride: tuple[int, ...], grad_bytes: float
+) -> tuple[float, float]:
     """A strided gradient of the input is computed phase by phase, and each phase reads the output's gradient."""
-    stride = call.integers(4)
     if direction != "dgrad" or "strided" not in kernel.function or not stride or min(stride) < 1:
         return 0.0, 0.0
     return grad_bytes, math.prod(stride) - 1.0
@@ -212,6 +235,24 @@ def _direction(function: str) -> str | None:
     return None
 
 
+GRADIENTS = ("convolution_backward", "convolution_backward_overrideable")
+"""Operators that compute them, without ``aten::``; the result's gradient, the input and the weight come first."""
+
+
+def convolution_results(gradients: Iterable[Call]) -> dict[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """The results' shapes by those of input and weight, as the gradients tell them.
+
+    A recording without stride and padding (emit_nvtx's) has them there only. Input and weight that meet with two
+    strides are left out.
+    """
+    found: dict[tuple[tuple[int, ...], ...], set[tuple[int, ...]]] = {}
+    for call in gradients:
+        result, x, weight = (call.tensor(position) for position in range(3))
+        if result and x and weight:
+            found.setdefault((x.shape, weight.shape), set()).add(result.shape)
+    return {key: next(iter(shapes)) for key, shapes in found.items() if len(shapes) == 1}
+
+
 _PLAIN = _Arguments(stride=3, padding=4, dilation=5, groups=8, transposed=6, output_padding=7)
 _CUDNN = _Arguments(stride=3, padding=2, dilation=4, groups=5, transposed=False)
 _CUDNN_TRANSPOSED = _Arguments(stride=4, padding=2, dilation=5, groups=6, transposed=True, output_padding=3)
@@ -230,7 +271,7 @@ CONVOLUTION_MODELS: dict[str, Callable[[Call, KernelClass], Work | None]] = {
     "_slow_conv2d_forward": _forward(
         _Arguments(stride=4, padding=5, dilation=-1, groups=-1, transposed=False)
     ),
-    "convolution_backward": _backward(0, 1, 2, transposed=7),
-    "convolution_backward_overrideable": _backward(0, 1, 2, transposed=6),
+    GRADIENTS[0]: _backward(0, 1, 2, transposed=7),
+    GRADIENTS[1]: _backward(0, 1, 2, transposed=6),
 }
 """By operator name without ``aten::``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum, auto
 
 from profkit.analysis.work.attention import ATTENTION_MODELS
@@ -54,7 +55,7 @@ def model_work(call: Call, kernel: KernelClass) -> Work | Answer:
         return Answer.NONE
     name = call.name.rpartition("::")[2]
     model = _named_model(call.name, name)
-    short = Call(name, call.inputs, call.scalars)
+    short = replace(call, name=name)
     if model is None:
         general = _general_model(call.name, kernel)
         return (general(short, kernel) if general else None) or Answer.CLIMB

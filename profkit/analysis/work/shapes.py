@@ -55,6 +55,8 @@ class Call:
     inputs: tuple[Tensor | tuple[Tensor, ...] | None, ...]
     scalars: tuple[str, ...] = ()
     """As written, by position, empty for tensors; an empty tuple when the recording has none."""
+    result: tuple[int, ...] = ()
+    """The result's shape, where another call tells it; else empty."""
 
     def tensor(self, position: int) -> Tensor | None:
         """The tensor at a position, or None."""

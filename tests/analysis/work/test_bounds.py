@@ -158,7 +158,10 @@ def test_without_shapes_the_family_decides_and_efficiency_is_null():
         ("nvjet_sm90_hss_64x64_64x13_1x1_h_bz_TNT", B.MEMORY),
         ("nvjet_sm90_tst_192x192_64x3_2x1_v_bz_coopB_NNN", B.COMPUTE),
         ("nvjet_sm90_tst_72x128_64x3_2x1_v_bz_coopB_NNN", B.COMPUTE),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_nt_n_tilesize32x64x8_stage3_warpsize1x2x1_ffma_aligna4", B.COMPUTE),
+        (
+            "sm80_xmma_gemm_f32f32_f32f32_f32_nt_n_tilesize32x64x8_stage3_warpsize1x2x1_ffma_aligna4",
+            B.COMPUTE,
+        ),
         ("ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x3_nn", B.COMPUTE),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_16x128x128_4x1x1", B.MEMORY),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1", B.COMPUTE),
@@ -294,3 +297,44 @@ def test_an_old_kernel_has_a_lower_roof_on_hopper():
     old = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn"
     work = work_of([{"name": GEMM, "ns": 40_000}, {"name": old, "ns": 40_000}], [0, 0], [MM, MM])
     assert work.peak_flops.tolist() == [1e14, pytest.approx(0.63e14)]
+
+
+FPROP = (
+    "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_warpgroupsize1x1x1"
+)
+X, W = [8, 64, 32, 32], [128, 64, 3, 3]
+
+
+def conv(*sizes):
+    return ("aten::cudnn_convolution", list(sizes), None, -1)
+
+
+def gradient(*sizes):
+    return ("aten::convolution_backward", list(sizes), None, -1)
+
+
+def test_without_arguments_a_gradient_tells_the_size_of_the_convolution_s_result():
+    calls = [conv(X, W), gradient([8, 128, 16, 16], X, W)]
+    work = work_of([{"name": FPROP, "ns": 90_000}], [0], calls)
+    assert work.flop[0] == 2 * (8 * 128 * 16 * 16) * 64 * 9
+    assert work.basis[0] == Basis.MODELLED
+
+
+def test_two_strides_of_one_input_and_weight_leave_the_result_unknown():
+    calls = [conv(X, W), gradient([8, 128, 16, 16], X, W), gradient([8, 128, 32, 32], X, W)]
+    work = work_of([{"name": FPROP, "ns": 90_000}], [0], calls)
+    assert np.isnan(work.flop[0])
+    assert work.bound[0] == B.COMPUTE
+
+
+def test_without_arguments_or_gradients_the_result_is_unknown():
+    assert np.isnan(work_of([{"name": FPROP, "ns": 90_000}], [0], [conv(X, W)]).flop[0])
+
+
+def test_a_depthwise_kernel_with_more_instructions_than_bytes_is_compute():
+    depthwise = [[8, 64, 32, 32], [64, 1, 3, 3]]
+    calls = [conv(*depthwise), gradient([8, 64, 32, 32], *depthwise)]
+    direct = work_of([{"name": "conv2d_c1_k1_nhwc_specialized", "ns": 90_000}], [0], calls)
+    assert direct.bound[0] == B.COMPUTE
+    assert np.isnan(direct.efficiency[0])
+    assert direct.dram_bytes[0] == 2 * (2 * 8 * 64 * 32 * 32 + 64 * 9)  # 16 bits, though no one wrote a type

@@ -495,3 +495,18 @@ def test_flop_agree_with_torch_where_torch_is_right():
     full = ["", "", "", "", "", "", "64", "64", "True", "0.", "False", "False", ""]
     ours = work("aten::_cudnn_attention_forward", FLASH, shapes, ["c10::Half"] * 3 + [""] * 10, full).flop
     assert ours == counted(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v), q, q, q)
+
+
+def test_attention_without_types_takes_that_of_its_kernel():
+    shapes = [[2, 8, 512, 64]] * 3
+    names = ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(P)", "fmha_cutlassF_f16_aligned_64x64_rf_sm80(P)")
+    fp32, fp16 = (work("aten::_scaled_dot_product_efficient_attention", name, shapes) for name in names)
+    assert fp32.read_bytes == 2 * fp16.read_bytes == 3 * 4 * 2 * 8 * 512 * 64
+
+
+def test_a_strided_gradient_without_arguments_has_the_stride_of_its_sizes():
+    kernel = DGRAD + "_strided"
+    shapes = [[8, 64, 16, 16], [8, 64, 32, 32], [64, 64, 3, 3]]
+    assert work("aten::convolution_backward", kernel, shapes).repeated[1] == 3
+    same = [[8, 64, 32, 32], *shapes[1:]]
+    assert work("aten::convolution_backward", kernel, same).repeated[1] == 0

@@ -49,5 +49,15 @@ def test_classes_by_names_alone_agree_with_counters(held_out):
 
 
 @needs_study
+def test_shapes_without_arguments_are_nearly_as_good():
+    """emit_nvtx writes sizes only; what the part kept apart reaches (0.78 of bytes) is published, not demanded."""
+    found, _ = studied("emit", False)
+    assert found.bytes_within_quarter[0] >= 0.80
+    kept_apart, _ = studied("emit", True)
+    assert min(part.compute_agrees[0] for part in (found, kept_apart)) >= 0.90
+    assert min(part.memory_agrees[0] for part in (found, kept_apart)) >= 0.90
+
+
+@needs_study
 def test_memory_bound_products_are_among_the_workloads():
     assert studied("kineto", False)[1] + studied("kineto", True)[1] >= 5
