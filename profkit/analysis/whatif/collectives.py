@@ -92,6 +92,8 @@ def beside_kernels(chosen: Flags) -> Callable[[Draft], None]:
 
     def change(draft: Draft) -> None:
         facts, rows = draft.facts, np.flatnonzero(chosen & draft.alive)
+        if not len(rows):
+            return
         side = int(draft.stream.max()) + 1
         for row in rows.tolist():
             before = np.flatnonzero((draft.stream[:row] == draft.stream[row]) & ~chosen[:row])
