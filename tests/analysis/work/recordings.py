@@ -20,7 +20,7 @@ def read(kind, name, folder=DATA):
         return read_kineto(gzip.decompress((folder / "kineto" / f"{name}.json.gz").read_bytes()), name)
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / f"{name}.sqlite"
-        with gzip.open(folder / "nsys" / f"{name}.sqlite.gz") as packed, path.open("wb") as plain:
+        with gzip.open(folder / kind / f"{name}.sqlite.gz") as packed, path.open("wb") as plain:
             shutil.copyfileobj(packed, plain)
         return read_nsys(path, path.name)
 

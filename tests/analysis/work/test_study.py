@@ -18,7 +18,8 @@ def studied(kind, held_out):
     groups, products = [], 0
     for workload in json.loads((STUDY / "workloads.json").read_text()):
         counters = STUDY / "ncu" / f"{workload['name']}.csv.gz"
-        if workload["held_out"] != held_out or not counters.is_file():
+        recording = STUDY / kind / f"{workload['name']}.{'json' if kind == 'kineto' else 'sqlite'}.gz"
+        if workload["held_out"] != held_out or not counters.is_file() or not recording.is_file():
             continue
         trace = read(kind, workload["name"], STUDY)
         found, _ = measure(trace, bound(trace), read_counters(counters))
