@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profkit.analysis.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.analysis.states import State
@@ -149,9 +150,18 @@ def _loop(case: Case) -> Evidence | None:
     return Evidence(
         f"{int(chosen.sum()) + 1} launches in a row do the same to equally large parts of a tensor: a Python loop over it.",
         kernels_seen(facts, chosen),
-        [lambda draft: draft.drop(chosen)],
+        [lambda draft: _vectorise(draft, chosen)],
         "low",
     )
+
+
+def _vectorise(draft: Draft, chosen: NDArray[np.bool_]) -> None:
+    """One launch for each run does the work of all."""
+    work = np.where(chosen, np.maximum(draft.duration_ns - draft.constants.start_ns, 0.0), 0.0)
+    run = np.cumsum(~chosen)
+    first = ~chosen & np.append(chosen[1:], False)
+    draft.duration_ns = draft.duration_ns + np.where(first, np.bincount(run, work)[run], 0.0)
+    draft.drop(chosen)
 
 
 def _regions(case: Case) -> list[tuple[int, int]]:

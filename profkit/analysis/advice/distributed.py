@@ -22,6 +22,7 @@ _EXPOSED = 0.05
 """Of the step."""
 _SMALL_NS = 60_000
 _FEWEST_BUCKETS = 16
+_MERGED = 8
 _FEWEST_LAYERS = 4
 _SHARDED = r"FSDP::.*|fsdp::.*|FullyShardedDataParallel\..*"
 _SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
@@ -138,10 +139,16 @@ def _buckets(case: Case) -> Evidence | None:
     small = chosen & (facts.program.duration_ns < _SMALL_NS)
     if small.sum() < _FEWEST_BUCKETS or facts.share(chosen) < 0.02:
         return None
-    rest = small & (np.cumsum(small) % 8 != 1)
+    first = small & (np.cumsum(small) % _MERGED == 1)
+    transfer = transfer_ns(case.views or [case.view], facts)
+    # The shortest has the least to send: what longer ones take beyond it is bandwidth, and stays.
+    sent = np.where(small, transfer - transfer[small].min(), 0.0)
+    bucket = np.where(small, np.cumsum(first), 0)
+    kept = np.bincount(bucket, sent)[bucket] - sent
 
     def merged(draft: Draft) -> None:
-        draft.drop(rest)
+        draft.drop(small & ~first)
+        draft.duration_ns = np.where(first, draft.duration_ns + kept, draft.duration_ns)
 
     return Evidence(
         f"{int(small.sum())} collectives a step are shorter than {duration_text(_SMALL_NS)}: latency, not bandwidth.",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from profkit.analysis.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.analysis.tables.waiting import sync_rows
 from profkit.analysis.whatif.draft import Draft
-from profkit.analysis.whatif.launching import keep_memory, lift_waits
+from profkit.analysis.whatif.launching import keep_memory, lift_waits, without_ranges
 from profkit.analysis.whatif.program import LAUNCH
 from profkit.analysis.whatif.transfers import load_with, pageable_copies, pin_memory
 from profkit.model import CopyKind, OperationKind, RangeKind
@@ -171,18 +171,14 @@ def _garbage(case: Case) -> Evidence | None:
     chosen = (
         named & (ranges.kind != RangeKind.OPERATOR) & (ranges.start_ns >= since) & (ranges.start_ns < until)
     )
+    # Callbacks nest inside of a collection: the longest counts once.
     spent = float((ranges.end_ns - ranges.start_ns)[chosen].max(initial=0))
     if not spent:
         return None
-
-    def change(draft: Draft) -> None:
-        at = int(np.argmax(draft.gap_ns))
-        draft.gap_ns[at] = max(0.0, draft.gap_ns[at] - spent)
-
     return Evidence(
         f"Python collects garbage within the step, for {duration_text(spent)}.",
         [f"{int(chosen.sum())} collections a step"],
-        [change],
+        [without_ranges(chosen)],
     )
 
 
@@ -201,7 +197,8 @@ def _crumbs(case: Case) -> Evidence | None:
         f"{int(chosen.sum())} copies to the device of at most {bytes_text(_SMALL_COPY)} a step: each is a launch, and "
         "from pageable memory a wait.",
         kernels_seen(facts, chosen),
-        [lambda draft: draft.drop(rest)],
+        # Packing them is work of the host too.
+        [lambda draft: draft.drop(rest, host=0.3)],
         "low",
     )
 
@@ -269,7 +266,7 @@ RULES = (
     Rule(
         "small-copies", "Send small inputs in one copy", _crumbs,
         "Pack them into one pinned tensor and slice it on the device.",
-        "packed = torch.cat(parts).pin_memory().to(device, non_blocking=True)",
+        "torch.cat(parts, out=pinned)                       # pinned once, before the loop\npacked = pinned.to(device, non_blocking=True)",
         "One copy a step in place of many.", (), _TUNING,
     ),
 )  # fmt: skip

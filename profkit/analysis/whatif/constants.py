@@ -50,6 +50,8 @@ class Constants:
     lifted_ns: float = 8_000.0
     """What a wait that is lifted still takes of the host: it goes on launching while the device works, which slows
     both (sync_item without its 24 waits: 1.28 ms before, 1.51 after)."""
+    tried: float = 0.8
+    """What a convolution by a general algorithm takes once cuDNN has tried all (no measurement; 0.5 to 1 is assumed)."""
     hidden: float = 0.7
     """The share of a collective's transfer that runs beside kernels once it is asked for a layer ahead: both share the
     memory's bandwidth, and layers are not evenly long (no measurement; 0.4 to 0.9 is assumed)."""
@@ -65,12 +67,12 @@ SCENARIOS: Final = (
     Constants(
         matrix=0.60, matrix_start_ns=3_500.0, attention=0.25, attention_call=9.0, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_600.0, graph_launch=3.0,
         compiled_launch=0.95, compiled_entry=30.0, kept=0.8, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=14_000.0,
-        hidden=0.4, worker=1.5,
+        tried=1.0, hidden=0.4, worker=1.5,
     ),
     Constants(
         matrix=0.76, matrix_start_ns=2_000.0, attention=0.40, attention_call=4.0, memory=0.85, rowwise=0.9, start_ns=1_000.0, node_ns=800.0, graph_launch=0.5,
         compiled_launch=0.60, compiled_entry=8.0, kept=0.4, half=0.55, cast_launch=0.35, update=0.35, lifted_ns=3_000.0,
-        hidden=0.9, worker=0.9,
+        tried=0.5, hidden=0.9, worker=0.9,
     ),
 )  # fmt: skip
 """What the figure's low and high are the extremes of: one thing at a time, then all of the change's together."""

@@ -29,6 +29,7 @@ _FUSED: Final = (
 )
 _ROWWISE: Final = (Family.NORM, Family.SOFTMAX, Family.REDUCE)
 _LOSS: Final = ("cross_entropy", "nll_loss", "NllLoss", "log_softmax", "LogSoftmax", "mse_loss", "MseLoss")
+_MOST: Final = 0.8
 _LOST_UNKNOWN: Final = 0.55
 """Without shapes, the share of a chain's time that fusing it takes away (with them: 0.3 to 0.95)."""
 
@@ -122,6 +123,10 @@ def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
         rate = bandwidth * constants.memory * (constants.rowwise if rows else 1.0)
         fused = constants.start_ns + left / rate * 1e9
         draft.bytes[group[0]] = left
+    elif (even := _even(facts, group)).sum() > 1:
+        # Each reads and writes about as much as the others: what one moves is left, and what is kept between.
+        left = (2 + (int(even.sum()) - 1) * _written(draft, group)) / (2 * int(even.sum()))
+        fused = constants.start_ns + float(draft.duration_ns[group] @ np.where(even, left, 1.0))
     else:
         lost = _LOST_UNKNOWN * (1 - 0.5 * (constants.kept - 0.6)) if len(group) > 1 else 0.0
         fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5 if len(group) > 1 else 1.0)
@@ -129,14 +134,34 @@ def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
     return [int(row) for row in group[1:]]
 
 
+def _even(facts: StepFacts, group: NDArray[np.int64]) -> Flags:
+    """Pointwise kernels with the same blocks, where they take most of a group's time: they work on as many elements."""
+    operations, rows = facts.view.trace.operations, facts.program.row[group]
+    blocks = np.stack(
+        [operations.grid_x[rows], operations.grid_y[rows], operations.grid_z[rows], operations.block_x[rows]]
+    )
+    time = facts.program.duration_ns[group]
+    pointwise = np.array([facts.family[row] is Family.ELEMENTWISE for row in group.tolist()], bool)
+    pointwise &= operations.grid_x[rows] > 0
+    if not pointwise.any():
+        return pointwise
+    longest = int(np.argmax(np.where(pointwise, time, -1)))
+    even = pointwise & (blocks == blocks[:, [longest]]).all(axis=0)
+    return even if time[even].sum() > _MOST * time.sum() else np.zeros(len(group), bool)
+
+
+def _written(draft: Draft, group: NDArray[np.int64]) -> float:
+    """The share of intermediate results that a fused kernel still writes: those that the backward pass reads."""
+    backward = bool(draft.facts.backward[group].all())
+    return 0.0 if backward or not draft.facts.trains else draft.constants.kept
+
+
 def _remaining_bytes(draft: Draft, group: NDArray[np.int64]) -> float:
     """The bytes of a group less the intermediates: each is read no more, and written only where it is kept."""
     facts = draft.facts
     moved = draft.bytes[group]
     total, largest = float(moved.sum()), float(moved.max())
-    backward = bool(facts.backward[group].all())
-    training = facts.trains
-    written = 0.0 if backward or not training else draft.constants.kept
+    written = _written(draft, group)
     saved = 0.0
     for row in group[:-1].tolist():
         kernel = facts.kernels[row]

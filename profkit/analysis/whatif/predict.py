@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +20,11 @@ __all__ = ["Change", "Prediction", "Step", "find_step"]
 
 Change = Callable[[Draft], None]
 
-_DEVICE_ERROR: Final = 1.05
-_HOST_ERROR: Final = 1.15
+_DEVICE_ERROR: Final = 1.06
+_HOST_ERROR: Final = 1.18
 """What the replay itself is off by: its periods differ from recorded ones by up to 3 %, and the same step timed twice
-without a recorder by up to 5 % where the device is the limit and by 15 % (at times 30 %) where the host is."""
+without a recorder by up to 5 % where the device is the limit and by 15 % (at times 30 %) where the host is. These and
+the assumptions are independent of each other, so that their squares add up."""
 
 _SLACK: Final = 0.8
 """Where the host needs more of the step than this, it holds the device up now and then."""
@@ -104,13 +106,26 @@ class Step:
         limit = _limit(played, least)
         if not changes:
             return Prediction(before, after, 1.0, 1.0, 1.0, limit)
-        ratios = [before / after]
+        ratios = []
         for constants in SCENARIOS:
             other, bound = self.changed(changes, constants)
             ratios.append(self._programs[constants.recorder][1] / max(other.step_ns, bound, 1.0))
         busy_host = max(r.host_ns / r.step_ns for r in (self.unchanged, played) if r.step_ns)
         unsure = _DEVICE_ERROR if limit == "device" and busy_host < _SLACK else _HOST_ERROR
-        return Prediction(before, after, min(ratios) / unsure, before / after, max(ratios) * unsure, limit)
+        likely = before / after
+        lower = _together([math.log(likely / ratio) for ratio in ratios], math.log(unsure))
+        higher = _together([math.log(ratio / likely) for ratio in ratios], math.log(unsure))
+        return Prediction(before, after, likely * math.exp(-lower), likely, likely * math.exp(higher), limit)
+
+
+def _together(logarithms: Sequence[float], unsure: float) -> float:
+    """How far several things that have nothing to do with each other lead off together: the root of the sum of squares.
+
+    Args:
+        logarithms: Where each alone leads; those to the other side do not count.
+        unsure: What the replay itself may be off by.
+    """
+    return math.hypot(unsure, *(max(each, 0.0) for each in logarithms))
 
 
 def find_step(view: TraceView, device: int, plain_step_ns: int | None = None) -> Step | None:

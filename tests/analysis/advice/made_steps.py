@@ -88,6 +88,24 @@ class MadeStep:
         self.builder.range(start * US, self.host * US, name, thread=thread, kind=kind)
 
 
+class HostBoundStep(MadeStep):
+    """The same step where each launch takes the host three times as long as the device needs, and more."""
+
+    def launch(self, name, us, *, host=20, **options):
+        return super().launch(name, us, host=max(host, int(3 * us) + 100), **options)
+
+
+def host_bound(body):
+    """The body of a step that waits for its host."""
+
+    def bound(step, number):
+        slow = HostBoundStep(step.builder, step.host, step.device)
+        body(slow, number)
+        step.host, step.device = slow.host, slow.device
+
+    return bound
+
+
 class LoopBuilder(TraceBuilder):
     """A trace of a loop; operators may have shapes, collectives a size."""
 

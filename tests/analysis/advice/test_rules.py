@@ -12,6 +12,7 @@ from tests.analysis.advice.made_steps import (
     BF16_GEMM,
     FILL,
     advice_on,
+    host_bound,
     loop,
 )
 
@@ -90,6 +91,39 @@ def test_the_rule_is_silent_on_its_near_miss(rule):
     body, options = CASES[rule][1]
 
     assert rule not in advised(body, **options)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["tf32", "bf16-autocast", "fp64", "alignment", "channels-last", "fused-attention", "cudnn-benchmark",
+     "exposed-communication", "fsdp-prefetch", "copies-beside-kernels", "collectives-beside-kernels"],
+)  # fmt: skip
+def test_faster_kernels_are_no_advice_where_the_step_waits_for_its_host(rule):
+    body, options = CASES[rule][0]
+
+    assert rule in advised(body, **options)
+    assert rule not in advised(host_bound(body), **options)
+
+
+def test_small_collectives_that_are_merged_still_send_what_they_sent():
+    def reducing(step, number, us=40):
+        # One is all latency; what the others take beyond it is what they send.
+        for index in range(24):
+            step.launch(devices.NCCL, us if index else 10, operators=("nccl:all_reduce",), stream=13)
+
+    row = advised(reducing)["ddp-buckets"]
+
+    sent, latency = 23 * 30_000, 10_000
+    assert row["saving_ns"] == pytest.approx(23 * 40_000 + latency - sent - 3 * latency, rel=0.1)
+
+
+def test_a_loop_over_a_tensor_still_works_on_all_of_it():
+    def looping(step, number):
+        for _ in range(64):
+            step.launch(ADD, 101.5, host=20, operators=("aten::copy_", "aten::select"), shapes=[[1 << 24]])
+
+    # Only the start of each kernel goes, 1.5 us.
+    assert advised(looping)["python-loop"]["speedup"]["likely"] == pytest.approx(1.015, abs=0.005)
 
 
 def test_attention_is_recognised_without_the_names_of_operators():

@@ -324,3 +324,20 @@ def test_fused_attention_still_takes_the_host_what_its_call_takes():
     # Six launches give way to a call that takes as long as six; eighteen to the same call.
     assert few.predict(change).likely == pytest.approx(1.0, abs=0.02)
     assert many.predict(change).likely == pytest.approx(38 / 26, rel=0.05)
+
+
+@pytest.mark.parametrize(("grids", "least"), [((512, 512), 0.1), ((512, 64), 0.3)])
+def test_pointwise_kernels_of_equal_blocks_are_a_chain_though_no_sizes_are_recorded(grids, least):
+    def body(step, number):
+        for index in range(10):
+            grid = {"grid_x": grids[index % 2], "grid_y": 1, "grid_z": 1, "block_x": 128}
+            step.launch(ADD, 100, operators=(), **grid)
+
+    draft = draft_of(body)
+    compile_model(draft)
+
+    # Ten times two passes over the data become two; of unlike blocks less is known.
+    assert draft.alive.sum() == 1
+    assert draft.duration_ns[0] == pytest.approx(
+        1_000_000 * least + LIKELY.start_ns, rel=0.6 if least > 0.1 else 0.01
+    )
