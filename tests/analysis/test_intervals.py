@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profkit.analysis.distinct import distinct
+from profkit.analysis.distinct import distinct, rows_by_value, sorted_distinct
 from profkit.analysis.intervals import Intervals, grouped_union_ns, previous_enclosing
 
 pairs = st.lists(
@@ -74,3 +74,73 @@ def test_distinct_values_are_those_of_a_sort(values):
 
     assert made.tolist() == expected.tolist()
     assert codes.tolist() == np.ravel(inverse).tolist()
+
+
+def test_columns_too_long_for_one_running_maximum_are_measured_in_parts():
+    # Four stretches of 2^61 ns do not fit into 64 bits beside each other.
+    far = 1 << 61
+    group = np.array([0, 1, 1, 2, 4, 4], np.int64)
+    start = np.array([0, 5, 7, far - 3, 1, far - 1], np.int64)
+    end = np.array([4, 9, 12, far, 3, far], np.int64)
+
+    assert grouped_union_ns(group, start, end, 5).tolist() == [4, 7, 3, 0, 3]
+
+
+def test_groups_are_measured_alike_wherever_their_times_lie():
+    group = np.array([1, 0, 1], np.int64)
+    start = np.array([-50, -20, -48], np.int64)
+
+    assert grouped_union_ns(group, start, start + 5, 3).tolist() == [5, 7, 0]
+    assert grouped_union_ns(group[:0], start[:0], start[:0], 2).tolist() == [0, 0]
+
+
+def test_an_intersection_is_the_same_from_either_side_and_in_the_fewest_intervals():
+    few, many = made([(0, 100)]), made([(10, 20), (30, 40), (99, 120)])
+
+    for met in (few.intersection(many), many.intersection(few)):
+        assert (met.start.tolist(), met.end.tolist()) == ([10, 30, 99], [20, 40, 100])
+    touching = made([(20, 30), (40, 99)])
+    assert len(touching.intersection(many)) == len(many.intersection(touching)) == 0
+
+
+@given(pairs, pairs)
+def test_no_result_has_an_empty_interval(a, b):
+    for each in (made(a).union(made(b)), made(a).intersection(made(b)), made(a).difference(made(b))):
+        assert (each.end > each.start).all()
+        assert (each.start[1:] >= each.end[:-1]).all()
+        assert each.total_ns == len(covered(each))
+
+
+def test_the_measure_before_an_instant_grows_with_it():
+    some = made([(10, 20), (30, 35)])
+
+    assert some.before([0, 10, 11, 20, 25, 30, 33, 35, 99]).tolist() == [0, 0, 1, 10, 10, 10, 13, 15, 15]
+    assert Intervals.none().before([[0, 1], [2, 3]]).tolist() == [[0, 0], [0, 0]]
+    assert not Intervals.none().contains([[0, 1]]).any()
+    assert (len(some), len(Intervals.none())) == (2, 0)
+    assert len(Intervals.of_sorted(some.start[:0], some.end[:0])) == 0
+
+
+@given(st.lists(st.integers(-3, 9), max_size=30))
+def test_rows_by_value_are_the_rows_that_have_it(values):
+    column = np.array(values, np.int64)
+    found = {value: rows.tolist() for value, rows in rows_by_value(column)}
+
+    assert list(found) == sorted(set(values))
+    assert found == {v: [i for i, each in enumerate(values) if each == v] for v in set(values)}
+    assert sorted_distinct(column).tolist() == sorted(set(values))
+
+
+def test_more_values_than_16_bits_hold_have_their_rows_too():
+    column = np.arange((1 << 16) + 1)[::-1].copy()
+    found = list(rows_by_value(column))
+
+    assert [value for value, _ in found] == sorted(column.tolist())
+    assert [rows.tolist() for _, rows in found[:2]] == [[1 << 16], [(1 << 16) - 1]]
+
+
+def test_sparse_values_cost_no_table_of_their_range():
+    values, codes = distinct(np.array([1 << 60, 0, 1 << 60], np.int64))
+
+    assert (values.tolist(), codes.tolist()) == ([0, 1 << 60], [1, 0, 1])
+    assert distinct(np.empty(0, np.int64))[0].tolist() == []
