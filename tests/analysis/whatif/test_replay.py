@@ -3,7 +3,7 @@
 import pytest
 
 from profkit.analysis.whatif import replay as module
-from profkit.analysis.whatif.replay import Replay, RecorderCost, replay, without_recorder
+from profkit.analysis.whatif.replay import RecorderCost, Replay, replay, without_recorder
 from tests.analysis.whatif.programs import launch, program, wait
 
 
