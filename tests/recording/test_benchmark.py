@@ -1,7 +1,6 @@
 """profkit.recording.benchmark: warmed up, synchronised, with its doubts."""
 
 import json
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -13,11 +12,17 @@ from profkit.recording.benchmark import Benchmark, benchmark, load_function
 
 def test_warm_up_runs_do_not_count(monkeypatch):
     monkeypatch.setattr(module, "_cuda", lambda: None)
-    runs = []
-    result = benchmark(lambda: runs.append(time.sleep(0.002)), warmup=3, repeat=5)
+    runs, clock = [], SimpleNamespace(ns=0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter_ns=lambda: clock.ns))
+
+    def slow_at_first():
+        runs.append(clock.ns)
+        clock.ns += 9_000_000 if len(runs) <= 3 else 2_000_000
+
+    result = benchmark(slow_at_first, warmup=3, repeat=5)
     assert len(runs) == 8
-    assert len(result.times_ns) == 5
-    assert 2_000_000 <= result.median_ns < 50_000_000
+    assert result.times_ns == [2_000_000] * 5
+    assert result.median_ns == 2_000_000
     row = json.loads(result.json_line())
     assert row["clock"] == "host"
     assert row["median_ns"] == result.median_ns
