@@ -8,7 +8,7 @@ device is the limit. Shapes must stay the same, and nothing inside may wait for 
 
 from functools import partial
 
-from steps import BF16, adamw, compare, gpt, graphed, mlp
+from steps import BF16, adamw, compare, gpt, graphed, mlp, needs_gpus
 
 capturable = partial(adamw, fused=True, capturable=True)
 tiny = partial(mlp, optimizer=capturable)
@@ -21,4 +21,5 @@ PAIRS = {
 }
 
 if __name__ == "__main__":
+    needs_gpus()
     compare(PAIRS)

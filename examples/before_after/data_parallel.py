@@ -11,14 +11,16 @@ import os
 
 import torch
 import torch.nn.functional as F
-from steps import BF16, GPT, adamw, timed, training
+from steps import BF16, GPT, adamw, needs_gpus, timed, training
 
 BATCH_OF_ONE_GPU = 8
+STEPS = 20
 
 
 def main():
     rank = int(os.environ.get("LOCAL_RANK", 0))
     distributed = "LOCAL_RANK" in os.environ
+    needs_gpus(int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if distributed else 2)
     device = torch.device("cuda", rank)
     torch.cuda.set_device(device)
     torch.manual_seed(0)
@@ -36,7 +38,7 @@ def main():
         with torch.autocast("cuda", dtype=BF16):
             return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1).float(), ids[:, 1:].flatten())
 
-    milliseconds, _ = timed(training(loss_of, adamw(model.parameters(), fused=True)))
+    milliseconds, _ = timed(training(loss_of, adamw(model.parameters(), fused=True)), steps=STEPS)
     if rank == 0:
         kind = "DistributedDataParallel" if distributed else "DataParallel"
         print(f"{kind}: {milliseconds:.2f} ms a step, {BATCH_OF_ONE_GPU} sequences on each GPU")

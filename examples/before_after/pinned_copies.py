@@ -7,7 +7,7 @@ it costs nothing, as long as the step is longer than the copy.
 """
 
 import torch
-from steps import DEVICE, compare
+from steps import DEVICE, compare, needs_gpus
 from torch import nn
 
 import profkit
@@ -57,4 +57,5 @@ def prefetched():
 PAIRS = {"pinned_prefetch": (pageable, prefetched)}
 
 if __name__ == "__main__":
+    needs_gpus()
     compare(PAIRS)

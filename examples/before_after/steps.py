@@ -6,6 +6,7 @@ runs, without a wait in every step, and takes the median of several loops.
 
 import math
 import statistics
+import sys
 import time
 
 import torch
@@ -142,20 +143,34 @@ def training(loss_of, optimizer, *, set_to_none=True):
     return step
 
 
+def needs_gpus(count=1):
+    """End with one line where there are fewer GPUs."""
+    found = torch.cuda.device_count()
+    if found < count:
+        sys.exit(
+            f"this example needs {count} GPU{'s' * (count > 1)}, and there {'is' if found == 1 else 'are'} {found}"
+        )
+
+
 def wait():
     if DEVICE == "cuda":
         torch.cuda.synchronize()
 
 
-def timed(step, *, warmup=5, loops=7, least_s=0.05):
-    """Milliseconds of one step, the median of several loops, and all of them."""
+def timed(step, *, warmup=5, loops=7, least_s=0.05, steps=None):
+    """Milliseconds of one step, the median of several loops, and all of them.
+
+    ``steps`` is how many a loop has; without it, as many as take ``least_s``. Ranks that wait for each other must all
+    make equally many.
+    """
     for _ in range(warmup):
         step()
     wait()
-    start = time.perf_counter()
-    step()
-    wait()
-    steps = max(3, math.ceil(least_s / (time.perf_counter() - start)))
+    if steps is None:
+        start = time.perf_counter()
+        step()
+        wait()
+        steps = max(3, math.ceil(least_s / (time.perf_counter() - start)))
     each = []
     for _ in range(loops):
         start = time.perf_counter()

@@ -9,7 +9,7 @@ one kernel already fills it. A side stream must wait for what it reads, and be w
 from functools import partial
 
 import torch
-from steps import BF16, DEVICE, compare
+from steps import BF16, DEVICE, compare, needs_gpus
 from torch import nn
 
 import profkit
@@ -45,4 +45,5 @@ PAIRS = {
 }
 
 if __name__ == "__main__":
+    needs_gpus()
     compare(PAIRS)
