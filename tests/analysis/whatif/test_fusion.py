@@ -1,0 +1,260 @@
+"""What torch.compile leaves of a chain of kernels, by the formulas of docs/advice.md."""
+
+import numpy as np
+import pytest
+
+from profkit.analysis.whatif.constants import LIKELY
+from profkit.analysis.whatif.draft import Draft
+from profkit.analysis.whatif.fusion import compile_model, fusible
+from profkit.model import OperationKind
+from tests.analysis.advice.made_steps import ADD, BF16_GEMM, FUSED_ADAM, GELU
+from tests.analysis.whatif.programs import with_constants
+from tests.analysis.whatif.steps import draft_of, step_of
+from tests.builders import BACKWARD
+
+SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 9, false, false>(float*, float const*)"
+SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, at::native::sum_functor<float, float, float>::operator()(at::TensorIterator&)::{lambda(float, float)#1}>, unsigned int, float, 4> >(at::native::ReduceOp<float>)"
+SHAPE = [[8192, 8192], [8192, 8192]]
+ELEMENTS = 8192 * 8192
+CONSTANTS = with_constants(compiled_entry=0.0, compiled_launch=1.0)
+
+
+def compiled(body, constants=CONSTANTS):
+    draft = draft_of(body, constants)
+    before = draft.bytes.copy()
+    compile_model(draft)
+    return draft, before
+
+
+def product(step, **options):
+    step.launch(BF16_GEMM, 300, operators=("aten::mm",), shapes=[[8192, 4096], [4096, 4096]], **options)
+
+
+def streamed(draft, moved, share=1.0):
+    rate = draft.facts.gpu.bandwidth_bytes_per_s * draft.constants.memory * share
+    return draft.constants.start_ns + moved / rate * 1e9
+
+
+def test_in_inference_a_chain_reads_its_inputs_and_writes_its_result():
+    def body(step, number):
+        for name in (ADD, GELU, ADD):
+            step.launch(name, 900, shapes=SHAPE)
+
+    draft, before = compiled(body)
+    # Two intermediate results of 4 bytes an element are neither written nor read; the cache had kept some of it.
+    left = before.sum() - np.minimum(before[:2], ELEMENTS * 4 * 2).sum()
+
+    assert draft.alive.tolist() == [True, False, False]
+    assert before[1] < ELEMENTS * 4 * 2 < before[0]
+    assert draft.bytes[0] == left
+    assert draft.duration_ns[0] == pytest.approx(streamed(draft, left))
+
+
+def test_where_there_is_a_backward_pass_a_share_of_the_results_is_written():
+    def body(step, number):
+        for name in (ADD, GELU, ADD):
+            step.launch(name, 900, shapes=SHAPE)
+        product(step)
+        for _ in range(2):
+            step.backward(ADD, 900, operators=("aten::add",), shapes=SHAPE)
+
+    draft, before = compiled(body)
+
+    assert draft.alive.tolist() == [True, False, False, True, True, False]
+    assert draft.bytes[0] == pytest.approx(before[:3].sum() - 2 * ELEMENTS * 4 * (2 - LIKELY.kept))
+    # Backward itself keeps nothing.
+    assert draft.bytes[4] == pytest.approx(before[4:].sum() - ELEMENTS * 4 * 2)
+
+
+def test_a_kernel_that_reduces_rows_too_reaches_less_of_the_bandwidth():
+    def body(step, number):
+        step.launch(ADD, 900, shapes=SHAPE)
+        step.launch(SOFTMAX, 900, operators=("aten::_softmax",), shapes=[[8192, 8192]])
+
+    draft, _ = compiled(body)
+
+    assert draft.alive.tolist() == [True, False]
+    assert draft.duration_ns[0] == pytest.approx(streamed(draft, draft.bytes[0], LIKELY.rowwise))
+
+
+def test_at_least_half_of_the_largest_kernels_bytes_are_left():
+    def body(step, number):
+        for _ in range(2):
+            step.launch(GELU, 900, operators=("aten::gelu",), shapes=[[8192, 8192]])
+
+    draft = draft_of(body, CONSTANTS)
+    draft.bytes[:] = [1e8, 1.5e8]
+    compile_model(draft)
+    assert draft.bytes[0] == 1.5e8
+    draft = draft_of(body, CONSTANTS)
+    draft.bytes[:] = [4e8, 1e8]
+    compile_model(draft)
+    assert draft.bytes[0] == 2e8
+
+
+def test_a_fused_kernel_takes_no_longer_than_its_parts_and_no_less_than_a_start():
+    def body(step, number):
+        for us in (1, 2):
+            step.launch(ADD, us, shapes=[[64, 64], [64, 64]])
+        product(step)
+        for _ in range(2):
+            step.launch(ADD, 0.5, shapes=[[2048, 2048]])
+
+    draft, _ = compiled(body)
+
+    assert draft.duration_ns[0] == pytest.approx(streamed(draft, draft.bytes[0]))
+    assert LIKELY.start_ns < draft.duration_ns[0] < 1_600
+    assert draft.duration_ns[3] == 1_000
+
+
+def test_without_shapes_a_chain_loses_a_share_of_its_time():
+    def body(step, number):
+        for _ in range(3):
+            step.launch(SUM, 900, operators=("aten::sum",))
+
+    draft, _ = compiled(body)
+    lost = 0.55 * (1 - 1 / 3) * 1.5
+    worse, _ = compiled(body, with_constants(kept=0.8))
+
+    assert draft.alive.tolist() == [True, False, False]
+    assert draft.duration_ns[0] == pytest.approx(2_700_000 * (1 - lost))
+    assert worse.duration_ns[0] == pytest.approx(2_700_000 * (1 - lost * 0.9))
+
+
+def test_without_shapes_small_kernels_stay_and_one_alone_is_what_it_was():
+    def body(step, number):
+        step.launch(SUM, 3, operators=("aten::sum",))
+        step.launch(SUM, 3, operators=("aten::sum",))
+        step.launch(SUM, 4, operators=("aten::sum",))
+
+    draft, _ = compiled(body)
+
+    assert draft.alive.all()
+    assert draft.duration_ns.tolist() == [3_000, 3_000, 4_000]
+
+
+def test_sums_over_columns_in_the_backward_pass_stay_kernels_of_their_own():
+    def body(step, number):
+        step.backward(ADD, 900, operators=("aten::add",), shapes=SHAPE)
+        step.backward(SUM, 900, operators=("aten::sum",), shapes=SHAPE)
+        step.backward(ADD, 900, operators=("aten::add",), shapes=SHAPE)
+        product(step)
+        step.launch(ADD, 900, shapes=SHAPE)
+        step.launch(SUM, 900, operators=("aten::sum",), shapes=SHAPE)
+
+    assert compiled(body)[0].alive.tolist() == [True, True, False, True, True, False]
+
+
+@pytest.mark.parametrize(("us", "kept"), [(1, [True, True, False]), (2, [True, True, True])])
+def test_a_small_memset_is_no_border_of_a_chain(us, kept):
+    def body(step, number):
+        step.launch(ADD, 900, shapes=SHAPE)
+        step.launch("Memset", us, operators=(), kind=OperationKind.MEMSET)
+        step.launch(ADD, 900, shapes=SHAPE)
+
+    assert compiled(body)[0].alive.tolist() == kept
+
+
+def test_kernels_of_two_streams_are_not_fused():
+    def body(step, number):
+        for stream in (7, 8, 7, 8):
+            step.launch(ADD, 900, shapes=SHAPE, stream=stream)
+
+    assert compiled(body)[0].alive.tolist() == [True, True, False, False]
+
+
+def test_what_the_compiler_does_not_see_is_left_alone():
+    def body(step, number):
+        step.launch(ADD, 900, shapes=SHAPE)
+        step.backward(ADD, 900, operators=("aten::add_", "torch::autograd::AccumulateGrad"), shapes=SHAPE)
+        with step.within("Optimizer.zero_grad#SGD.zero_grad"):
+            step.launch(ADD, 900, shapes=SHAPE)
+        with step.within("Optimizer.step#SGD.step"):
+            step.launch(ADD, 900, shapes=SHAPE)
+        step.launch("triton_poi_fused_add_0", 900, operators=())
+        step.launch(FUSED_ADAM, 900, operators=())
+        product(step)
+
+    assert fusible(step_of(body).facts).tolist() == [True] + [False] * 6
+
+
+def test_launches_get_cheaper_and_each_entry_costs():
+    def body(step, number):
+        for _ in range(3):
+            product(step, host=40)
+            step.launch(ADD, 100, host=40, shapes=SHAPE)
+        product(step, host=40)
+        step.backward(ADD, 900, operators=("aten::add",), host=40, shapes=SHAPE)
+        with step.within("Optimizer.step#SGD.step"):
+            step.launch(ADD, 100, host=40, shapes=SHAPE)
+
+    draft = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=0.5))
+    gap, own = draft.gap_ns.copy(), draft.own_ns.copy()
+    usual = draft.usual_launch_ns
+    compile_model(draft)
+
+    # One entry for the forward pass, one for the backward; the optimizer is outside.
+    entries = np.zeros(len(gap))
+    entries[[0, 7]] = 10 * usual / 2
+    factor = np.array([0.5] * 8 + [1.0, 1.0])
+    assert draft.gap_ns.tolist() == pytest.approx((gap * factor + entries).tolist())
+    assert draft.own_ns.tolist() == pytest.approx((own * factor).tolist())
+
+
+def test_what_follows_a_wait_for_a_value_is_entered_anew():
+    def body(step, number):
+        step.wait()
+        step.launch(ADD, 900, shapes=SHAPE)
+        step.wait()
+        step.launch(ADD, 900, shapes=SHAPE)
+        step.wait()
+
+    draft = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=1.0))
+    gap, entry = draft.gap_ns.copy(), 10 * draft.usual_launch_ns / 2
+    compile_model(draft)
+
+    # Waits before the first and after the last kernel break nothing.
+    assert (draft.gap_ns - gap).tolist() == pytest.approx([0, entry, entry, 0, 0, 0])
+
+
+def test_without_a_kernel_to_compile_nothing_is_entered():
+    def body(step, number):
+        with step.within("Optimizer.step#SGD.step"):
+            step.launch(ADD, 900, shapes=SHAPE)
+
+    draft = draft_of(body)
+    gap = draft.gap_ns.copy()
+    compile_model(draft)
+
+    assert draft.gap_ns.tolist() == gap.tolist()
+
+
+def test_a_chain_with_a_loss_in_it_stays_outside_of_the_graph():
+    def body(step, number):
+        step.launch(ADD, 900, shapes=SHAPE)
+        product(step)
+        step.launch(ADD, 900, shapes=SHAPE)
+        step.launch(ADD, 900, operators=("aten::mse_loss",), shapes=SHAPE)
+
+    draft = draft_of(body, with_constants(compiled_entry=0.0, compiled_launch=0.5))
+    own = draft.own_ns.copy()
+    compile_model(draft)
+
+    assert draft.alive.all()
+    assert (draft.own_ns[:4] / own[:4]).tolist() == [0.5, 0.5, 1.0, 1.0]
+
+
+def test_a_step_that_is_compiled_already_does_not_change():
+    def body(step, number):
+        for _ in range(3):
+            step.launch(ADD, 900, operators=("aten::add", "CompiledFunction"), shapes=SHAPE)
+
+    step = step_of(body)
+    draft = Draft(step.facts, step.program, LIKELY)
+    before = draft.program()
+    compile_model(draft)
+    after = draft.program()
+
+    assert draft.alive.all()
+    assert (after.gap_ns.tolist(), after.own_ns.tolist()) == (before.gap_ns.tolist(), before.own_ns.tolist())
+    assert BACKWARD not in step.facts.view.launches.thread
