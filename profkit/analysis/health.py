@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from profkit.analysis.contradictions import contradictions, overrun_ns
 from profkit.analysis.launches import launches_without_kernel
 from profkit.analysis.phases import DEEPEST_PHASE
 from profkit.analysis.result import Row
@@ -37,6 +38,7 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
     without_phase = unattributed_ns(views)
     found = [*findings, *_lost(views, unlaunched, lost), *_dropped(dropped), *_causality(views)]
+    found += contradictions(views)
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
     found += _attribution(views, without_phase) + _warm_up(views) + _too_deep(views)
@@ -75,6 +77,9 @@ def undecided_reason(views: Sequence[TraceView]) -> str | None:
     for view in views:
         for device in range(len(view.trace.devices)):
             states += states_of(view, device)
+    overrun = sum(overrun_ns(v) for v in views)
+    if overrun > UNDECIDED * max(sum(_summed_ns(v) for v in views), 1):
+        return "most of its GPU time is impossible: operations are said to run past later ones of their own stream. Record it again"
     if states[State.UNCLASSIFIED] > UNDECIDED * max(int(states.sum()), 1):
         if any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views):
             return "most of its time lies in CUDA graphs recorded as one piece. Record with nsys --cuda-graph-trace=node"
@@ -84,6 +89,11 @@ def undecided_reason(views: Sequence[TraceView]) -> str | None:
     if kernels and lost > UNDECIDED * (lost + kernels):
         return f"{lost} launches have no kernel record, more than the {kernels} that have. Record fewer steps at once"
     return None
+
+
+def _summed_ns(view: TraceView) -> int:
+    operations = view.trace.operations
+    return int((operations.end_ns - operations.start_ns).sum())
 
 
 def _unlaunched(view: TraceView) -> int:

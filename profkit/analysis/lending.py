@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from profkit.analysis.launches import Launches
 from profkit.analysis.phases import Phases
 from profkit.analysis.steps import Steps
-from profkit.analysis.work.thresholds import UNSATURATED_BELOW
+from profkit.analysis.work.thresholds import MOST_EFFICIENT, UNSATURATED_BELOW
 from profkit.analysis.work.work import Basis, OperationBound, OperationWork
 from profkit.model import OperationKind, Trace
 
@@ -97,7 +97,8 @@ def _with_lent(work: OperationWork, lent: OperationWork, match: Column, trace: T
     duration = np.maximum(trace.operations.end_ns - trace.operations.start_ns, 1).astype(float)
     term = np.where(columns["bound"] == OperationBound.COMPUTE, columns["compute_ns"], columns["memory_ns"])
     sided = better & (columns["bound"] <= OperationBound.MEMORY)
-    efficiency = np.where(better, np.where(sided, np.minimum(term / duration, 1.0), np.nan), work.efficiency)
+    rate = np.where(sided & (term <= MOST_EFFICIENT * duration), np.minimum(term / duration, 1.0), np.nan)
+    efficiency = np.where(better, rate, work.efficiency)
     flagged = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)
     return replace(
         work,

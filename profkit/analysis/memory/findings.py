@@ -61,6 +61,13 @@ def _about_history(replayed: DeviceReplay, device: Row, where: str) -> list[Row]
             "of it in use: there was an earlier peak that cannot be seen."
         )
         rows.append(_row("history-late", Severity.INFO, message))
+    times = replayed.events.time_ns[replayed.events.time_ns >= 0]
+    if back := int((times[1:] < times[:-1]).sum()):
+        message = (
+            f"{where}The clock went back: {back} entries of the history are earlier than the one before. The order of "
+            "the file counts; what joins memory and times does not hold there."
+        )
+        rows.append(_row("clock-went-back", Severity.WARNING, message, back))
     return rows + _inexact(replayed, device, where)
 
 

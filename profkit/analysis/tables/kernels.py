@@ -13,6 +13,7 @@ from profkit.analysis.result import Row
 from profkit.analysis.tables.grouping import group_rows, medians, sums, weights_by_pair
 from profkit.analysis.tables.kernel_places import add_places, empty_places
 from profkit.analysis.view import TraceView
+from profkit.analysis.work.thresholds import MOST_EFFICIENT
 from profkit.analysis.work.work import Basis, OperationBound
 from profkit.model import OperationKind
 
@@ -204,7 +205,8 @@ def _by_time(group: Column, code: NDArray[Any], duration: Column, count: int) ->
 def _efficiency(term_ns: NDArray[Any] | None, at: int, total_ns: int) -> float | None:
     if term_ns is None or not np.isfinite(term_ns[at]) or total_ns == 0:
         return None
-    return float(term_ns[at]) / total_ns
+    efficiency = float(term_ns[at]) / total_ns
+    return efficiency if efficiency <= MOST_EFFICIENT else None
 
 
 def _known(value: float) -> int | None:

@@ -16,7 +16,13 @@ from profkit.analysis.work.launch import Launch
 from profkit.analysis.work.measured import Activity, sampled_activity
 from profkit.analysis.work.names import KernelClass, classify
 from profkit.analysis.work.rates import exponential_ns, peak_of
-from profkit.analysis.work.thresholds import OVERHEAD_FACTOR, TIE, UNSATURATED_BELOW
+from profkit.analysis.work.thresholds import (
+    IMPOSSIBLE,
+    MOST_EFFICIENT,
+    OVERHEAD_FACTOR,
+    TIE,
+    UNSATURATED_BELOW,
+)
 from profkit.analysis.work.traffic import repeated_bytes, reread_bytes, written_to_dram
 from profkit.analysis.work.work import Basis, OperationBound, OperationWork, Work
 from profkit.hardware import OVERHEAD_NS, TENSOR, VECTOR, Gpu
@@ -138,6 +144,7 @@ def _bound_kernels(
     activity = sampled_activity(trace, rows, group, matrix_units)
     if activity:
         issue_ns = _take_measured(work, rows, activity, card, issue_ns)
+    _disbelieve(work, rows, duration, groups.side[group])
     _decide(work, rows, duration, groups.side[group], groups.used[group])
     depthwise = where_class(operations.name[rows], card.classes, lambda kernel: kernel.is_depthwise)
     issued = depthwise & (work.bound[rows] == _B.MEMORY) & (issue_ns > work.memory_ns[rows])
@@ -146,6 +153,19 @@ def _bound_kernels(
     work.unsaturated[rows[issued]] = -1
     busy = issue_ns >= UNSATURATED_BELOW * duration
     work.unsaturated[rows] = np.where(busy, np.minimum(work.unsaturated[rows], 0), work.unsaturated[rows])
+
+
+def _disbelieve(
+    work: OperationWork, rows: NDArray[np.intp], duration: NDArray[np.float64], side: NDArray[np.int8]
+) -> None:
+    """Work far beyond the card's peak rate is not what was done: only the name's side remains."""
+    rate = work.compute_ns[rows] / np.maximum(duration, 1.0)
+    work.excess[rows] = np.where(rate > MOST_EFFICIENT, rate, np.nan)
+    wrong = rate > IMPOSSIBLE
+    work.flop[rows[wrong]] = work.compute_ns[rows[wrong]] = np.nan
+    modelled = wrong & (work.basis[rows] != Basis.MEASURED)
+    work.dram_bytes[rows[modelled]] = work.memory_ns[rows[modelled]] = np.nan
+    work.basis[rows[modelled]] = np.where(side[modelled] == _B.UNKNOWN, Basis.UNKNOWN, Basis.INFERRED)
 
 
 def _take_measured(
@@ -241,8 +261,9 @@ def _decide(
     guessed = np.where(short & (side <= _B.MEMORY), _B.OVERHEAD, side)
     bound = np.where(known & (side != _B.COMMUNICATION), largest, guessed).astype(np.int8)
     chosen = np.take_along_axis(terms, largest[None].astype(np.intp), axis=0)[0]
-    efficiency = np.minimum(chosen / np.maximum(duration, 1.0), 1.0)
-    efficiency[~known | (bound > _B.MEMORY)] = np.nan
+    efficiency = chosen / np.maximum(duration, 1.0)
+    efficiency[~known | (bound > _B.MEMORY) | (efficiency > MOST_EFFICIENT)] = np.nan
+    efficiency = np.minimum(efficiency, 1.0)
     work.bound[rows], work.efficiency[rows] = bound, efficiency
     work.unsaturated[rows] = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)
 

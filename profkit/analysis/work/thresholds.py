@@ -7,6 +7,8 @@ __all__ = [
     "FEWEST_SAMPLES",
     "HELD_ON_CHIP",
     "HOPPER_MMA_SYNC",
+    "IMPOSSIBLE",
+    "MOST_EFFICIENT",
     "INSTRUCTIONS",
     "OVERHEAD_FACTOR",
     "RASTER_LOSS",
@@ -29,6 +31,13 @@ RESIDENT_WRITE = 0.43
 
 RESIDENT_INPUT = 0.3
 """Share of the L2 cache that an operand of a matrix product may fill without being read again."""
+
+MOST_EFFICIENT = 1.05
+"""Of a card's peak rate: no efficiency above it is shown. Algorithms that save arithmetic (transforms, first layers)
+and padding reach 3.2 by the formulas."""
+
+IMPOSSIBLE = 5.0
+"""Of a card's peak rate: no algorithm saves as much. The shapes, the times or the card's rates are wrong."""
 
 RASTER_LOSS = 1.45
 """Repeated reads over those of ideal square patches."""

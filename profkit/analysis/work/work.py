@@ -94,11 +94,13 @@ class OperationWork:
     bound: NDArray[np.int8]
     """`OperationBound`."""
     efficiency: NDArray[np.float64]
-    """The bounding term over the real duration, at most 1; NaN where it is null."""
+    """The bounding term over the real duration, at most 1; NaN where it is null, as where there is an excess."""
     unsaturated: NDArray[np.int8]
     """1 flagged, 0 not, -1 null."""
     basis: NDArray[np.int8]
     """`Basis`."""
+    excess: NDArray[np.float64]
+    """The rate that its work would mean, over the card's peak, where that is more than can be; NaN elsewhere."""
     class_of_name: dict[int, KernelClass]
     """The class of each kernel name, by string id."""
     unmodelled: dict[str, int]
@@ -117,5 +119,5 @@ class OperationWork:
         return cls(
             flop=nan(), dram_bytes=nan(), peak_flops=nan(), compute_ns=nan(), memory_ns=nan(), overhead_ns=nan(),
             bound=code(OperationBound.UNKNOWN), efficiency=nan(), unsaturated=code(-1), basis=code(Basis.UNKNOWN),
-            class_of_name={}, unmodelled={},
+            excess=nan(), class_of_name={}, unmodelled={},
         )  # fmt: skip
