@@ -1,13 +1,17 @@
-"""Predict every pair from the trace of its first side, before the second is timed: writes predictions.json.
+"""Predict every pair from the trace of its first side, before the second is timed: writes a new predictions file.
 
-Each prediction carries the SHA-256 of the trace that it was made from. Nothing but that trace is read: not
-``before.json`` with the plain times. Commit the result before ``record_pairs.py after`` is run.
+Predictions are frozen. ``predictions.json`` is the first model's; each later model writes the next free
+``predictions_N.json`` beside it, and ``score.py`` scores them all. Each prediction carries the SHA-256 of the trace that
+it was made from, and from the second file on that of the model's source. Nothing but the trace is read: not
+``before.json`` with the plain times. Commit the result before ``record_pairs.py after`` is run: once ``data/after.json``
+is there, this script refuses.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -87,7 +91,35 @@ def predict(name: str) -> dict[str, object]:
     }
 
 
+def model_sha256() -> str:
+    """Of the source that a prediction depends on: reading, analysis and the cards."""
+    found = hashlib.sha256()
+    for folder in ("analysis", "readers", "hardware"):
+        for path in sorted((HERE.parents[1] / "profkit" / folder).rglob("*")):
+            if path.suffix in (".py", ".csv"):
+                found.update(path.relative_to(HERE.parents[1]).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def prediction_files() -> list[Path]:
+    """The frozen predictions, oldest first."""
+    return sorted(
+        HERE.glob("predictions*.json"), key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)]
+    )
+
+
+def main() -> None:
+    if (HERE / "data" / "after.json").exists():
+        raise SystemExit("data/after.json is there: what is known cannot be predicted")
+    before, model = prediction_files(), model_sha256()
+    if before and json.loads(before[-1].read_text()).get("model_sha256") == model:
+        raise SystemExit(f"{before[-1].name} is of this very model: nothing to add")
+    out = HERE / (f"predictions_{len(before) + 1}.json" if before else "predictions.json")
+    with out.open("x") as file:
+        json.dump({"model_sha256": model, **{name: predict(name) for name in PAIRS}}, file, indent=1)
+        file.write("\n")
+    print(f"{len(PAIRS)} predictions in {out.name}: commit it before the second sides are timed")
+
+
 if __name__ == "__main__":
-    out = HERE / "predictions.json"
-    out.write_text(json.dumps({name: predict(name) for name in PAIRS}, indent=1) + "\n")
-    print(f"{len(PAIRS)} predictions in {out.name}")
+    main()

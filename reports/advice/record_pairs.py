@@ -3,7 +3,8 @@
     record_pairs.py before OUT [NAMES]    a trace of every first side, with its plain times
     record_pairs.py after OUT [NAMES]     the plain times of both sides, after the predictions are committed
 
-The pairs are those of `examples/before_after` that `predictions.json` predicts.
+Each pair is written as soon as it is timed. A run that was cut off, or lost its device to a fault, goes on where it
+stopped when it is started again, and tries a pair that failed only if it is named. The pairs are those of `examples/before_after` that `predictions.json` predicts.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ NEEDLESS = frozenset(
 
 def pairs(only: set[str]) -> Iterator[tuple[str, Build, Build]]:
     predictions = HERE / "predictions.json"
-    only = only or set(json.loads(predictions.read_text()) if predictions.exists() else ())
+    only = only or set(
+        json.loads(predictions.read_text()) if predictions.exists() else ()
+    )  # the study's, no others
     for path in sorted(PAIRS.glob("*.py")):
         module = importlib.import_module(path.stem)
         for name, (before, after) in getattr(module, "PAIRS", {}).items():
@@ -92,25 +95,46 @@ def side(name: str, build: Build, out: Path, traced: bool) -> dict[str, Any]:
         row = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
     step = None
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if torch.cuda.is_available() and not lost():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     return row
 
 
 def main(which: str, folder: str, only: str = "") -> None:
-    out = Path(folder)
+    out, wanted = Path(folder), set(filter(None, only.split(",")))
     out.mkdir(parents=True, exist_ok=True)
-    started = time.time()
+    started, written = time.time(), out / f"{which}.json"
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     rows: dict[str, Any] = {"card": card, "torch": torch.__version__, "pairs": {}}
-    for name, before, after in pairs(set(filter(None, only.split(",")))):
+    if written.exists():
+        rows = json.loads(written.read_text())
+        if (rows["card"], rows["torch"]) != (card, torch.__version__):
+            sys.exit(
+                f"{written} is of {rows['card']} with torch {rows['torch']}: both sides of all pairs belong on one"
+            )
+    for name, before, after in pairs(wanted):
+        if name in rows["pairs"] and name not in wanted:
+            continue
         rows["pairs"][name] = {"before": side(name, before, out, which == "before")}
         if which == "after":
             rows["pairs"][name]["after"] = side(name, after, out, False)
         print(f"{time.time() - started:6.1f} s", name, json.dumps(rows["pairs"][name])[:160], flush=True)
-        (out / f"{which}.json").write_text(json.dumps(rows, indent=1) + "\n")
+        written.write_text(json.dumps(rows, indent=1) + "\n")
+        if lost():
+            sys.exit(f"the device is lost after {name}: start again, to go on with the next pair")
+    failed = [n for n, sides in rows["pairs"].items() if any("error" in each for each in sides.values())]
+    print(f"{len(rows['pairs'])} pairs in {written}, failed: {', '.join(failed) or 'none'}")
+
+
+def lost() -> bool:
+    """Whether an earlier fault has made the device unusable for this process."""
+    try:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Score the predictions against the times that were measured: writes scores.json and prints the tables of README.md.
+"""Score every file of predictions against the times that were measured: writes scores.json, prints README.md's tables.
 
 ``data/after.json`` (from ``record_pairs.py after``) has both sides. Until it exists, the pairs are scored whose second
 side is the first side of another pair, timed in the same process: `SAME`; these are not blind.
@@ -6,13 +6,20 @@ side is the first side of another pair, timed in the same process: `SAME`; these
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from predict import model_sha256, prediction_files  # noqa: E402
+
+PROMISE = 1.1
 CHANGED = 1.2
 """Pairs whose step changes by this factor or more are the ones that the scores are about."""
 SAME = {
@@ -82,17 +89,28 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    predictions = json.loads((HERE / "predictions.json").read_text())
-    times, blind = measured()
-    rows = [row(n, predictions[n], *times[n]) for n in sorted(times)]
-    found = {
-        "blind": blind,
+def scored(path: Path, times: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """One file of predictions; a trace that is no longer the one predicted from is left out, and named."""
+    predictions = json.loads(path.read_text())
+    stale = [n for n in sorted(times) if n in predictions and digest(n) != predictions[n]["trace_sha256"]]
+    rows = [row(n, predictions[n], *times[n]) for n in sorted(times) if n in predictions and n not in stale]
+    unchanged = [r for r in rows if not r["changes"]]
+    return {
         "changed": summary([r for r in rows if r["changes"]]),
-        "unchanged": summary([r for r in rows if not r["changes"]]),
+        "unchanged": summary(unchanged),
+        "promises_over_10_percent_that_bring_nothing": [
+            r["pair"] for r in unchanged if r["likely"] > PROMISE >= r["speedup"]
+        ],
+        "traces_that_changed": stale,
         "rows": rows,
     }
-    (HERE / "scores.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def digest(name: str) -> str:
+    return hashlib.sha256((HERE / "data" / f"{name}.json.gz").read_bytes()).hexdigest()
+
+
+def show(rows: list[dict[str, Any]]) -> None:
     print("| pair | before ms | after ms | speed-up | predicted | low to high | error | no change | Amdahl |")
     print("|---|---|---|---|---|---|---|---|---|")
     for r in rows:
@@ -101,7 +119,19 @@ def main() -> None:
             f"| {r['pair']} | {r['before_ms']:.2f} | {r['after_ms']:.2f} | {r['speedup']:.2f} | {r['likely']:.2f} "
             f"| {r['low']:.2f} to {r['high']:.2f}{inside} | {r['error']:+.0%} | {r['error_no_change']:+.0%} | {r['error_amdahl']:+.0%} |"
         )
-    print(json.dumps({k: v for k, v in found.items() if k != "rows"}, indent=1))
+
+
+def main() -> None:
+    times, blind = measured()
+    found: dict[str, Any] = {"blind": blind}
+    for path in prediction_files():
+        found[path.name] = each = scored(path, times)
+        made_by = json.loads(path.read_text()).get("model_sha256")
+        now = "this model" if made_by == model_sha256() else "an earlier model"
+        print(f"\n{path.name}, by {now}\n")
+        show(each["rows"])
+        print(json.dumps({k: v for k, v in each.items() if k != "rows"}, indent=1))
+    (HERE / "scores.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
