@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 from profkit.analysis.merging import FileSummary, merge_files, summarise_file
 from profkit.analysis.merging.merge import common_warm_up, files_shown
@@ -40,12 +41,22 @@ _CONNECT_TIMEOUT: Final = "20s"
 _LOCAL_SETTINGS: Final = {
     # One file too large for a worker must not be tried on every worker in turn.
     "distributed.scheduler.allowed-failures": 0,
-    # Dask samples its workers' stacks 100 times a second: worth it in long computations, not here.
+    # Dask samples its workers' stacks 100 times a second: worth it in long computations, not here. So are its
+    # clocks, which tick 50 times a second in every process, its pages for browsers, and moving tasks about.
     "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.tick.cycle": "10s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.nanny.http.routes": [],
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.active-memory-manager.start": False,
     # Workers that are forked from one that has everything imported start in no time.
     "distributed.worker.multiprocessing-method": "forkserver" if os.name == "posix" else "spawn",
 }
 
+_IMPORTED_BEFORE_FORKING: Final = ("distributed", "profkit.mapping", "profkit.readers.kineto", "numpy.ma")
 
 _ALLOCATOR: Final = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 28)}
 """glibc gives large blocks back at once, and faults them in again for the next file: a fifth of a worker's time."""
@@ -220,28 +231,39 @@ class _Dask:
         self.expand_limit = min(known) // _EXPANDED_SHARE if known else None
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, FileSummary | Failure]]:
+        """The results. A worker that dies takes the files with it that wait for it: each is tried again alone."""
+        killed = []
+        for at, future in self._submitted(dict(enumerate(tasks))):
+            if _is_killed(future):
+                killed.append(at)
+            else:
+                yield at, _result(future, tasks[at])
+        for each in killed:
+            for at, future in self._submitted({each: tasks[each]}):
+                yield at, _result(future, tasks[at])
+
+    def _submitted(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Any]]:
         from distributed import as_completed
 
-        number = {}
-        for at, task in enumerate(tasks):
-            number[self._client.submit(summarise_path, task, pure=False)] = at
-        for future in as_completed(number):
-            at = number[future]
-            yield at, self._result(future, tasks[at])
+        number = {self._client.submit(summarise_path, task, pure=False): at for at, task in tasks.items()}
+        for future in as_completed(list(number)):
+            yield number.pop(future), future
             future.release()
 
-    @staticmethod
-    def _result(future: Any, task: Task) -> FileSummary | Failure:
-        if future.status == "finished":
-            found: FileSummary | Failure = future.result()
-            return found
-        error = future.exception()
-        why = (
-            "its worker died, probably out of memory"
-            if type(error).__name__ == "KilledWorker"
-            else str(error)
-        )
-        return _failure(task, f"{shown_name(task.path)}: it failed on the cluster: {why}")
+
+def _is_killed(future: Any) -> bool:
+    return future.status == "error" and type(future.exception()).__name__ == "KilledWorker"
+
+
+def _result(future: Any, task: Task) -> FileSummary | Failure:
+    if future.status == "finished":
+        found: FileSummary | Failure = future.result()
+        return found
+    if _is_killed(future):
+        why = "its worker died, probably out of memory"
+    else:
+        why = str(future.exception()) if future.status == "error" else f"its task was {future.status}"
+    return _failure(task, f"{shown_name(task.path)}: it failed on the cluster: {why}")
 
 
 @contextmanager
@@ -252,21 +274,15 @@ def _workers(cluster: str | None, files: int) -> Iterator[_Workers]:
     if cluster is None:
         yield _ThisProcess()
         return
-    try:
-        from distributed import Client
-    except ImportError:
+    if find_spec("distributed") is None:
         hint = 'Install it: pip install "profkit[cluster]"'
-        raise AnalysisError(cluster, "a cluster needs the package dask", hint) from None
+        raise AnalysisError(cluster, "a cluster needs the package dask", hint)
     if cluster == LOCAL:
-        try:
-            made = _local_cluster(min(_cores(), files))
-        except (OSError, RuntimeError, TimeoutError):
-            # Workers of one's own are for speed: where none start in time, this process does the work.
-            yield _ThisProcess()
-            return
-        with made, Client(made) as client:
-            yield _Dask(client)
+        with _Local(min(_cores(), files)) as local:
+            yield local
         return
+    from distributed import Client
+
     try:
         client = Client(cluster, timeout=_CONNECT_TIMEOUT)
     except (OSError, ValueError) as error:
@@ -281,26 +297,78 @@ def _workers(cluster: str | None, files: int) -> Iterator[_Workers]:
         yield _Dask(client)
 
 
-def _local_cluster(workers: int) -> Any:
-    """Processes of one thread each, which together may take half of the machine's memory."""
-    import dask
-    from distributed import LocalCluster
-    from distributed.utils import get_mp_context
+class _Local:
+    """Workers on this machine; until they have started, and where none start, this process does the work."""
 
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    with dask.config.set(_LOCAL_SETTINGS), _environment(_ALLOCATOR):
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // workers
+        self.expand_limit: int | None = self._memory // _EXPANDED_SHARE
+
+    def __enter__(self) -> Self:
+        self._starter = ThreadPoolExecutor(1)
+        self._cluster: Future[Any] = self._starter.submit(_local_cluster, self._workers, self._memory)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(*_NOT_STARTED):
+            self._cluster.result().close()
+        self._starter.shutdown()
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, FileSummary | Failure]]:
+        """The results; the files that are left when the workers are there are theirs."""
+        left = iter(enumerate(tasks))
+        while not self._cluster.done():
+            at, task = next(left, (-1, None))
+            if task is None:
+                return
+            yield at, summarise_path(task)
+        rest = list(left)
+        with self._started() as workers:
+            for place, result in workers.run([task for _, task in rest]):
+                yield rest[place][0], result
+
+    @contextmanager
+    def _started(self) -> Iterator[_Workers]:
+        from distributed import Client
+
+        try:
+            client = Client(self._cluster.result())
+        except _NOT_STARTED:
+            # Workers of one's own are for speed: where none start in time, this process does the work.
+            yield _ThisProcess()
+            return
+        with client:
+            yield _Dask(client)
+
+
+_NOT_STARTED: Final = (OSError, RuntimeError, TimeoutError)
+
+
+def _local_cluster(workers: int, memory_bytes: int) -> Any:
+    """Processes of one thread each, with so much memory each."""
+    with _environment(_ALLOCATOR):
         if os.name == "posix":
-            # Dask's own list, made at the first call, lacks what the step for one file imports.
-            get_mp_context().set_forkserver_preload(
-                ["distributed", "profkit.mapping", "profkit.readers.kineto"]
+            # Before Dask sets its own list: this one has what the step for one file imports. The processes that
+            # workers are forked from do so while this one imports Dask.
+            from multiprocessing import forkserver, get_context
+
+            get_context("forkserver").set_forkserver_preload(list(_IMPORTED_BEFORE_FORKING))
+            forkserver.ensure_running()
+        import dask
+        import distributed.utils
+        from distributed import LocalCluster
+
+        # To make its list, Dask would import pandas here.
+        distributed.utils._forkserver_preload_set = True
+        with dask.config.set(_LOCAL_SETTINGS):
+            return LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=memory_bytes,
+                dashboard_address=None,
+                silence_logs="CRITICAL",
             )
-        return LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            memory_limit=memory // workers,
-            dashboard_address=None,
-            silence_logs="CRITICAL",
-        )
 
 
 @contextmanager

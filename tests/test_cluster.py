@@ -2,13 +2,19 @@
 
 import gzip
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from threading import Event
 
 import fsspec
 import pytest
 
 import profkit
+from profkit import mapping
+from profkit.analysis.merging import FileSummary
 from profkit.analysis.summary import Options
 from profkit.errors import AnalysisError, ReadError
 from profkit.mapping import Failure, Task, summarise_many, summarise_path
@@ -57,7 +63,7 @@ def test_a_cluster_reports_the_good_ranks_and_tells_of_the_others(folder):
 
 
 def test_where_no_local_worker_starts_this_process_does_the_work(folder, monkeypatch):
-    def late(_):
+    def late(*_):
         raise TimeoutError("Nanny failed to start in 60 seconds")
 
     monkeypatch.setattr("profkit.mapping._local_cluster", late)
@@ -67,6 +73,82 @@ def test_where_no_local_worker_starts_this_process_does_the_work(folder, monkeyp
 
     assert [row["rank"] for row in report.result.devices] == [0, 1]
     assert codes(report)["file-failed"]["count"] == 1
+
+
+class Deadly(Options):
+    """Options that end every process that unpickles them, except the one that made them."""
+
+    def __reduce__(self):
+        return _end_elsewhere, (os.getpid(),)
+
+
+def _end_elsewhere(pid):
+    if os.getpid() != pid:
+        os._exit(1)
+    return Deadly()
+
+
+def test_a_worker_that_dies_takes_no_other_file_with_it():
+    """The files that waited for the same worker are done by another."""
+    tasks = [Task(path=str(SMALL), options=Options()) for _ in range(8)]
+    tasks[2] = Task(path=str(SMALL.with_name("deadly.json")), options=Deadly())
+    with mapping._Local(2) as local:
+        local._cluster.result()
+        found = dict(local.run(tasks))
+    assert sorted(found) == list(range(8))
+    assert isinstance(found[2], Failure)
+    assert found[2].message.startswith("deadly.json: it failed on the cluster: its worker died")
+    assert all(isinstance(found[at], FileSummary) for at in range(8) if at != 2)
+
+
+def test_while_workers_start_this_process_works(folder, monkeypatch):
+    """Each file is done once, here or there."""
+    started = Event()
+    begin = mapping._local_cluster
+
+    def slowly(*how):
+        started.wait(60)
+        return begin(*how)
+
+    monkeypatch.setattr(mapping, "_local_cluster", slowly)
+    tasks = [Task(path=str(folder / f"rank{rank}.json"), options=Options()) for rank in range(8)]
+    with mapping._Local(2) as local:
+        found = {}
+        for at, result in local.run(tasks):
+            assert at not in found
+            found[at] = result
+            if len(found) == 3:
+                assert not local._cluster.done()
+                started.set()
+                local._cluster.result()
+    assert sorted(found) == list(range(8))
+    assert [at for at, result in found.items() if isinstance(result, Failure)] == [5]
+
+
+def test_workers_that_start_too_late_are_not_waited_for_before_the_report_is_right(folder, monkeypatch):
+    """All files are done before the workers are there."""
+    started = Event()
+    monkeypatch.setattr(mapping, "_local_cluster", lambda *_: started.wait(60) and _cluster())
+    tasks = [Task(path=str(folder / f"rank{rank}.json"), options=Options()) for rank in range(4)]
+    with mapping._Local(2) as local:
+        found = dict(local.run(tasks))
+        assert not local._cluster.done()
+        started.set()
+    assert sorted(found) == [0, 1, 2, 3]
+
+
+def test_neither_this_process_nor_its_workers_import_what_the_files_do_not_need():
+    """pandas takes longer to import than a trace to summarise."""
+    code = (
+        "import sys; from profkit import mapping\n"
+        "if __name__ == '__main__':\n"
+        "    with mapping._Local(1) as local:\n"
+        "        with local._started() as workers:\n"
+        "            there = workers._client.run(lambda: 'pandas' in __import__('sys').modules)\n"
+        "    print('pandas' in sys.modules, *there.values())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
 
 
 def test_a_cluster_at_an_address_gives_what_one_process_gives():
