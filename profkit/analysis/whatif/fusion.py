@@ -59,7 +59,7 @@ def compile_model(draft: Draft) -> None:
     if len(inside):
         entry = draft.constants.compiled_entry * draft.usual_launch_ns / 2
         # What follows a wait for a value is entered anew.
-        span = facts.token[chosen]
+        span = facts.token[inside]
         breaks = np.flatnonzero(draft.waits[: span.max()])
         draft.gap_ns[breaks[breaks > span.min()]] += entry
         draft.gap_ns[facts.token[inside[0]]] += entry

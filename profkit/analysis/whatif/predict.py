@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
+
+import numpy as np
 
 from profkit.analysis.view import TraceView
 from profkit.analysis.whatif.constants import LIKELY, SCENARIOS, Constants
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts, find_facts
-from profkit.analysis.whatif.program import Program, step_program
+from profkit.analysis.whatif.launching import lift_waits
+from profkit.analysis.whatif.program import WAIT, Program, step_program
 from profkit.analysis.whatif.recorder import recorder_cost
 from profkit.analysis.whatif.replay import Replay, replay, without_recorder
 
@@ -80,6 +83,23 @@ class Step:
 
     def changed(self, changes: Sequence[Change], constants: Constants = LIKELY) -> tuple[Replay, float]:
         """Replay the step with some changes; the bound from outside the step comes with it."""
+        played, least = self._replayed(changes, constants)
+        if lift_waits not in changes:
+            return played, least
+        held, _ = self._replayed([change for change in changes if change is not lift_waits], constants)
+        return replace(played, step_ns=max(played.step_ns, held.step_ns - self._waits_cost_ns)), least
+
+    @cached_property
+    def _waits_cost_ns(self) -> float:
+        """What the device stood idle after the step's waits: all that lifting them can save.
+
+        Replayed without its waits, a step would also run into the next one, which may need its results.
+        """
+        view, program = self.facts.view, self.facts.program
+        mine = np.isin(view.waits.call, program.call[program.kind == WAIT])
+        return float(view.wait_cost_ns[self.facts.device, mine].sum())
+
+    def _replayed(self, changes: Sequence[Change], constants: Constants) -> tuple[Replay, float]:
         draft = Draft(self.facts, self._programs[constants.recorder][0], constants)
         for change in changes:
             change(draft)

@@ -1,5 +1,7 @@
 """The host's time: what the recorder took of it, and what a change takes off."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,10 @@ from profkit.analysis.whatif import CHANGES, changes_named, find_step
 from profkit.analysis.whatif.constants import LIKELY
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.launching import without_ranges
+from profkit.analysis.whatif.predict import Step
 from profkit.analysis.whatif.recorder import recorder_cost
 from profkit.analysis.whatif.replay import RecorderCost, without_recorder
-from tests.analysis.advice.made_steps import ADD, BF16_GEMM, MULTI_TENSOR, loop
+from tests.analysis.advice.made_steps import ADD, BF16_GEMM, MULTI_TENSOR, SGEMM, loop
 from tests.analysis.whatif.steps import CONVOLUTION, MS, NHWC, step_of, two_adds
 
 
@@ -132,3 +135,26 @@ def test_host_time_after_the_last_launch_is_that_of_a_usual_step():
     step = max((find_step(v, 0, None) for v in views), key=lambda s: s.facts.program.step_ns)
 
     assert step.facts.program.gap_ns[-1] < MS
+
+
+def waiting(step, number):
+    for _ in range(4):
+        step.launch(SGEMM, 900, host=40, operators=("aten::mm",), shapes=[[4096, 4096], [4096, 4096]])
+        step.wait()
+        step.idle(150)
+
+
+def test_lifting_waits_saves_no_more_than_the_device_stood_idle_after_them():
+    step = step_of(waiting)
+    view = step.facts.view
+    cost = view.wait_cost_ns[0].reshape(-1, 4).sum(axis=1).max()  # four waits a step
+    lifted, tf32 = changes_named(["no-sync"]), changes_named(["tf32"])
+
+    assert 0 < step.predict(lifted).saving_ns <= cost
+
+    # The same step, had the waits cost nothing: other changes still bring what they bring.
+    harmless = replace(view, wait_cost_ns=np.zeros_like(view.wait_cost_ns))
+    same = Step(replace(step.facts, view=harmless), None)
+    assert same.predict(lifted).saving_ns <= 0
+    assert same.predict([*tf32, *lifted]).after_ns == pytest.approx(same.predict(tf32).after_ns)
+    assert step.predict([*tf32, *lifted]).after_ns < same.predict(tf32).after_ns
