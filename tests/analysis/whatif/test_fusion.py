@@ -217,6 +217,20 @@ def test_what_follows_a_wait_for_a_value_is_entered_anew():
     assert (draft.gap_ns - gap).tolist() == pytest.approx([0, entry, entry, 0, 0, 0])
 
 
+def test_a_model_of_products_only_is_entered_too():
+    def body(step, number):
+        product(step)
+        step.wait()
+        product(step)
+        step.wait()
+
+    draft = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=1.0))
+    gap, entry = draft.gap_ns.copy(), 10 * draft.usual_launch_ns / 2
+    compile_model(draft)
+
+    assert (draft.gap_ns - gap).tolist() == pytest.approx([entry, entry, 0, 0, 0])
+
+
 def test_without_a_kernel_to_compile_nothing_is_entered():
     def body(step, number):
         with step.within("Optimizer.step#SGD.step"):
