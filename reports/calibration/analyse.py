@@ -2,7 +2,7 @@
 
     python analyse.py [--held-out]
 
-Kernels of held-out workloads count in the scores but are not listed one by one, so that nobody tunes on them;
+Kernels of held-out and blind workloads count in the scores but are not listed one by one, so that nobody tunes on them;
 `--held-out` lists them too, for when the thresholds are fixed.
 """
 
@@ -46,7 +46,7 @@ def off_rows(
     kernels: list[study.KernelRow], held_out: bool, first: int = 15
 ) -> dict[str, list[study.KernelRow]]:
     """What misses each demand, by time, in Kineto recordings."""
-    shown = [r for r in kernels if r.recorder == "kineto" and (held_out or not r.workload.held_out)]
+    shown = [r for r in kernels if r.recorder == "kineto" and (held_out or r.workload.split == "fit")]
     shown.sort(key=lambda r: -r.time_ns)
     misses = {
         "Modelled bytes off by more than 25 %": lambda r: (
@@ -68,13 +68,14 @@ def markdown(
     parts = [
         "## Scores", tables.demands_table(results["scores"]),
         "## By kind of workload (Kineto, both splits)", tables.kinds_table(results["by_kind"]),
+        *blind_kinds(results),
         "## Confusion: ms of one step of each workload, Kineto", tables.confusion_table(results["confusion"]["kineto"]),
         "## Confusion, plain nsys (no shapes)", tables.confusion_table(results["confusion"]["nsys"]),
         "## To and Q", tables.clock_table(results["clock"]),
         "## Verdicts", tables.verdict_count_table(results["verdicts"]),
         "Verdicts that are not the truth by construction, with the unprofiled step known:\n",
         tables.wrong_verdicts_table(
-            [v for v in verdicts if held_out or not v.workload.held_out], scores.counter_sides(kernels)
+            [v for v in verdicts if held_out or v.workload.split == "fit"], scores.counter_sides(kernels)
         ),
         "## The same step by nsys and by Kineto: shares of busy time, in points",
         tables.busy_table(results["busy"]),
@@ -83,6 +84,18 @@ def markdown(
     for title, rows in off_rows(kernels, held_out).items():
         parts += [f"### {title}", tables.kernels_table(rows) if rows else "None.\n"]
     return "\n".join(parts)
+
+
+def blind_scores(kineto: list[study.KernelRow]) -> dict[str, Any]:
+    """The kinds of the blind workloads apart, once they are recorded."""
+    blind = [r for r in kineto if r.workload.split == "blind"]
+    return {"by_kind_blind": scores.by_kind(blind)} if blind else {}
+
+
+def blind_kinds(results: dict[str, Any]) -> list[str]:
+    if "by_kind_blind" not in results:
+        return []
+    return ["## By kind of workload (Kineto, blind)", tables.kinds_table(results["by_kind_blind"])]
 
 
 def tidy(value: Any) -> Any:
@@ -104,7 +117,8 @@ def main() -> None:
     kineto = [r for r in kernels if r.recorder == "kineto"]
     results = {
         "scores": scores.by_split(kernels),
-        "by_kind": scores.by_kind(kineto),
+        "by_kind": scores.by_kind([r for r in kineto if r.workload.split != "blind"]),
+        **blind_scores(kineto),
         "confusion": {
             n: scores.confusion([r for r in kernels if r.recorder == n]) for n in ("kineto", "emit", "nsys")
         },

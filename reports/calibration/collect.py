@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 COUNTERS = {
@@ -32,6 +33,8 @@ COUNTERS = {
     "dram_write_bytes": "dram__bytes_write.sum",
 }
 MARKER = "spin_kernel(long)"
+CLAIMS = ("name", "kind", "truth", "why", "counters", "held_out")
+NOT_KEPT = ("name", "mode", "took_s", "started")
 
 NAMES = {  # the columns of an export that hold ids of strings
     "CUPTI_ACTIVITY_KIND_RUNTIME": ("nameId",),
@@ -115,17 +118,29 @@ def rows_of(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def started(path: Path) -> list[dict[str, object]]:
+    """The workloads that came as far as their recording, in order; none where the file is missing."""
+    return [row for row in rows_of(path) if row.get("started", "error" not in row)] if path.exists() else []
+
+
 def timelines(out: Path, data: Path, mode: str) -> None:
-    """Export report N, the Nth capture range, under the name of the Nth workload."""
-    for number, row in enumerate(rows_of(out / mode / f"{mode}.jsonl"), 1):
-        report = out / mode / f"report.{number}.nsys-rep"
-        with tempfile.TemporaryDirectory() as folder:
-            export = Path(folder) / f"{row['name']}.sqlite"
-            nsys = os.environ.get("NSYS", "nsys")
-            command = [nsys, "export", "-q", "true", "--type", "sqlite", "-o", str(export), str(report)]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            clean(export)
-            store(data / mode / f"{export.name}.gz", export.read_bytes())
+    """Export report N, the Nth capture range, under the name of the Nth workload that opened one."""
+    ranges = started(out / mode / f"{mode}.jsonl")
+    whole = [(number, str(row["name"])) for number, row in enumerate(ranges, 1) if "error" not in row]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(lambda each: timeline(out / mode, *each, data / mode), whole):
+            pass
+
+
+def timeline(folder: Path, number: int, name: str, data: Path) -> None:
+    """Export one report and keep what may be kept."""
+    with tempfile.TemporaryDirectory() as scratch:
+        export = Path(scratch) / f"{name}.sqlite"
+        command = [os.environ.get("NSYS", "nsys"), "export", "-q", "true", "--type", "sqlite"]
+        command += ["-o", str(export), str(folder / f"report.{number}.nsys-rep")]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        clean(export)
+        store(data / f"{export.name}.gz", export.read_bytes())
 
 
 def traces(out: Path, data: Path) -> None:
@@ -161,8 +176,10 @@ def counters(out: Path, data: Path) -> None:
         if not (out / "ncu" / f"{name}.csv.gz").exists():
             lists[name] = {}
             continue
-        order = [str(row["name"]) for row in rows_of(out / "ncu" / f"{name}.jsonl")]
-        lists[name] = dict(sections(out / "ncu" / f"{name}.csv.gz", order))
+        order = started(out / "ncu" / f"{name}.jsonl")
+        broken = {str(row["name"]) for row in order if "error" in row}
+        found = sections(out / "ncu" / f"{name}.csv.gz", [str(row["name"]) for row in order])
+        lists[name] = {workload: rows for workload, rows in found if workload not in broken}
     for workload, cold in lists["cold"].items():
         warm = lists["warm"].get(workload, [])
         same = [r["Kernel Name"] for r in warm] == [r["Kernel Name"] for r in cold]
@@ -182,8 +199,25 @@ def counters(out: Path, data: Path) -> None:
         store(data / "ncu" / f"{workload}.csv.gz", text.getvalue().encode())
 
 
+def describe(data: Path) -> None:
+    """List in `workloads.json` what was recorded in every way that its analysis needs; rows there keep their place."""
+    from record import REGISTRY  # it needs torch, the analysis does not
+
+    path = data / "workloads.json"
+    rows = {row["name"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    for name, work in REGISTRY.items():
+        needed = {"kineto": "json", "nsys": "sqlite"} | ({"ncu": "csv"} if work.counters else {})
+        missing = [m for m, kind in needed.items() if not (data / m / f"{name}.{kind}.gz").exists()]
+        if not missing:
+            rows[name] = {claim: getattr(work, claim) for claim in CLAIMS}
+        elif len(missing) < len(needed):
+            print(f"{name} is left out: no recording by {', '.join(missing)}", file=sys.stderr)
+    path.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
+
+
 def main() -> None:
     out, data = Path(sys.argv[1]), Path(sys.argv[2])
+    data.mkdir(parents=True, exist_ok=True)
     traces(out, data)
     counters(out, data)
     for mode in ("nsys", "emit"):
@@ -192,9 +226,11 @@ def main() -> None:
     if rates.exists() and not (data / "environment.json").exists():
         (data / "environment.json").write_text(rates.read_text() + "\n")
     times = json.loads((data / "plain.json").read_text()) if (data / "plain.json").exists() else {}
-    for row in rows_of(out / "kineto" / "plain.jsonl"):
-        times[str(row["name"])] = {k: v for k, v in row.items() if k not in ("name", "mode", "took_s")}
+    for row in started(out / "kineto" / "plain.jsonl"):
+        if "error" not in row:
+            times[str(row["name"])] = {k: v for k, v in row.items() if k not in NOT_KEPT}
     (data / "plain.json").write_text(json.dumps(times, indent=1) + "\n")
+    describe(data)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def _frame(x: _Axis, y: _Axis, labels: tuple[str, str, str]) -> list[str]:
         parts.append(
             f'<circle cx="{index * 92 + 6}" cy="-14" r="4" fill="{tone}"/><text x="{index * 92 + 14}" y="-10">{bound}</text>'
         )
-    parts.append(f'<text x="{len(_TONES) * 92}" y="-10">hollow: held out</text>')
+    parts.append(f'<text x="{len(_TONES) * 92}" y="-10">hollow: not of the fit</text>')
     return parts
 
 
@@ -57,7 +57,9 @@ def _dots(rows: Sequence[KernelRow], x: _Axis, y: _Axis, points: Sequence[tuple[
     for row, (across, up) in zip(rows, points, strict=True):
         tone = _TONES.get(row.bound, "#000")
         style = (
-            f'fill="none" stroke="{tone}"' if row.workload.held_out else f'fill="{tone}" fill-opacity=".6"'
+            f'fill="none" stroke="{tone}"'
+            if row.workload.split != "fit"
+            else f'fill="{tone}" fill-opacity=".6"'
         )
         radius = 1.5 + 1.2 * math.log10(1 + row.time_ns / 1e4)
         dots.append(

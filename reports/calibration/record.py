@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import blind_memory_workloads  # noqa: F401  (registers)
+import blind_workloads  # noqa: F401  (registers)
 import convolution_workloads  # noqa: F401  (registers)
 import host_workloads  # noqa: F401  (registers)
 import memory_workloads  # noqa: F401  (registers)
@@ -141,8 +143,11 @@ def defaults() -> None:
 
 
 def run(work: Workload, mode: str, out: Path, device: str) -> dict[str, Any]:
-    """One workload in one mode; an error is a row too, since each workload stands alone."""
-    row: dict[str, Any] = {"name": work.name, "mode": mode}
+    """One workload in one mode; an error is a row too, since each workload stands alone.
+
+    ``started`` says whether it came as far as its recording, which nsys and ncu then count.
+    """
+    row: dict[str, Any] = {"name": work.name, "mode": mode, "started": False}
     start = time.perf_counter()
     try:
         defaults()
@@ -151,6 +156,7 @@ def run(work: Workload, mode: str, out: Path, device: str) -> dict[str, Any]:
             step(unmarked)
         if device == "cuda":
             torch.cuda.synchronize()
+        row["started"] = True
         row |= MODES[mode](step, work, out)
     except Exception as error:  # noqa: BLE001  (a missing backend must not end the study)
         row["error"] = f"{type(error).__name__}: {error}"[:300]
@@ -172,20 +178,30 @@ def wanted(work: Workload, mode: str, only: set[str]) -> bool:
     return not (mode == "plain" and work.kind == "probe")
 
 
+def names(text: str) -> set[str]:
+    """The workloads that are named, or that a group (`blind`) holds; empty for all."""
+    only = {n for n in text.split(",") if n}
+    if "blind" in only:
+        only = only - {"blind"} | {work.name for work in REGISTRY.values() if work.blind}
+    unknown = only - set(REGISTRY)
+    if unknown:
+        sys.exit(f"no workload named {sorted(unknown)}")
+    return only
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--mode", choices=MODES, required=True)
-    parser.add_argument("--only", default="", help="names, comma-separated")
+    parser.add_argument(
+        "--only", default="", help="names, comma-separated; `blind` stands for all blind ones"
+    )
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    only = {n for n in args.only.split(",") if n}
-    unknown = only - set(REGISTRY)
-    if unknown:
-        sys.exit(f"no workload named {sorted(unknown)}")
+    only = names(args.only)
     with (args.out / f"{args.mode}.jsonl").open("a") as rows:
-        for work in REGISTRY.values():
+        for work in sorted(REGISTRY.values(), key=lambda work: work.blind):  # blind ones last
             if wanted(work, args.mode, only):
                 row = run(work, args.mode, args.out, args.device)
                 print(json.dumps(row), file=rows, flush=True)

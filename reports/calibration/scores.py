@@ -10,7 +10,7 @@ from study import KernelRow, VerdictRow
 
 LONG_NS = 10_000
 GROUPS = ("matrix, compute", "matrix, memory", "other kernels")
-SPLITS = ("fit", "held out")
+SPLITS = ("fit", "held out", "blind")
 DEMANDS = {
     "bytes_within_25_pct": (0.80, "at least"),
     "side_agrees": (0.90, "at least"),
@@ -57,14 +57,21 @@ def by_split(rows: Rows) -> dict[str, dict[str, Any]]:
     recorders = list(dict.fromkeys(r.recorder for r in rows))
     return {
         recorder: {
-            s: demanded([r for r in rows if r.recorder == recorder and r.workload.split == s]) for s in SPLITS
+            s: demanded([r for r in rows if r.recorder == recorder and r.workload.split == s])
+            for s in splits(rows)
         }
         for recorder in recorders
     }
 
 
+def splits(rows: Iterable[KernelRow | VerdictRow]) -> list[str]:
+    """The splits that were recorded, in their order."""
+    recorded = {r.workload.split for r in rows}
+    return [split for split in SPLITS if split in recorded]
+
+
 def by_kind(rows: Rows) -> dict[str, dict[str, Any]]:
-    """Scores by the kind of workload, over both splits."""
+    """Scores by the kind of workload, over all splits of the rows."""
     kinds = list(dict.fromkeys(r.workload.kind for r in rows))
     return {kind: demanded([r for r in rows if r.workload.kind == kind]) for kind in kinds}
 
@@ -140,7 +147,8 @@ def verdict_scores(rows: Sequence[VerdictRow], sides: dict[str, str]) -> dict[st
 
     return {
         recorder: {
-            s: count([r for r in judged if r.recorder == recorder and r.workload.split == s]) for s in SPLITS
+            s: count([r for r in judged if r.recorder == recorder and r.workload.split == s])
+            for s in splits(judged)
         }
         for recorder in dict.fromkeys(r.recorder for r in judged)
     }

@@ -39,11 +39,12 @@ class Workload:
     truth: str
     why: str
     counters: bool
-    held_out: bool
+    held_out: bool | None
+    """None: it is in neither part, since it was added when the models stood."""
 
     @property
     def split(self) -> str:
-        return "held out" if self.held_out else "fit"
+        return {None: "blind", True: "held out", False: "fit"}[self.held_out]
 
 
 @dataclass(frozen=True)

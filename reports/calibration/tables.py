@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scores import DEMANDS, GROUPS, SPLITS, kernel_dict
+from scores import DEMANDS, GROUPS, kernel_dict
 from study import KernelRow, VerdictRow
 
 _LABELS = {
@@ -29,7 +29,7 @@ def percent(share: dict[str, float]) -> str:
 
 def demands_table(scores: dict[str, dict[str, Any]]) -> str:
     """Every demanded number, by recorder and split."""
-    columns = [(recorder, split) for recorder in scores for split in SPLITS]
+    columns = [(recorder, split) for recorder, found in scores.items() for split in found]
     rows = []
     for key, (bar, how) in DEMANDS.items():
         cells = [percent(scores[recorder][split][key]) for recorder, split in columns]

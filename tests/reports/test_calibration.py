@@ -42,6 +42,7 @@ def recording(study, work, recorder):
 
 def test_the_held_out_third_follows_from_the_names_alone(workloads):
     split = json.loads((DATA / "split.json").read_text())
+    workloads = {name: work for name, work in workloads.items() if work.split != "blind"}
     for name, work in workloads.items():
         held_out = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 3 == 0
         assert work.held_out is held_out
@@ -155,7 +156,7 @@ def test_with_shapes_and_the_plain_step_known_the_verdict_is_the_truth_or_what_w
     study, scores, workloads
 ):
     wrong, ties = [], []
-    fit = [w for w in workloads.values() if not w.held_out and w.truth != "none"]
+    fit = [w for w in workloads.values() if w.split == "fit" and w.truth != "none"]
     for work in fit:
         trace = recording(study, work, "kineto")
         row = study.verdict(work, "kineto", trace)
@@ -176,6 +177,47 @@ def test_launch_is_a_right_answer_only_where_most_of_the_plain_step_is_idle(stud
     row = study.VerdictRow(work, "kineto", "launch", "launch", 0.6, {}, busy_ms, 1.2, 1.0, "modelled")
     assert ("launch" in scores.right_answers(row, {"w": "memory"})) is accepted
     assert scores.right_answers(row, {"w": "memory"}) >= {"compute", "memory"}
+
+
+def test_blind_workloads_are_a_split_of_their_own_once_they_are_recorded(study, scores):
+    def rows(*parts):
+        return [kernel(study, workload=study.Workload("w", "gemm", "compute", "", True, p)) for p in parts]
+
+    assert list(scores.by_split(rows(True, False))["kineto"]) == ["fit", "held out"]
+    found = scores.by_split(
+        [*rows(None, False), kernel(study, workload=rows(None)[0].workload, bound="memory")]
+    )
+    assert list(found["kineto"]) == ["fit", "blind"]
+    assert found["kineto"]["blind"]["side_agrees"]["share"] == 0.5
+    page = importlib.import_module("tables").demands_table(found)
+    assert "| kineto, fit | kineto, blind |" in page
+    work = study.Workload("w", "gemm", "compute", "", True, None)
+    verdict = study.VerdictRow(work, "kineto", "compute", "compute", 0.9, {}, 1.0, 1.0, 1.0, "modelled")
+    assert scores.verdict_scores([verdict], {})["kineto"] == {
+        "blind": {
+            "recordings": 1,
+            "right": 1,
+            "right_knowing_plain_step": 1,
+            "right_by_truth_or_measurement": 1,
+        }
+    }
+
+
+def test_blind_and_held_out_kernels_are_not_listed_one_by_one(study):
+    analyse = importlib.import_module("analyse")
+    rows = [
+        kernel(
+            study,
+            name=str(part),
+            bytes=900.0,
+            workload=study.Workload("w", "gemm", "compute", "", True, part),
+        )
+        for part in (None, True, False)
+    ]
+    listed = analyse.off_rows(rows, held_out=False)["Modelled bytes off by more than 25 %"]
+    assert [row.name for row in listed] == ["False"]
+    listed = analyse.off_rows(rows, held_out=True)["Modelled bytes off by more than 25 %"]
+    assert len(listed) == 3
 
 
 def test_the_report_is_written_from_the_data(study, scores, workloads):
