@@ -1,6 +1,11 @@
 """Every idle nanosecond has the cause that the design gives it."""
 
+from dataclasses import replace
+
+import pytest
+
 from profkit.analysis.summary import Options, summarise
+from profkit.model import Device, Syncs
 from tests.builders import BACKWARD, LOADER, MAIN, TraceBuilder
 
 
@@ -147,3 +152,73 @@ def test_the_profilers_cost_is_taken_from_launch_first_and_stays_out_of_the_verd
     assert [sum(s["shares"].values()) for s in told.window["steps"]] == [
         s["device_ns"] for s in told.window["steps"]
     ]
+
+
+@pytest.mark.parametrize(("start", "cause"), [(5_100, "queue"), (5_101, "dependency")])
+def test_a_gap_of_the_queues_latency_is_the_queues_and_a_longer_one_a_dependency(start, cause):
+    made = TraceBuilder(devices=1)
+    made._devices[0] = Device(0, "Unknown card")
+    made.kernel(0, 100, launch=(-20, -10)).kernel(start, start + 9, launch=(-9, 50))
+
+    assert causes(made) == {"host": 20, cause: start - 100}
+
+
+def test_a_launch_that_returned_when_the_gap_began_was_in_time():
+    made = TraceBuilder().kernel(0, 100, launch=(-20, -10)).kernel(150, 250, launch=(90, 101))
+
+    assert causes(made)["host"] == 20 + 50
+
+
+def test_gaps_of_two_processes_on_one_device_are_charged_to_the_threads_of_each():
+    made = TraceBuilder(processes=2, threads=((0, ()), (1, ())))
+    made.kernel(0, 100, launch=(-5, -1), thread=0).call(100, 160, "cudaMalloc", thread=1)
+    made.kernel(200, 300, launch=(180, 190), thread=0).kernel(400, 500, launch=(380, 390), thread=1)
+    made.call(300, 330, "cudaFree", thread=1).call(330, 390, "cudaMalloc", thread=0)
+    made.call(120, 140, "cudaStreamSynchronize", thread=0)
+    result = summarise([made.trace()])
+
+    # The first process had waited for 20; the second's allocation takes 30 of its own gap.
+    assert {c: ns for c, ns in result.idle["by_cause"].items() if ns} == {
+        "host": 5 + 80 + 70, "sync": 20, "allocation": 30,
+    }  # fmt: skip
+    assert sum(step["cost_ns"] for step in result.syncs) == 20
+
+
+def test_a_wait_for_one_device_is_not_charged_to_another():
+    made = TraceBuilder(devices=2).kernel(0, 100, launch=(-5, -1))
+    for at, device in enumerate((0, 1)):
+        made.kernel(200, 300, launch=(180 + at, 190), device=device, context=11 + device)
+    made._operations[0]["context"] = 11
+    made.call(20, 110, "cudaStreamSynchronize", correlation=77)
+    trace = made.trace()
+    one = replace(trace, syncs=Syncs.of(1, process=[0], correlation=[77], context=[11]))
+    either = summarise([trace]).idle["by_cause"]["sync"]
+
+    # Without a row that says which, both devices pay: from 110 to 200 each.
+    assert either == 180
+    assert summarise([one]).idle["by_cause"]["sync"] == 90
+
+
+def test_of_waits_that_return_together_the_one_that_began_first_is_the_oldest():
+    made = TraceBuilder().kernel(0, 100, launch=(-5, -1)).kernel(200, 300, launch=(185, 190))
+    made.call(50, 110, "cudaDeviceSynchronize", thread=LOADER).call(90, 110, "cudaStreamSynchronize")
+    result = summarise([made.trace()])
+
+    # 90 ns of later idle time: 60 for the one, 20 for the other.
+    assert {row["api"]: row["cost_ns"] for row in result.syncs} == {
+        "cudaDeviceSynchronize": 60, "cudaStreamSynchronize": 20,
+    }  # fmt: skip
+    assert result.idle["by_cause"]["sync"] == 80
+
+
+def test_gaps_that_touch_at_an_instant_of_other_work_keep_their_own_enders():
+    made = TraceBuilder().kernel(0, 100, launch=(-5, -1)).range(0, 180, "a").range(180, 700, "b")
+    made.kernel(200, 200, launch=(150, 160)).kernel(200, 300, launch=(170, 175)).kernel(
+        400, 500, launch=(390, 395)
+    )
+    result = summarise([made.trace()])
+
+    assert result.idle["by_cause"]["host"] == 5 + 100 + 100
+    launches = {row["path"]: row["shares"]["launch"] for row in result.phases}
+    # Each has a gap and a small kernel of 100.
+    assert launches == {"a": 200, "b": 200}

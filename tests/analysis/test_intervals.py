@@ -86,6 +86,13 @@ def test_columns_too_long_for_one_running_maximum_are_measured_in_parts():
     assert grouped_union_ns(group, start, end, 5).tolist() == [4, 7, 3, 0, 3]
 
 
+def test_a_stretch_longer_than_half_of_all_times_is_measured_too():
+    far = (1 << 61) + 9
+    start, end = np.array([-far, far - 4], np.int64), np.array([5 - far, far], np.int64)
+
+    assert grouped_union_ns(np.array([0, 0]), start, end, 1).tolist() == [9]
+
+
 def test_groups_are_measured_alike_wherever_their_times_lie():
     group = np.array([1, 0, 1], np.int64)
     start = np.array([-50, -20, -48], np.int64)

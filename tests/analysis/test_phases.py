@@ -54,6 +54,10 @@ def test_steps_operators_libraries_and_other_domains_are_no_phases():
     assert phases_of(made, steps=[0]).rows.tolist() == [False, True] + [False] * 5
 
 
+def test_the_first_text_of_a_file_may_be_a_domain():
+    assert phases_of(TraceBuilder().range(4, 50, "forward", domain="CCCL")).paths == []
+
+
 def test_marks_of_profkit_leave_no_other_phase_in_their_process_and_all_in_others():
     made = TraceBuilder(processes=2, threads=((0, ()), (1, ()), (0, ())))
     made.range(0, 90, "mine", domain=PHASE_DOMAIN).range(5, 60, "other").range(0, 30, "third", thread=LOADER)

@@ -118,5 +118,11 @@ def test_warm_up_is_left_out_of_all_recordings_at_once(lengths, left_out):
     assert warm_up_steps([np.array(each, np.int64) for each in lengths]) == left_out
 
 
+def test_a_first_step_at_the_very_ratio_is_kept():
+    # 1.1 times 20 is 22 in floating point, too.
+    assert leading_steps_left_out(np.array([22, 20, 20])) == 0
+    assert leading_steps_left_out(np.array([23, 20, 20])) == 1
+
+
 def test_two_steps_remain_however_slow_they_are():
     assert leading_steps_left_out(np.array([900, 500, 300, 200])) == 2
