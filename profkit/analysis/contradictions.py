@@ -21,6 +21,8 @@ __all__ = ["contradictions", "overrun_ns"]
 
 _NOTABLE: Final = 0.01
 """A share of the operations below this is told as information only."""
+_RARE: Final = 0.1
+"""A share of calls whose ids fall with time, up to which the times are wrong and not the ids."""
 _LARGEST_CACHE_BYTES: Final = 256 << 20
 """What no card's cache exceeds: as much of a copy may never reach the memory."""
 
@@ -134,15 +136,20 @@ def _device_steps_back(view: TraceView) -> int:
 
 
 def _host_steps_back(view: TraceView) -> int:
-    """Ids are given out in order, so that of one thread's calls the later has the greater."""
+    """Ids are given out in order, so that of one thread's calls the later has the greater.
+
+    Where ids do not mostly rise with time, somebody has numbered the calls anew, and they tell nothing.
+    """
     calls = view.trace.calls
     rows = np.flatnonzero(calls.correlation != 0)
     order = rows[np.lexsort((calls.correlation[rows], calls.driver[rows], calls.thread[rows]))]
     back = calls.start_ns[order[1:]] < calls.start_ns[order[:-1]]
     back &= calls.correlation[order[1:]] != calls.correlation[order[:-1]]
+    pairs = np.ones(len(back), bool)
     for column in (calls.driver, calls.thread):
-        back &= column[order[1:]] == column[order[:-1]]
-    return int(np.count_nonzero(back))
+        pairs &= column[order[1:]] == column[order[:-1]]
+    count = int(np.count_nonzero(back & pairs))
+    return count if count <= _RARE * np.count_nonzero(pairs) else 0
 
 
 def _steps_out_of_order(view: TraceView) -> int:

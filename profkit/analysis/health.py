@@ -17,6 +17,7 @@ from profkit.analysis.tables.window import states_of
 from profkit.analysis.verdict import UNDECIDED
 from profkit.analysis.view import TraceView
 from profkit.model import Finding, OperationKind, Severity
+from profkit.units import duration_text, noun_text
 
 __all__ = ["health_row", "undecided_reason"]
 
@@ -41,7 +42,7 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     found += contradictions(views)
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
-    found += _attribution(views, without_phase) + _warm_up(views) + _too_deep(views)
+    found += _attribution(views, without_phase) + _warm_up(views) + _without_work(views) + _too_deep(views)
     found.sort(key=lambda f: -f.severity)
     moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
     return {
@@ -84,11 +85,42 @@ def undecided_reason(views: Sequence[TraceView]) -> str | None:
         if any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views):
             return "most of its time lies in CUDA graphs recorded as one piece. Record with nsys --cuda-graph-trace=node"
         return "most of its GPU time lies in kernels that nothing is known of. Record with record_shapes=True"
+    idle, steps = _idle_steps(views)
+    if idle > UNDECIDED * max(steps, 1):
+        return f"{idle} of its {steps} steps launched nothing on a device. Record steps that do, from their start to their end"
+    return _missing_reason(views)
+
+
+def _missing_reason(views: Sequence[TraceView]) -> str | None:
+    """Why the file cannot give a verdict when most of its kernels are missing; a lost graph hides as many as others have."""
     kernels = sum(int((v.trace.operations.kind == OperationKind.KERNEL).sum()) for v in views)
     lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
     if kernels and lost > UNDECIDED * (lost + kernels):
         return f"{lost} launches have no kernel record, more than the {kernels} that have. Record fewer steps at once"
+    hidden, graphs = (sum(counts) for counts in zip(*map(_hidden_in_graphs, views), strict=True))
+    if kernels and hidden > UNDECIDED * (hidden + kernels):
+        return (
+            f"{graphs} CUDA graph launches have no kernel record, which hides about {hidden} kernels, more than the {kernels} "
+            "that it has: its idle time is not real. Record fewer steps at once"
+        )
     return None
+
+
+def _hidden_in_graphs(view: TraceView) -> tuple[int, int]:
+    """About how many kernels are missing because graph launches left no record, and how many of these there are."""
+    calls, operations = view.trace.calls, view.trace.operations
+    graph = np.array(["GraphLaunch" in text for text in view.trace.strings] or [False])[calls.name] & (
+        calls.driver == 0
+    )
+    if not graph.any() or not view.launches.linked.any():
+        return 0, 0
+    of_call = np.bincount(
+        view.launches.call[view.launches.linked & (operations.kind == OperationKind.KERNEL)],
+        minlength=len(calls),
+    )
+    recorded = graph & (of_call > 0)
+    lost = int((graph & (of_call == 0)).sum())
+    return (round(lost * float(of_call[recorded].mean())), lost) if recorded.any() else (0, 0)
 
 
 def _summed_ns(view: TraceView) -> int:
@@ -139,10 +171,12 @@ def _dropped(dropped: dict[str, int]) -> list[Finding]:
 
 
 def _causality(views: Sequence[TraceView]) -> list[Finding]:
-    early = 0
+    early, most_ns = 0, 0
     for view in views:
         linked = view.launches.linked
-        early += int((view.trace.operations.start_ns[linked] < view.launches.time_ns[linked]).sum())
+        lead = view.launches.time_ns[linked] - view.trace.operations.start_ns[linked]
+        early += int((lead > 0).sum())
+        most_ns = max(most_ns, int(lead.max(initial=0)))
     total = sum(len(v.trace.operations) for v in views)
     if not early:
         return []
@@ -150,7 +184,8 @@ def _causality(views: Sequence[TraceView]) -> list[Finding]:
         Finding(
             "kernel-before-launch",
             Severity.WARNING if early > _NOTABLE * total else Severity.INFO,
-            f"{early} operations start before their launch call: the clocks of host and device disagree a little",
+            f"{noun_text(early, 'operation')} started before the launch call, by up to {duration_text(most_ns)}: "
+            "the clocks of host and device disagree",
             early,
         )
     ]
@@ -195,6 +230,35 @@ def _too_deep(views: Sequence[TraceView]) -> list[Finding]:
         "are all ranges closed that the program opens?"
     )
     return [Finding("phases-too-deep", Severity.WARNING, message, count)]
+
+
+def _idle_steps(views: Sequence[TraceView]) -> tuple[int, int]:
+    """How many steps launched nothing on any device, of how many; of recordings with device work."""
+    counts = [
+        np.bincount(v.steps.of_operation + 1, minlength=v.steps.count + 1)[1:]
+        for v in views
+        if len(v.trace.operations)
+    ]
+    counts = [count for count in counts if len(count)]
+    return sum(int((count == 0).sum()) for count in counts), sum(map(len, counts))
+
+
+def _without_work(views: Sequence[TraceView]) -> list[Finding]:
+    idle, steps = _idle_steps(views)
+    if not idle:
+        return []
+    message = (
+        f"{idle} of {noun_text(steps, 'step')} launched nothing on a device: they are empty, or their GPU side is missing "
+        "(a recording that was cut, or CUPTI lost it)"
+    )
+    return [
+        Finding(
+            "steps-without-work",
+            Severity.WARNING if idle > UNDECIDED * steps else Severity.INFO,
+            message,
+            idle,
+        )
+    ]
 
 
 def _warm_up(views: Sequence[TraceView]) -> list[Finding]:

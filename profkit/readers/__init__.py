@@ -8,11 +8,11 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from profkit.errors import ReadError
-from profkit.readers.remote import shown_name
+from profkit.readers.remote import is_remote, shown_name
 from profkit.readers.sources import Input, Kind, open_input
 
 if TYPE_CHECKING:
-    from profkit.model import Trace
+    from profkit.model import Finding, Trace
     from profkit.model_memory import MemoryHistory
 
 __all__ = ["read"]
@@ -44,7 +44,14 @@ def read(
             raise ReadError(
                 shown, "it is too large or too deep for this machine", "Record fewer steps."
             ) from None
-    return replace(made, findings=(*opened.findings, *made.findings)) if opened.findings else made
+    found = (*opened.findings, *(_stale(given) if opened.kind is Kind.SQLITE else ()))
+    return replace(made, findings=(*found, *made.findings)) if found else made
+
+
+def _stale(path: str) -> tuple[Finding, ...]:
+    from profkit.readers.nsys import stale_export
+
+    return () if path == "-" or is_remote(path) else stale_export(Path(path))
 
 
 def _read(opened: Input, name: str) -> Trace | MemoryHistory:

@@ -132,10 +132,16 @@ def test_another_stream_or_another_thread_may_be_first(found):
 
 
 def test_calls_whose_ids_and_times_disagree(found):
-    events = [launch(10, 1), launch(5, 2), kernel(100, 10, 1), kernel(150, 10, 2)]
-    finding = found(*events)[1]["clock-went-back"]
-    assert "calls start before one of the same thread with a smaller id" in finding["message"]
-    assert found(launch(10, 1), launch(5, 2, tid=2), kernel(100, 10, 1), kernel(150, 10, 2))[1] == {}
+    def called(*times, tid=1):
+        calls = [launch(ts, at + 1, tid=tid if ts < 15 else 1) for at, ts in enumerate(times)]
+        return found(*calls, kernel(500, 10, 1))[1]
+
+    rising = [20 * at for at in range(1, 12)]
+    finding = called(*rising, 10)["clock-went-back"]
+    assert "1 calls start before one of the same thread with a smaller id" in finding["message"]
+    assert called(*rising, 230) == {}
+    assert called(*rising, 10, tid=2) == {}, "another thread has a clock of its own turn"
+    assert called(*reversed(rising)) == {}, "ids that mean nothing say nothing"
 
 
 def test_steps_whose_numbers_and_times_disagree(found):

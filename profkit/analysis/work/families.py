@@ -47,7 +47,7 @@ _F = Family
 _RULES: tuple[tuple[Family, re.Pattern[str]], ...] = tuple(
     (family, re.compile(pattern))
     for family, pattern in (
-        (_F.COMMUNICATION, r"^nccl|^rccl|nvshmem|cross_device_reduce|multimem_|two_shot_all_?reduce|one_shot_all_?reduce"
+        (_F.COMMUNICATION, r"^(?:n|r|one|h|x|m)ccl|nvshmem|cross_device_reduce|multimem_|two_shot_all_?reduce|one_shot_all_?reduce"
                            r"|all_?reduce_kernel|allgather_kernel|reduce_scatter_kernel|deep_?ep|intranode::|internode::"),
         (_F.FILL, r"rocclr_fillbuffer|^memset|init_device_workspace"),
         (_F.COPY, r"rocclr_copybuffer|^memcpy|catarraybatchedcopy|split_with_sizes_copy|chunk_cat|copy_out_contiguous|reshape_and_cache|store_kv|^copy_"),

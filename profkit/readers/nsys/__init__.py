@@ -22,12 +22,12 @@ from profkit.readers.nsys.columns import NULL, Columns, distinct
 from profkit.readers.nsys.database import Database
 from profkit.readers.nsys.devices import Devices
 from profkit.readers.nsys.nvtx import Marks, read_ranges
-from profkit.readers.nsys.report_file import REPORT_MAGIC, exported
+from profkit.readers.nsys.report_file import REPORT_MAGIC, exported, stale_export
 from profkit.readers.nsys.samples import python_frames, read_memory, read_samples
 from profkit.readers.nsys.strings import StringIds, Strings
 from profkit.readers.nsys.target import note_diagnostics, note_schema, recorded_rank, source_of
 
-__all__ = ["REPORT_MAGIC", "exported", "is_nsys", "read_nsys", "read_nsys_report"]
+__all__ = ["REPORT_MAGIC", "exported", "is_nsys", "read_nsys", "read_nsys_report", "stale_export"]
 
 _OURS = ("STRINGIDS", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "ANALYSIS_DETAILS")
 _EVENT_TABLES = (
@@ -170,7 +170,9 @@ class _Reading:
             return
         if host_events:
             message = (
-                "no device work was recorded: was the GPU used, and are its counters free for this user?"
+                "no device work was recorded: it may be in another process (nsys profile --trace-fork-before-exec=true), "
+                "the capture may have ended before it, another profiler may have been attached, or CUPTI was refused "
+                "(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES in containers)"
             )
         elif self._has_other_events():
             message = f"no CUDA and no NVTX events were recorded. {_RECORD}"

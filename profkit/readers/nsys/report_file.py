@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from profkit.errors import ReadError
+from profkit.model import Finding, Severity
 
-__all__ = ["REPORT_MAGIC", "exported"]
+__all__ = ["REPORT_MAGIC", "exported", "stale_export"]
 
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 """The first bytes of ``.nsys-rep`` and ``.qdrep`` files."""
@@ -60,3 +61,21 @@ def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = (done.stderr or done.stdout).decode("utf-8", "replace").replace("\r", "\n").split("\n")
     spoken = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("Processing")]
     return spoken[-1][:200] if spoken else f"exit code {done.returncode}"
+
+
+def stale_export(path: Path) -> tuple[Finding, ...]:
+    """A finding when the report beside an export is newer: the export is then of an earlier recording."""
+    stem = path.name.removesuffix(".gz").removesuffix(".sqlite")
+    for suffix in (".nsys-rep", ".qdrep"):
+        report = path.with_name(stem + suffix)
+        try:
+            newer = report.stat().st_mtime > path.stat().st_mtime
+        except OSError:  # there is none
+            continue
+        if newer and report != path:
+            message = (
+                f"{path.name} is older than {report.name} beside it, so it is the export of an earlier recording. "
+                f"Export again: nsys export --type sqlite --force-overwrite=true {report.name}"
+            )
+            return (Finding("export-stale", Severity.WARNING, message),)
+    return ()
