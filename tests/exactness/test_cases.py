@@ -136,7 +136,7 @@ def is_strict_json(case: Case) -> bool:
 
 
 def is_view(case: Case) -> bool:
-    with sqlite3.connect(f"file:{case.path}?mode=ro&immutable=1", uri=True) as connection:
+    with contextlib.closing(sqlite3.connect(f"file:{case.path}?mode=ro&immutable=1", uri=True)) as connection:
         query = "SELECT type FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'"
         (kind,) = connection.execute(query).fetchone()
     refused = [f for f in case.result.health["findings"] if f["code"] == "table-refused"]
