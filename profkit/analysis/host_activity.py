@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from profkit.analysis.distinct import distinct
 from profkit.analysis.intervals import Intervals
 from profkit.analysis.phases import Phases
 from profkit.analysis.range_names import compiles, fetches_data, matching
@@ -50,7 +49,10 @@ class HostActivity:
         loader = matching(strings, ranges.name, fetches_data)
         data_loader = matching(strings, ranges.name, lambda n: n.startswith("enumerate(DataLoader)#"))
         self._fetching = loader & (phases.rows | (data_loader & (ranges.kind != RangeKind.PYTHON)))
-        self._busy_threads = frozenset(distinct(calls.thread)[0].tolist())
+        # Overhead on a thread without calls is the profiler's own thread: the whole process paid for it.
+        process = np.array([thread.process for thread in trace.threads] or [-1])
+        silent = (ranges.thread >= 0) & ~np.isin(ranges.thread, calls.thread)
+        self._paying_process = np.where(silent, process[ranges.thread], -1)
         self.of_thread = cache(self._of_thread)
         self.recorded = cache(self._recorded)
         self.waiting = cache(self._waiting)
@@ -78,13 +80,7 @@ class HostActivity:
         calls, ranges = self._trace.calls, self._trace.ranges
         call, here = calls.thread == thread, ranges.thread == thread
         process = self._trace.threads[thread].process
-        # Overhead on a thread without calls is the profiler's own thread: the whole process paid for it.
-        anyone = [
-            t
-            for t, each in enumerate(self._trace.threads)
-            if each.process == process and t not in self._busy_threads
-        ]
-        overhead = here | np.isin(ranges.thread, anyone)
+        overhead = here | (self._paying_process == process)
         loading = Intervals.of(calls.start_ns[call & self._loading], calls.end_ns[call & self._loading])
         compiling = Intervals.of(*self._ranges(here & self._compiling))
         return {

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from profkit.analysis.distinct import distinct
 from profkit.analysis.nesting import Nesting
+from profkit.analysis.range_names import matching
 from profkit.model import RangeKind, Trace
 
 __all__ = ["Launches", "find_launches", "launch_calls", "launches_without_kernel"]
@@ -83,9 +84,7 @@ def _join(trace: Trace) -> Column:
 def launch_calls(trace: Trace, names: NDArray[Any]) -> NDArray[np.bool_]:
     """Which calls launch kernels or graphs, by name (an id of a call that only copies or asks is not one)."""
     stems = ("LaunchKernel", "LaunchCooperativeKernel", "ModuleLaunchKernel", "GraphLaunch", "ExtLaunch")
-    by_name = np.array([any(stem in text for stem in stems) for text in trace.strings] or [False])
-    matches: NDArray[np.bool_] = by_name[names]
-    return matches
+    return matching(trace.strings, names, lambda text: any(stem in text for stem in stems))
 
 
 def launches_without_kernel(trace: Trace, launches: Launches) -> int:

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import sqlite3
+import time
 import tracemalloc
 from contextlib import closing
 
@@ -177,3 +178,24 @@ def test_operators_without_end_cost_no_more_than_their_work(tmp_path):
     assert inclusive["o0"] == 1000 * launches
     (finding,) = (f for f in report.result.health["findings"] if f["code"] == "ranges-too-deep")
     assert finding["count"] == count - 128
+
+
+def test_thousands_of_threads_cost_no_more_than_thousands_of_threads(tmp_path):
+    """Each with a phase and a launch: what is asked of every thread must not walk over all threads and texts."""
+
+    def seconds(count):
+        events = [
+            made
+            for at in range(count)
+            for made in (
+                event("user_annotation", 10 * at, 9, f"phase {at}", tid=at),
+                event("cuda_runtime", 10 * at + 1, 2, "cudaLaunchKernel", tid=at, correlation=at + 1),
+                kernel(10 * at + 5, 4, correlation=at + 1),
+            )
+        ]
+        started = time.process_time()
+        report_of(tmp_path, {"traceEvents": events})
+        return time.process_time() - started
+
+    seconds(10)
+    assert seconds(3200) < 9 * seconds(800)
