@@ -173,3 +173,13 @@ def test_graphs_and_memsets_are_no_kernels():
     facts = step_of(body).facts
     assert [k is None for k in facts.kernels] == [True, True, False]
     assert facts.gpu is facts.view.gpus[0]
+
+
+def test_the_very_first_range_of_a_trace_is_an_operator_like_others():
+    def body(step, number):
+        step.launch(ADD, 10, operators=("aten::add",), shapes=[[8, 8], [8, 8]])
+
+    facts = step_of(body, steps=1).facts
+    assert facts.operators == [("aten::add",)]
+    assert facts.operator_row.tolist() == facts.outer_row.tolist() == [0]
+    assert facts.inputs == [(64.0, 64.0)]
