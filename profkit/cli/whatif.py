@@ -29,6 +29,13 @@ _FLAGS = {
     "no-checkpointing": "Activations kept instead of recomputed.",
 }
 
+_LIMITS = {
+    "host": "the host",
+    "device": "the device",
+    "loader": "the loader",
+    "waiting": "the time between kernels",
+}
+
 
 def _flags(function: Callable[..., None]) -> Callable[..., None]:
     for name, text in reversed(_FLAGS.items()):
@@ -97,7 +104,7 @@ def _text(found: dict[str, Any], *, known: bool) -> str:
         gain = row["speedup"]
         lines.append(
             f"  {row['name']:<28} {duration_text(row['after_ns']):>10}   {gain['likely']:.2f}x "
-            f"({gain['low']:.2f}x to {gain['high']:.2f}x)   then limited by the {row['limit']}"
+            f"({gain['low']:.2f}x to {gain['high']:.2f}x)   then limited by {_LIMITS[row['limit']]}"
         )
     if not found["changes"]:
         lines.append("  No change would save 1 % of it.")

@@ -108,7 +108,7 @@ def _beside_the_best(best: _Found, other: _Found) -> None:
             f"{duration_text(more)} more" if more >= WORTH_SAYING * best.row["before_ns"] else "nothing more"
         )
         title = best.row["title"]
-        other.row["counter"] += [f"Takes the same time away as “{title}”: after that it saves {left}."]
+        other.row["why"] += f" It takes the same time away as “{title}”: after that it saves {left}."
 
 
 def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:

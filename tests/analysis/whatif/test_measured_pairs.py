@@ -10,6 +10,8 @@ from tests.shared import DATA
 RECORDERS = {"kineto": ".json.gz", "nsys": ".sqlite.gz"}
 PAIRS = [  # workload, change, ms before and after
     ("gpt_fp32", ["tf32"], None, 63.1, 25.6),
+    # The second side is that of dataloader_stall without its stall: the same model and batch under autocast.
+    ("gpt_fp32", ["bf16"], None, 63.1, 26.9),
     ("gpt_bf16", ["compile"], None, 35.3, 27.3),
     ("tiny_mlp", ["foreach-optimizer"], None, 17.5, 10.8),
     ("tiny_mlp", ["fused-optimizer"], None, 17.5, 8.6),
