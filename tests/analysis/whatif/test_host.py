@@ -158,3 +158,30 @@ def test_lifting_waits_saves_no_more_than_the_device_stood_idle_after_them():
     assert same.predict(lifted).saving_ns <= 0
     assert same.predict([*tf32, *lifted]).after_ns == pytest.approx(same.predict(tf32).after_ns)
     assert step.predict([*tf32, *lifted]).after_ns < same.predict(tf32).after_ns
+
+
+@pytest.mark.parametrize("plain_us", [4_990, 5_010])
+def test_a_plain_time_that_the_device_alone_takes_says_nothing_of_the_host(plain_us):
+    def slow_device(step, number):
+        for _ in range(20):
+            step.launch(ADD, 250, host=100)
+
+    program = step_of(slow_device).facts.program
+    cost = RecorderCost(2_000, 2_000)
+
+    found = without_recorder(program, cost, plain_step_ns=plain_us * 1_000)
+
+    recorded, left = ((p.gap_ns + p.own_ns).sum() for p in (program, found))
+    assert left == pytest.approx(recorded - 2_000 * (program.ranges + program.calls).sum(), rel=0.01) or left == recorded
+
+
+def test_a_plain_time_that_the_host_takes_scales_the_host():
+    def slow_host(step, number):
+        for _ in range(20):
+            step.launch(ADD, 20, host=100)
+
+    program = step_of(slow_host).facts.program
+
+    found = without_recorder(program, RecorderCost(0, 0), plain_step_ns=1_200_000)
+
+    assert (found.gap_ns + found.own_ns).sum() == pytest.approx(1_200_000, rel=0.02)
