@@ -157,12 +157,12 @@ def recomputed(facts: StepFacts) -> Flags:
 def _whole(facts: StepFacts, again: Flags) -> Flags:
     """Also what lies between recomputed kernels of one node of the backward pass, or in an operator of the forward."""
     whole = again.copy()
-    nodes = facts.outer_row
+    nodes, composite = facts.outer_row, facts.named(*_COMPOSITE)
     for node in np.unique(nodes[again]).tolist():
         rows = np.flatnonzero((nodes == node) & facts.backward)
         marks = rows[again[rows]]
         whole[rows[(rows >= marks[0]) & (rows <= marks[-1])]] = True
-        whole[rows[(rows > marks[-1]) & facts.named(*_COMPOSITE)[rows]]] = True
+        whole[rows[(rows > marks[-1]) & composite[rows]]] = True
     return whole
 
 

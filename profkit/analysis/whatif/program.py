@@ -143,13 +143,16 @@ def _representative(view: TraceView, device: int) -> tuple[Column, int, int]:
 
 def _usual_tail(view: TraceView, device: int) -> int:
     """Host time from the last launch of a step to its end, the median: a recorder that stops there is no part of it."""
-    steps, mine = view.steps, view.trace.operations.device == device
-    tails = []
-    for step in range(view.first_kept, steps.count):
-        rows = np.flatnonzero(mine & (steps.of_operation == step) & view.launches.linked)
-        if len(rows):
-            tails.append(int(steps.end_ns[step]) - int(view.launches.return_ns[rows].max()))
-    return max(int(np.median(tails)), 0) if tails else np.iinfo(np.int64).max
+    step = view.steps.of_operation
+    rows = np.flatnonzero(
+        (view.trace.operations.device == device) & (step >= view.first_kept) & view.launches.linked
+    )
+    if not view.steps.count or not len(rows):
+        return int(np.iinfo(np.int64).max)
+    last = np.full(view.steps.count, np.iinfo(np.int64).min)
+    np.maximum.at(last, step[rows], view.launches.return_ns[rows])
+    launching = np.unique(step[rows])
+    return max(int(np.median(view.steps.end_ns[launching] - last[launching])), 0)
 
 
 def _waits(view: TraceView, rows: Column, since: int, until: int) -> Column:
