@@ -1,142 +1,288 @@
-"""Record small steps on several GPUs, one profiler trace a rank, each case with one thing to be found.
+"""Record small steps on several GPUs of one machine, one profiler trace a rank, each case with one thing to be found.
 
-    torchrun --nproc-per-node 2 reports/ranks/record.py --out tests/data/ranks            # NCCL, one GPU a rank
-    torchrun --nproc-per-node 2 reports/ranks/record.py --out /tmp/try --device cpu       # gloo, to try the script
+    python reports/ranks/record.py                                   # all cases on 2 and on 4 GPUs, as far as there are
+    python reports/ranks/record.py --device cpu --out FOLDER         # the same over gloo, to try the script
 
-Cases: ``ddp`` (buckets of 25 MiB), ``buckets`` (of 0.05 MiB), ``asleep`` (rank 1 sleeps 20 ms before each forward
-pass), ``slow`` (rank 1 multiplies matrices for about as long), ``fsdp2``, ``tensor`` (activations are gathered in the
-forward pass), and on rank 0 alone ``dataparallel`` (one process, all devices). NVLink multicast is left off.
+The traces lie in ``tests/data/ranks/2_gpus`` and ``4_gpus`` afterwards (the tests take them from there), without paths,
+names of hosts, or environment, and what profkit says of each case is printed. Every case is a job of its own with a
+time limit: one that fails or hangs costs the others nothing.
 """
 
 import argparse
 import gzip
 import json
 import os
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
-# Ranks of one host only: no look at its network.
-os.environ.setdefault("NCCL_IB_DISABLE", "1")
-
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.distributed.nn.functional import all_gather
-from torch.nn.parallel import DataParallel, DistributedDataParallel
-from torch.profiler import ProfilerActivity, profile, record_function, schedule
-
-WIDTH, LAYERS, BATCH, SLEEP_S = 2048, 6, 512, 0.020
-CASES = ("ddp", "buckets", "asleep", "slow", "fsdp2", "tensor")
-KEPT_KEYS = (
-    "schemaVersion",
-    "deviceProperties",
-    "distributedInfo",
-    "displayTimeUnit",
-    "baseTimeNanoseconds",
-    "traceEvents",
-)
-
-
-class Gathered(nn.Module):
-    """A layer whose columns lie on several ranks: each makes its part, and the parts are gathered."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.part = nn.Linear(width, width // dist.get_world_size())
-
-    def forward(self, x):
-        return torch.cat(all_gather(self.part(x).contiguous()), dim=-1)
+ROOT = Path(__file__).parents[2]
+CASES = {
+    "ddp": "few large buckets, which overlap the backward pass",
+    "buckets": "a bucket for every small tensor",
+    "asleep": "rank 1 sleeps 20 ms before each forward pass",
+    "slow": "rank 1 multiplies matrices before each forward pass",
+    "fsdp": "FullyShardedDataParallel",
+    "fsdp2": "fully_shard",
+    "tensor": "linear layers by column and by row, on a mesh called tp",
+    "pipeline": "torch.distributed.pipelining, 1F1B: sends and receives in batches",
+    "messages": "two passes of single sends and receives from rank to rank; the last rank works twice",
+    "dataparallel": "one process, all devices",
+}
+SLEEP_S, TIME_LIMIT_S = 0.020, 90
+KEPT = (
+    "schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents",
+)  # fmt: skip
+LOCAL_ONLY = {
+    "MASTER_ADDR": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+    "NCCL_IB_DISABLE": "1",
+    "NCCL_NVLS_ENABLE": "0",
+    "OMP_NUM_THREADS": "1",
+}
 
 
-def model_of(case, device):
-    torch.manual_seed(0)
-    layer = Gathered if case == "tensor" else lambda width: nn.Linear(width, width)
-    model = nn.Sequential(*(nn.Sequential(layer(WIDTH), nn.GELU()) for _ in range(LAYERS))).to(device)
-    ids = [device.index] if device.type == "cuda" else None
-    if case in ("ddp", "asleep", "slow"):
-        return DistributedDataParallel(model, device_ids=ids)
-    if case == "buckets":
-        return DistributedDataParallel(model, device_ids=ids, bucket_cap_mb=0.05)
-    if case == "fsdp2":
+class Job:
+    """What a rank knows of its case."""
+
+    def __init__(self, case, device, rank, ranks):
+        self.case, self.device, self.rank, self.ranks = case, device, rank, ranks
+        on_gpu = device.type == "cuda"
+        self.width, self.batch, self.layers = (2048, 2048, 6) if on_gpu else (128, 32, 6)
+        if case == "buckets":
+            self.width, self.layers = (256, 48) if on_gpu else (64, 40)
+        self.burden = 4096 if on_gpu else 512
+
+    def model(self):
+        import torch
+        from torch import nn
+        from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+        torch.manual_seed(0)
+        blocks = [
+            nn.Sequential(nn.Linear(self.width, self.width), nn.GELU(), nn.Linear(self.width, self.width))
+            for _ in range(self.layers // 2)
+        ]
+        model = nn.Sequential(*blocks).to(self.device)
+        ids = [self.device.index] if self.device.type == "cuda" else None
+        if self.case in ("ddp", "asleep", "slow"):
+            return DistributedDataParallel(model, device_ids=ids)
+        if self.case == "buckets":
+            return DistributedDataParallel(model, device_ids=ids, bucket_cap_mb=0.05)
+        if self.case == "dataparallel":
+            return DataParallel(model)
+        return getattr(self, f"_{self.case}", lambda made: made)(model)
+
+    def _fsdp(self, model):
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+        from torch.nn import Sequential
+
+        policy = ModuleWrapPolicy({Sequential})
+        return FullyShardedDataParallel(model, auto_wrap_policy=policy, device_id=self.device)
+
+    def _fsdp2(self, model):
         from torch.distributed.fsdp import fully_shard
 
         for block in model:
             fully_shard(block)
-        fully_shard(model)
-    return DataParallel(model) if case == "dataparallel" else model
+        return fully_shard(model)
 
+    def _tensor(self, model):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-def step_of(case, model, device, rank):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    x = torch.randn(BATCH, WIDTH, device=device)
-    burden = torch.randn(4096, 4096, device=device)
+        mesh = init_device_mesh(self.device.type, (self.ranks,), mesh_dim_names=("tp",))
+        for block in model:
+            parallelize_module(block, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        return model
 
-    def step():
-        if rank == 1 and case == "asleep":
-            time.sleep(SLEEP_S)
-        if rank == 1 and case == "slow":
-            for _ in range(8):
-                burden @ burden
-        with record_function("forward"):
-            loss = model(x).square().mean()
-        with record_function("backward"):
-            loss.backward()
-        with record_function("optimizer"):
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+    def step(self):
+        """The function that does one step."""
+        import torch
+        from torch.profiler import record_function
 
-    return step
+        model = self.model()
+        x = torch.randn(self.batch, self.width, device=self.device)
+        if self.case == "pipeline":
+            return self._pipeline_step(model, x)
+        if self.case == "messages":
+            return self._message_step(model, x)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        burden = torch.randn(self.burden, self.burden, device=self.device)
 
+        def step():
+            if self.rank == 1 and self.case == "asleep":
+                time.sleep(SLEEP_S)
+            if self.rank == 1 and self.case == "slow":
+                for _ in range(8):
+                    burden @ burden
+            with record_function("forward"):
+                loss = model(x).square().mean()
+            with record_function("backward"):
+                loss.backward()
+            with record_function("optimizer"):
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
 
-def record(case, out, device, rank, steps):
-    step = step_of(case, model_of(case, device), device, rank)
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
-    path = out / f"{case}_rank{rank}.json"
-    for _ in range(3):
-        step()
-    with profile(
-        activities=activities,
-        schedule=schedule(wait=0, warmup=1, active=steps),
-        on_trace_ready=lambda p: p.export_chrome_trace(str(path)),
-    ) as profiler:
-        for _ in range(steps + 1):
+        return step
+
+    def _pipeline_step(self, model, x):
+        """Each rank is a stage; a step is a schedule of four micro-batches."""
+        import torch
+        from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+        stage = PipelineStage(model, self.rank, self.ranks, self.device)
+        schedule = Schedule1F1B(stage, n_microbatches=4, loss_fn=torch.nn.functional.mse_loss)
+        target = torch.randn_like(x)
+
+        def step():
+            first, last = self.rank == 0, self.rank == self.ranks - 1
+            schedule.step(*([x] if first else []), **({"target": target} if last else {}))
+
+        return step
+
+    def _message_step(self, model, x):
+        import torch
+        import torch.distributed as dist
+
+        def step():
+            for _ in range(4):
+                if self.rank:
+                    dist.recv(x, self.rank - 1)
+                with torch.no_grad():
+                    for _ in range(2 if self.rank == self.ranks - 1 else 1):
+                        y = model(x)
+                if self.rank < self.ranks - 1:
+                    dist.send(y, self.rank + 1)
+
+        return step
+
+    def record(self, folder, steps):
+        from torch.profiler import ProfilerActivity, profile, schedule
+
+        step = self.step()
+        activities = [ProfilerActivity.CPU]
+        activities += [ProfilerActivity.CUDA] if self.device.type == "cuda" else []
+        path = folder / f"{self.case}_rank{self.rank}.json"
+        for _ in range(3):
             step()
-            profiler.step()
-    scrub(path)
+        with profile(
+            activities=activities,
+            schedule=schedule(wait=0, warmup=1, active=steps),
+            on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+        ) as profiler:
+            for _ in range(steps + 1):
+                step()
+                profiler.step()
+        scrub(path)
 
 
 def scrub(path):
-    """Keep what a reader looks at: no host name, no path, no environment."""
+    """Keep what a reader looks at: no name of a host, no path, no environment, no arrows."""
     trace = json.loads(path.read_bytes())
-    kept = {key: trace[key] for key in KEPT_KEYS if key in trace}
-    path.with_suffix(".json.gz").write_bytes(gzip.compress(json.dumps(kept).encode(), 9))
+    kept = {key: trace[key] for key in KEPT if key in trace}
+    kept["traceEvents"] = [e for e in kept["traceEvents"] if e.get("ph") not in ("s", "f", "t")]
+    packed = gzip.compress(json.dumps(kept, separators=(",", ":")).encode(), 9, mtime=0)
+    path.with_suffix(".json.gz").write_bytes(packed)
     path.unlink()
+
+
+def work(options):
+    """One rank of one case."""
+    import torch
+    import torch.distributed as dist
+
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    device = torch.device("cuda", rank) if options.device == "cuda" else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    job = Job(options.work, device, rank, ranks)
+    if options.work == "dataparallel":
+        job.record(options.out, options.steps)
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    job.record(options.out, options.steps)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def run(case, ranks, options, folder):
+    """A job of its own; what went wrong with it, or nothing."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, __file__, "--work", case, "--device", options.device, "--out", str(folder)]
+    command += ["--steps", str(options.steps)]
+    workers = []
+    for rank in range(1 if case == "dataparallel" else ranks):
+        own = {**LOCAL_ONLY, "MASTER_PORT": port, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        env = {**os.environ, **own, "WORLD_SIZE": str(ranks)}
+        workers.append(subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True))
+    until = time.monotonic() + TIME_LIMIT_S * (5 if options.device == "cpu" else 1)
+    errors = []
+    for worker in workers:
+        try:
+            _, said = worker.communicate(timeout=max(until - time.monotonic(), 1))
+            errors += [said.strip().splitlines()[-1:]] if worker.returncode else []
+        except subprocess.TimeoutExpired:
+            errors.append("it took too long")
+    for worker in workers:
+        if worker.poll() is None:
+            worker.kill()
+    return str(errors[0]) if errors else ""
+
+
+def say(case, folder):
+    """What profkit finds in the traces of a case."""
+    import profkit
+
+    files = sorted(folder.glob(f"{case}_rank*.json.gz"))
+    result = profkit.analyze(files).result
+    kinds = [row["kind"] for row in result.method.get("ranks", {}).get("parallelism", [])]
+    late = [row["rank"] for row in result.ranks if row["straggler"]]
+    codes = [f["code"] for f in result.health["findings"] if f["severity"] == "info"]
+    size = sum(file.stat().st_size for file in files) // 1000
+    matched = result.method.get("ranks", {}).get("matched")
+    print(f"  {case:12} {size:4} kB  {kinds}  matched {matched}  stragglers {late}  {codes}")
+    print(f"               {result.verdict['sentence']}")
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path, default=ROOT / "tests" / "data" / "ranks")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--ranks", type=int, nargs="*", help="2 and 4 by default, as far as there are GPUs")
+    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--cases", nargs="*", default=CASES)
+    parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    rank = int(os.environ["RANK"])
-    cuda = options.device == "cuda"
-    device = torch.device("cuda", rank) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if cuda else "gloo")
-    for case in options.cases:
-        record(case, options.out, device, rank, options.steps)
-        dist.barrier()
-    if rank == 0 and cuda:
-        record("dataparallel", options.out, device, rank, options.steps)
-    dist.barrier()
-    dist.destroy_process_group()
+    if options.work:
+        work(options)
+        return
+    devices = 2
+    if options.device == "cuda":
+        import torch
+
+        devices = torch.cuda.device_count()
+    failed = 0
+    for ranks in options.ranks or [n for n in (2, 4) if n <= devices]:
+        folder = options.out / (f"{ranks}_gpus" if options.device == "cuda" else f"{ranks}_cpus")
+        folder.mkdir(parents=True, exist_ok=True)
+        print(f"{ranks} ranks, to {folder.name}:")
+        for case in options.cases:
+            problem = run(case, ranks, options, folder)
+            failed += bool(problem)
+            if problem:
+                print(f"  {case:12} FAILED: {problem}")
+            else:
+                say(case, folder)
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,15 @@ _BY_NAME: Final = (
     ("FSDP2", re.compile(r"FSDP::\w+.*|fsdp::\w+", re.DOTALL)),
     ("FSDP", re.compile(r"FullyShardedDataParallel\.\w+")),
     ("DataParallel", re.compile(r"DataParallel\.forward")),
+    ("tensor parallel", re.compile(r"RedistributeBackward")),
+    ("pipeline parallel", re.compile(r"PP:\d+[A-Z]\w*")),
 )
-"""Ranges that torch itself opens (torch/nn/parallel, torch/distributed/fsdp), and operators of its namespace."""
+"""Ranges that torch itself opens (torch/nn/parallel, torch/distributed/fsdp and pipelining), and its operators.
+
+A `DTensor` of activations is redistributed in the backward pass too; one of parameters (FSDP2) or norms is not.
+"""
+
+_MESSAGE: Final = re.compile(r"c10d::(?:send|recv_)")
 
 _BY_GROUP: Final = (
     ("tensor parallel", re.compile(r"(?:.*[\W_])?(?:tp|tensor(?:_model)?_parallel\w*)(?:[\W_].*)?", re.IGNORECASE)),
@@ -105,8 +112,15 @@ def _inferred(view: TraceView, described: Described, named: set[str]) -> list[Ro
     many = {name for name, number in count.items() if number >= _FEWEST * steps}
     several = _devices_of_one_process(view)
     found = []
-    if "send_recv" in many:
-        found.append(_row("pipeline parallel", "inferred", f"{count['send_recv']} sends and receives"))
+    asked = int(
+        matching(
+            view.trace.strings, view.trace.ranges.name, lambda text: bool(_MESSAGE.fullmatch(text))
+        ).sum()
+    )
+    messages = max(count.get("send_recv", 0), asked)
+    # Ring attention sends keys and values around too.
+    if messages >= _FEWEST * steps and "context parallel" not in named:
+        found.append(_row("pipeline parallel", "inferred", f"{messages} sends and receives"))
     if "all_to_all" in many:
         found.append(_row("all-to-all parallel", "inferred", f"{count['all_to_all']} all-to-alls"))
     if {"all_gather", "reduce_scatter"} <= many and named.isdisjoint({"FSDP", "FSDP2"}):

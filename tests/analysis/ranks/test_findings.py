@@ -54,6 +54,11 @@ def program(*names, range_name=None, thread=BACKWARD, kind=RangeKind.ANNOTATION,
         ("FSDP::pre_forward (blocks.0)", RangeKind.ANNOTATION, "FSDP2"),
         ("fsdp::all_gather_copy_in", RangeKind.OPERATOR, "FSDP2"),
         ("FullyShardedDataParallel._pre_backward_hook", RangeKind.ANNOTATION, "FSDP"),
+        ("FSDP::backward_prefetch for 1", RangeKind.ANNOTATION, "FSDP2"),
+        ("FSDP::root_post_backward_callback", RangeKind.ANNOTATION, "FSDP2"),
+        ("RedistributeBackward", RangeKind.OPERATOR, "tensor parallel"),
+        ("PP:1B2", RangeKind.ANNOTATION, "pipeline parallel"),
+        ("PP:0SEND_F3", RangeKind.ANNOTATION, "pipeline parallel"),
     ],
 )
 def test_a_kind_is_named_by_the_ranges_that_torch_opens(name, kind, expected):
@@ -63,6 +68,18 @@ def test_a_kind_is_named_by_the_ranges_that_torch_opens(name, kind, expected):
 def test_a_name_that_only_contains_another_is_not_taken_for_it():
     assert kinds(program(GEMM, range_name="MyDataParallel.forward")) == {}
     assert kinds(program(GEMM, range_name="notFSDP::pre_forward")) == {}
+    assert kinds(program(GEMM, range_name="PP: my phase")) == {}
+    # FSDP2 redistributes norms of gradients, without autograd.
+    assert kinds(program(GEMM, range_name="Redistribute", kind=RangeKind.OPERATOR)) == {}
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"), [("mesh_cp (2)", {"context parallel": "named"}), (None, None)]
+)
+def test_a_ring_of_context_parallelism_is_no_pipeline(group, expected):
+    made = job([Rank(0, compute_ns=(MS,) * 4)], name=SEND_RECV)[0]
+    trace = _said(made, {"name": "send", "group": group or "0"})
+    assert kinds(trace) == (expected or {"pipeline parallel": "inferred"})
 
 
 @pytest.mark.parametrize(
@@ -188,7 +205,17 @@ def test_fsdp2_is_recognised_in_somebody_elses_export():
     assert kinds(read(path)) == {"FSDP2": "named"}
 
 
-@pytest.mark.parametrize(("name", "expected"), [("ddp", "DDP"), ("fsdp2", "FSDP2")])
-def test_traces_of_torch_itself_are_named(name, expected):
+@pytest.mark.parametrize(
+    ("name", "kind", "basis"),
+    [
+        ("ddp", "DDP", "named"),
+        ("fsdp", "FSDP", "named"),
+        ("fsdp2", "FSDP2", "named"),
+        ("tensor", "tensor parallel", "named"),
+        ("dataparallel", "DataParallel", "named"),
+        ("pipeline", "pipeline parallel", "inferred"),
+    ],
+)
+def test_traces_of_torch_itself_are_named(name, kind, basis):
     """Recorded with reports/ranks/record.py on two CPUs over gloo: the names are those of the GPU's."""
-    assert kinds(read(DATA / "ranks" / f"gloo_{name}_rank0.json.gz")) == {expected: "named"}
+    assert kinds(read(DATA / "ranks" / f"gloo_{name}_rank0.json.gz")) == {kind: basis}

@@ -1,0 +1,62 @@
+"""The script that records cases of several ranks: what it keeps of a trace, and what it must not."""
+
+import gzip
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "reports" / "ranks" / "record.py"
+
+
+@pytest.fixture(scope="module")
+def record():
+    """The script as a module; it imports torch only in the processes that record."""
+    spec = importlib.util.spec_from_file_location("record_ranks", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_trace_keeps_no_host_no_path_and_no_environment(record, tmp_path):
+    path = tmp_path / "case_rank0.json"
+    event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "args": {"correlation": 7}}
+    path.write_text(
+        json.dumps(
+            {
+                "schemaVersion": 1,
+                "distributedInfo": {"rank": 0},
+                "traceName": "/home/somebody/run/case_rank0.json",
+                "host_name": "node17",
+                "env": {"TOKEN": "secret"},
+                "traceEvents": [event, {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 7, "ts": 1}],
+            }
+        )
+    )
+    record.scrub(path)
+    assert not path.exists()
+    kept = json.loads(gzip.decompress(path.with_suffix(".json.gz").read_bytes()))
+    assert kept == {"schemaVersion": 1, "distributedInfo": {"rank": 0}, "traceEvents": [event]}
+
+
+def test_the_same_trace_packs_to_the_same_bytes(record, tmp_path):
+    packed = []
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text('{"traceEvents": []}')
+        record.scrub(tmp_path / name)
+        packed.append((tmp_path / name).with_suffix(".json.gz").read_bytes())
+    assert packed[0] == packed[1]
+
+
+def test_a_job_that_cannot_start_is_told_and_costs_no_other(record, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(record, "run", lambda case, *_: "no GPU" if case == "ddp" else "")
+    monkeypatch.setattr(record, "say", lambda case, _: print(f"said {case}"))
+    arguments = ["record.py", "--device", "cpu", "--out", str(tmp_path), "--cases", "ddp", "slow"]
+    monkeypatch.setattr("sys.argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        record.main()
+    assert ended.value.code == 1
+    told = capsys.readouterr().out
+    assert "ddp          FAILED: no GPU" in told
+    assert "said slow" in told
