@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from math import floor
 from typing import Any
 
 from profkit.marks import PHASE_DOMAIN, PHASE_MARK
@@ -255,14 +256,9 @@ def _ns(value: Any) -> int | None:
     """Microseconds, a number or a text, to whole nanoseconds."""
     if isinstance(value, bool):
         return None
-    if (
-        isinstance(value, Decimal)
-        and value.as_tuple().exponent not in (0, -1, -2, -3)
-        and abs(value) < 1 << 43
-    ):
-        value = Decimal(
-            float(value)
-        )  # more digits than any writer means: the binary number that they stand for
+    if isinstance(value, Decimal) and _is_fine(value):
+        whole = floor(float(value))
+        return whole * 1000 + round((float(value) - whole) * 1000)
     try:
         microseconds = Decimal(value.strip() if isinstance(value, str) else value)
         if not abs(microseconds) <= _LARGEST_US:
@@ -270,3 +266,8 @@ def _ns(value: Any) -> int | None:
     except (InvalidOperation, OverflowError, TypeError, ValueError):
         return None
     return round(microseconds * 1000)
+
+
+def _is_fine(microseconds: Decimal) -> bool:
+    """Whether it has more digits than any writer means: then a double of it decides on half nanoseconds."""
+    return microseconds.as_tuple().exponent not in (0, -1, -2, -3) and abs(microseconds) < 1 << 43
