@@ -18,6 +18,7 @@ from tests.shared import DATA
 
 TRACE, EXPORT = DATA / "kineto/sync_item.json.gz", DATA / "nsys/sync_item.sqlite.gz"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+pytestmark = pytest.mark.xdist_group("wheel")  # built and installed once
 
 
 def command_names(group=main, path=()):
