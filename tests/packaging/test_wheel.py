@@ -33,7 +33,7 @@ def command_names(group=main, path=()):
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
     package = [file.relative_to(ROOT).as_posix() for file in (ROOT / "profkit").rglob("*") if file.is_file()]
     names = {name for name in zipfile.ZipFile(wheel).namelist() if not name.startswith("profkit-")}
-    assert names == {name for name in package if not name.endswith(".pyc")}
+    assert names == {name for name in package if "__pycache__" not in name}
     assert {"profkit/py.typed", "profkit/hardware/gpus.csv"} <= names
 
 
