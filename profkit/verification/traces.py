@@ -256,18 +256,14 @@ def _ns(value: Any) -> int | None:
     """Microseconds, a number or a text, to whole nanoseconds."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, Decimal) and _is_fine(value):
-        whole = floor(float(value))
-        return whole * 1000 + round((float(value) - whole) * 1000)
     try:
         microseconds = Decimal(value.strip() if isinstance(value, str) else value)
         if not abs(microseconds) <= _LARGEST_US:
             return None
     except (InvalidOperation, OverflowError, TypeError, ValueError):
         return None
+    if abs(microseconds) < 1 << 43:
+        whole = floor(float(microseconds))
+        if whole * 1000 + round((float(microseconds) - whole) * 1000) != round(microseconds * 1000):
+            raise UnreadError("one of its times lies halfway between two nanoseconds")
     return round(microseconds * 1000)
-
-
-def _is_fine(microseconds: Decimal) -> bool:
-    """Whether it has more digits than any writer means: then a double of it decides on half nanoseconds."""
-    return microseconds.as_tuple().exponent not in (0, -1, -2, -3) and abs(microseconds) < 1 << 43
