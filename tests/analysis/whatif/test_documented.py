@@ -1,0 +1,43 @@
+"""docs/advice.md says the constants that the code uses: whoever changes one changes the other."""
+
+from pathlib import Path
+
+import pytest
+
+from profkit.analysis.whatif import optimizers, predict, replay, transfers
+from profkit.analysis.whatif.constants import LIKELY, SCENARIOS
+
+PAGE = " ".join((Path(__file__).parents[3] / "docs" / "advice.md").read_text().split())
+
+
+def percent(share):
+    return f"{round(share * 100)} %"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"`{LIKELY.matrix_start_ns / 1000:g} us + max(FLOP / ({LIKELY.matrix:.2f} x peak), "
+        f"bytes / ({LIKELY.memory:.2f} x bandwidth))`",
+        f"pointwise kernels take {LIKELY.half:g} of their time",
+        f"to {percent(LIKELY.kept)} in forward",
+        f"cost {LIKELY.compiled_launch:g} of a usual one, entering a graph {LIKELY.compiled_entry:g};",
+        f"one launch; kernels follow each other after {LIKELY.node_ns / 1000:g} us",
+        f"no waits, but {LIKELY.lifted_ns / 1000:g} us of host time for each",
+        f"FLOP at {LIKELY.attention:g} of the 16-bit peak",
+        f"a call takes the host {LIKELY.attention_call:g} usual launches",
+        f"the recorder's cost at {SCENARIOS[0].recorder:g} and at {SCENARIOS[1].recorder:g} times",
+        f"{percent(predict._DEVICE_ERROR - 1)} for the replay itself where the device is the limit",
+        f"else {percent(predict._HOST_ERROR - 1)}",
+        f"At most {replay.QUEUE_DEPTH} launches queue",
+        f"fetching takes {transfers._FETCH_NS / 1e6:g} ms",
+        f"{transfers._PINNED_BYTES_PER_S / 1e9:g} GB/s, on a stream of its own",
+        "{:g} or {:g} bytes a parameter for Adam".format(*optimizers._BYTES["adam"]),
+        "{:g} or {:g} for SGD with momentum".format(*optimizers._BYTES["sgd"]),
+        f"{optimizers._HOST['adam']['single'][1]:g} usual launches for each parameter by itself (Adam)",
+        "{:g} + {:g} over lists".format(*optimizers._HOST["adam"]["foreach"]),
+        "{:g} + {:g} fused".format(*optimizers._HOST["adam"]["fused"]),
+    ],
+)
+def test_the_page_says_the_constants_of_the_code(text):
+    assert text in PAGE
