@@ -16,6 +16,9 @@ _SMALL_BUCKET_BYTES: Final = 2 << 20
 """A choice: a twelfth of the buckets that DDP makes by default."""
 
 _SMALL_BUCKET_NS: Final = 60_000
+_NOTABLE_SHARE: Final = 0.02
+"""Of the window of the compared ranks."""
+
 _MANY: Final = 32
 """All-reduces a step; DDP's buckets of 25 MiB are fewer than this for models below 800 MiB of gradients."""
 
@@ -40,6 +43,7 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
         found.append(Finding("ranks-missing", Severity.INFO, message, world_size - recorded))
     if ranks.rows and "instead" in ranks.method:
         found.append(Finding("ranks-not-compared", Severity.INFO, _sentence(ranks.method["instead"])))
+    found += _gap_findings(ranks)
     found += _message_findings(ranks.method.get("messages"))
     late = [row for row in ranks.rows if row["straggler"]]
     for row in late[:8]:
@@ -49,6 +53,36 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
         )
         found.append(Finding("straggler", Severity.INFO, message))
     return found
+
+
+def _gap_findings(ranks: RanksFound) -> list[Finding]:
+    """What was left out of the comparison, though other ranks or collectives were compared."""
+    found = []
+    unmatched, matched = ranks.method.get("unmatched", 0), ranks.method.get("matched", 0)
+    exposed = ranks.method.get("unmatched_exposed_ns", 0)
+    window = sum(sum(row["shares"].values()) for row in ranks.rows if row["waiting_ns"] is not None)
+    if matched and exposed > _NOTABLE_SHARE * window:
+        message = (
+            f"{unmatched} collectives have no partner in another recording (which may have fewer steps, or lack the "
+            f"group): {duration_text(exposed)} in them may be waiting or transfer"
+        )
+        found.append(Finding("collectives-unmatched", Severity.INFO, message, unmatched))
+    apart = [row["rank"] for row in ranks.rows if row["waiting_ns"] is None]
+    repeated = ranks.method.get("repeated", [])
+    if repeated:
+        message = f"Several recordings are of rank {_few(repeated)}: the first of each is compared"
+        found.append(Finding("ranks-repeated", Severity.INFO, message, len(repeated)))
+    apart = [rank for rank in apart if rank not in repeated]
+    if matched and apart:
+        message = f"Rank {_few(apart)} shares too few collectives with the others to be compared with them"
+        found.append(Finding("ranks-not-compared", Severity.INFO, message, len(apart)))
+    return found
+
+
+def _few(ranks: Sequence[int]) -> str:
+    """Some of them, and how many more."""
+    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
+    return ", ".join(str(rank) for rank in ranks[:8]) + more
 
 
 def _message_findings(messages: Row | None) -> list[Finding]:

@@ -71,9 +71,16 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
     if len(devices) < 2:
         return RanksFound()
     rows = [_plain_row(d) for d in devices]
-    if len({d.rank for d in devices}) < len(devices):
-        reason = "two recordings say that they are of the same rank: they are not compared"
+    chosen = _first_of_each_rank(devices)
+    if len(chosen) < 2:
+        reason = "all recordings say that they are of the same rank: they are not compared"
         return RanksFound(rows=rows, method={"matched": 0, "instead": reason})
+    if len(chosen) < len(devices):
+        found_of_some = _compared([devices[at] for at in chosen])
+        for at, row in zip(chosen, found_of_some.rows, strict=True):
+            rows[at] = row
+        repeated = sorted({d.rank for at, d in enumerate(devices) if at not in chosen and d.rank is not None})
+        return replace(found_of_some, rows=rows, method={**found_of_some.method, "repeated": repeated})
     found = match_collectives(devices)
     clocks = align_clocks(devices, found)
     shifts = _device_shifts(devices, clocks)
@@ -96,6 +103,16 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
         clocks=clocks,
         waiting=_by_table_row(devices, waiting),
     )
+
+
+def _first_of_each_rank(devices: Sequence[DeviceCollectives]) -> list[int]:
+    """A profiler that records every so often leaves several traces of a rank: the first ones belong together."""
+    timed = all(d.epoch_ns is not None for d in devices)
+    began = [(d.epoch_ns or 0) + d.span[0] if timed else 0 for d in devices]
+    first: dict[int | None, int] = {}
+    for at in sorted(range(len(devices)), key=lambda at: (began[at], at)):
+        first.setdefault(devices[at].rank, at)
+    return sorted(first.values())
 
 
 def _plain_row(device: DeviceCollectives) -> Row:
@@ -221,6 +238,7 @@ def _method(
     return {
         "matched": int(np.unique(found.event[found.event >= 0]).size),
         "unmatched": int((found.event < 0).sum()),
+        "unmatched_exposed_ns": _unmatched_exposed_ns(devices, found),
         "step_spread_ns": max(steps) - min(steps),
         "critical_rank": next((row["rank"] for row in rows if row["critical"]), None),
         "waits": [
@@ -235,6 +253,19 @@ def _method(
         "waits_left_out": max(len(pairs) - _MOST_PAIRS, 0),
         "messages": _messages(devices, waiting),
     }
+
+
+def _unmatched_exposed_ns(devices: Sequence[DeviceCollectives], found: Matching) -> int:
+    """The exposed time of the compared devices in collectives without a partner, which may be waiting or transfer."""
+    total, first = 0, 0
+    for at, each in enumerate(devices):
+        event = found.event[first : first + len(each)]
+        first += len(each)
+        alone = (event < 0) & each.kept & ~np.isin(each.operation, each.operation[event >= 0])
+        if (event >= 0).any():
+            times = Intervals.of(each.start_ns[alone], each.end_ns[alone])
+            total += int(devices[at].exposed.within(times.start, times.end).sum())
+    return total
 
 
 def _messages(devices: Sequence[DeviceCollectives], waiting: Waiting) -> Row | None:

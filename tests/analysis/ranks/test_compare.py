@@ -171,6 +171,42 @@ def test_two_recordings_of_one_rank_are_not_compared():
     assert "ranks-not-compared" in codes(result)
 
 
+@pytest.mark.parametrize("later", [0, 1])
+def test_of_several_recordings_of_a_rank_the_first_is_compared(later):
+    """A profiler that records again an hour later; the files come in any order."""
+    first = job([Rank(0), Rank(1, sleep_ns=20 * MS)])
+    again = job([Rank(0, epoch_ns=EPOCH + 3600 * 10**9), Rank(1, epoch_ns=EPOCH + 3600 * 10**9)])
+    traces = [*again, *first] if later == 0 else [*first, *again]
+    result = summarise(traces)
+    told = [(row["rank"], row["straggler"], row["late_ns"]) for row in result.ranks]
+    compared, left = [(0, False, 0), (1, True, 20 * MS)], [(0, None, None), (1, None, None)]
+    assert told == (left + compared if later == 0 else compared + left)
+    assert "ranks-repeated" in codes(result)
+    assert "ranks-not-compared" not in codes(result)
+
+
+def test_where_one_recording_ends_earlier_its_lateness_is_still_the_verdict():
+    """Rank 0 recorded six steps, the late rank three of them: what cannot be matched is not taken for transfer."""
+    ranks = [Rank(0), Rank(1, sleep_ns=20 * MS)]
+    result = summarise([job(ranks, steps=6)[0], job(ranks, steps=3)[1]])
+    assert result.verdict["held_up_by"]["rank"] == 1
+    assert result.verdict["held_up_by"]["waiting_ns"] == 3 * 20 * MS
+    assert result.method["ranks"]["unmatched_exposed_ns"] == 3 * (20 * MS + 500 * US)
+    assert "collectives-unmatched" in codes(result)
+
+
+def test_a_rank_without_collectives_is_named_and_the_others_are_compared():
+    result = summarise(job([Rank(0), Rank(1, sleep_ns=20 * MS), Rank(2, lost=(0, 1, 2))]))
+    assert [row["straggler"] for row in result.ranks] == [False, True, None]
+    (finding,) = [f for f in result.health["findings"] if f["code"] == "ranks-not-compared"]
+    assert finding["message"].startswith("Rank 2 shares too few collectives")
+
+
+def test_matched_ranks_have_neither_finding():
+    found = codes(summarise(job([Rank(0), Rank(1, sleep_ns=20 * MS)])))
+    assert found.isdisjoint({"collectives-unmatched", "ranks-repeated", "ranks-not-compared"})
+
+
 def test_files_without_a_rank_are_numbered_in_their_order_when_they_share_collectives():
     traces = [_nameless(t) for t in job([Rank(0), Rank(1, sleep_ns=20 * MS)])]
     result = summarise(traces)
