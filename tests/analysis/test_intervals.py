@@ -86,6 +86,15 @@ def test_columns_too_long_for_one_running_maximum_are_measured_in_parts():
     assert grouped_union_ns(group, start, end, 5).tolist() == [4, 7, 3, 0, 3]
 
 
+def test_many_such_columns_do_not_run_into_each_other():
+    far = 1 << 61
+    group = np.repeat(np.arange(20), 2)
+    start = np.tile([0, far - 9], 20) + np.arange(40)
+    end = start + 5 + group
+
+    assert grouped_union_ns(group, start, end, 20).tolist() == [2 * (5 + g) for g in range(20)]
+
+
 def test_a_stretch_longer_than_half_of_all_times_is_measured_too():
     far = (1 << 61) + 9
     start, end = np.array([-far, far - 4], np.int64), np.array([5 - far, far], np.int64)
