@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 
 from profkit.analysis.result import Result, Row
 from profkit.errors import ReadError
+from profkit.readers.remote import shown_name
 from profkit.verification.events import Recording, UnreadError
 from profkit.verification.figures import Figure, memory_figures, timeline_figures
 from profkit.verification.inputs import read_input
@@ -72,13 +72,16 @@ def verify(
     recordings: list[Recording] = []
     snapshots: list[list[DeviceMemory]] = []
     for file, format_ in _used(result, files):
-        name = PurePath(file).name
+        name = shown_name(file)
         if progress:
             progress(f"verifying {name} by brute force")
         try:
             read = read_input(file, step)
         except (UnreadError, ReadError) as error:
             found.unread.append(f"{name}: {getattr(error, 'problem', error)}")
+            continue
+        except MemoryError:
+            found.unread.append(f"{name}: a second reading does not fit into the memory")
             continue
         if isinstance(read, list):
             snapshots.append(read)
@@ -124,7 +127,7 @@ def _used(result: Result, files: Sequence[str]) -> list[tuple[str, str]]:
     """The files that are in the report, with their formats; those that failed have no row in it."""
     rows, used = list(result.inputs), []
     for file in files:
-        if rows and rows[0]["path"] in (PurePath(file).name, "stdin" if file == "-" else None):
+        if rows and rows[0]["path"] in (shown_name(file), "stdin" if file == "-" else None):
             used.append((file, rows.pop(0)["format"]))
     return used
 

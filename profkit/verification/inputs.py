@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from profkit.readers.nsys import exported
+from profkit.readers.remote import shown_name
 from profkit.readers.sources import Input, Kind, open_input
 from profkit.verification.events import Recording, Span, UnreadError
 from profkit.verification.exports import read_export
@@ -37,13 +38,13 @@ def read_input(path: str, step_name: str | None) -> Recording | list[DeviceMemor
 
     with open_input(path) as opened:
         if _is_snapshot(opened):
-            return read_memory(opened.data, PurePath(path).name)
+            return read_memory(opened.data, shown_name(path))
         if opened.kind is Kind.JSON:
             return read_trace(opened.data, keep)
         file = opened.file or Path(path)
         if opened.kind is Kind.SQLITE:
             return read_export(file, keep)
-        with exported(file, PurePath(path).name) as export:
+        with exported(file, shown_name(path)) as export:
             return read_export(export, keep)
 
 

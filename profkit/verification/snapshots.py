@@ -52,7 +52,10 @@ def read_memory(data: bytes | bytearray | memoryview, name: str) -> list[DeviceM
         ReadError: It is no snapshot at all.
     """
     plain_text = bytes(data[:64]).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
-    snapshot = json.loads(bytes(data)) if plain_text else load(data, name)
+    try:
+        snapshot = json.loads(bytes(data)) if plain_text else load(data, name)
+    except (ValueError, RecursionError):
+        raise UnreadError("it is JSON that Python's own reader does not take") from None
     if isinstance(snapshot, list):
         snapshot = {"segments": snapshot}
     if not isinstance(snapshot, dict):

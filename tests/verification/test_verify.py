@@ -140,6 +140,18 @@ def test_many_files_summed_one_by_one_agree():
     assert verify(result, [str(file) for file in files]).differing == []
 
 
+def test_remote_files_agree():
+    fsspec = pytest.importorskip("fsspec")
+    bucket = fsspec.filesystem("memory")
+    for name in ("kineto/sync_item.json.gz", "nsys/sync_item.sqlite.gz"):
+        bucket.pipe(f"/verified/{name.rpartition('/')[2]}", (DATA / name).read_bytes())
+    result = profkit.analyze("memory://verified").result
+    found = verify(result, expand("memory://verified"))
+    assert (found.differing, found.unread) == ([], [])
+    assert found.figures
+    bucket.rm("/verified", recursive=True)
+
+
 def test_a_file_that_was_left_out_is_not_looked_for(tmp_path):
     (tmp_path / "a_broken.json").write_text("{")
     good = tmp_path / "b.json"
