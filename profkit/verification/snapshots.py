@@ -118,9 +118,10 @@ class _Device:
             if entry["action"] in ("alloc", *_FREED):
                 last[_bits(entry["addr"])] = entry["action"]
         held = {address: state for address, (_, state) in self.end.items()}
+        waiting = _HELD[1:] if "free_completed" in self.found.actions else ("", *_HELD[1:])
         return all(
             (action == "alloc") == (held.get(address) == _HELD[0])
-            and (action != "free_requested" or held.get(address, "") in ("", *_HELD[1:]))
+            and (action != "free_requested" or held.get(address, "") in waiting)
             for address, action in last.items()
         )
 
@@ -129,7 +130,8 @@ class _Device:
         blocks: dict[int, tuple[int, str]] = {}
         for segment in self.segments:
             at = segment.get("address", 0)
-            for block in segment.get("blocks") or ():
+            blocks_of = segment.get("blocks") or ()
+            for block in blocks_of if isinstance(blocks_of, list | tuple) else (blocks_of,):
                 if not isinstance(block, dict) or not _is_size(block.get("size")) or type(at) is not int:
                     raise UnreadError("a block is malformed")
                 if block.get("state") in _HELD:
