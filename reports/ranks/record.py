@@ -1,6 +1,7 @@
 """Record small steps on several GPUs of one machine, one profiler trace a rank, each case with one thing to be found.
 
     python reports/ranks/record.py                                   # all cases on 2 and on 4 GPUs, as far as there are
+    python reports/ranks/record.py --out FOLDER --archive ranks.tar  # ... and in one file, to be carried home
     python reports/ranks/record.py --device cpu --out FOLDER         # the same over gloo, to try the script
 
 The traces lie in ``tests/data/ranks/2_gpus`` and ``4_gpus`` afterwards (the tests take them from there), without paths,
@@ -15,6 +16,8 @@ import os
 import socket
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 from pathlib import Path
 
@@ -217,23 +220,27 @@ def run(case, ranks, options, folder):
         port = str(free.getsockname()[1])
     command = [sys.executable, __file__, "--work", case, "--device", options.device, "--out", str(folder)]
     command += ["--steps", str(options.steps)]
-    workers = []
+    workers, told = [], []
     for rank in range(1 if case == "dataparallel" else ranks):
         own = {**LOCAL_ONLY, "MASTER_PORT": port, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         env = {**os.environ, **own, "WORLD_SIZE": str(ranks)}
-        workers.append(subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True))
+        told.append(tempfile.TemporaryFile())
+        workers.append(subprocess.Popen(command, env=env, stderr=told[-1]))
     until = time.monotonic() + TIME_LIMIT_S * (5 if options.device == "cpu" else 1)
-    errors = []
-    for worker in workers:
+    problem = ""
+    for worker, stderr in zip(workers, told, strict=True):
         try:
-            _, said = worker.communicate(timeout=max(until - time.monotonic(), 1))
-            errors += [said.strip().splitlines()[-1:]] if worker.returncode else []
+            if worker.wait(timeout=max(until - time.monotonic(), 1)):
+                stderr.seek(0)
+                problem = (
+                    problem or (stderr.read().decode(errors="replace").strip().splitlines() or ["?"])[-1]
+                )
         except subprocess.TimeoutExpired:
-            errors.append("it took too long")
+            problem = problem or "it took too long"
     for worker in workers:
         if worker.poll() is None:
             worker.kill()
-    return str(errors[0]) if errors else ""
+    return problem
 
 
 def say(case, folder):
@@ -251,6 +258,20 @@ def say(case, folder):
     print(f"               {result.verdict['sentence']}")
 
 
+def pack(folder, archive):
+    """All traces in one file, which says nothing of who packed it."""
+
+    def nobody(entry):
+        entry.uid = entry.gid = entry.mtime = 0
+        entry.uname = entry.gname = ""
+        return entry
+
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(archive, "w") as made:
+        for file in sorted(folder.glob("*_[gc]pus/*.json.gz")):
+            made.add(file, file.relative_to(folder), filter=nobody)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -260,6 +281,7 @@ def main():
     parser.add_argument("--ranks", type=int, nargs="*", help="2 and 4 by default, as far as there are GPUs")
     parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--archive", type=Path, help="also pack the traces into this tar file")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
@@ -282,6 +304,8 @@ def main():
                 print(f"  {case:12} FAILED: {problem}")
             else:
                 say(case, folder)
+    if options.archive:
+        pack(options.out, options.archive)
     sys.exit(1 if failed else 0)
 
 

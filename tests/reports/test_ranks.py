@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,17 @@ def test_the_same_trace_packs_to_the_same_bytes(record, tmp_path):
         record.scrub(tmp_path / name)
         packed.append((tmp_path / name).with_suffix(".json.gz").read_bytes())
     assert packed[0] == packed[1]
+
+
+def test_an_archive_has_the_traces_and_nothing_of_who_packed_it(record, tmp_path):
+    for name in ("2_gpus/ddp_rank0.json.gz", "4_gpus/ddp_rank3.json.gz", "gloo_ddp_rank0.json.gz"):
+        (tmp_path / "ranks" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ranks" / name).write_bytes(b"a trace")
+    record.pack(tmp_path / "ranks", tmp_path / "out" / "ranks.tar")
+    with tarfile.open(tmp_path / "out" / "ranks.tar") as packed:
+        entries = packed.getmembers()
+    assert [entry.name for entry in entries] == ["2_gpus/ddp_rank0.json.gz", "4_gpus/ddp_rank3.json.gz"]
+    assert {(entry.uid, entry.gid, entry.mtime, entry.uname) for entry in entries} == {(0, 0, 0, "")}
 
 
 def test_a_job_that_cannot_start_is_told_and_costs_no_other(record, tmp_path, monkeypatch, capsys):
