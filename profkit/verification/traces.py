@@ -140,6 +140,8 @@ class _Reading:
         if isinstance(device, str) and not _NUMBERED.fullmatch(device):
             raise UnreadError("the id of a device is no number")
         place = _id(event.get("pid") if device is None else device)
+        if abs(place) >= 1 << 63:
+            raise UnreadError("the id of a device has more than 64 bits")
         shape = tuple(_shape(args.get("grid")) + _shape(args.get("block")))
         self.found.ops.append(
             Op(kind, name, *times, place, _NOWHERE, _id(args.get("correlation") or 0), shape)
