@@ -233,13 +233,9 @@ def _too_deep(views: Sequence[TraceView]) -> list[Finding]:
 
 
 def _idle_steps(views: Sequence[TraceView]) -> tuple[int, int]:
-    """How many steps launched nothing on any device, of how many; of recordings with device work."""
-    counts = [
-        np.bincount(v.steps.of_operation + 1, minlength=v.steps.count + 1)[1:]
-        for v in views
-        if len(v.trace.operations)
-    ]
-    counts = [count for count in counts if len(count)]
+    """How many steps have no work on any device, of how many; of recordings some of whose steps have some."""
+    counts = [np.bincount(v.step_of_operation + 1, minlength=v.steps.count + 1)[1:] for v in views]
+    counts = [count for count in counts if count.any()]
     return sum(int((count == 0).sum()) for count in counts), sum(map(len, counts))
 
 
