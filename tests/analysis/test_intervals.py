@@ -127,6 +127,12 @@ def test_no_result_has_an_empty_interval(a, b):
         assert each.total_ns == len(covered(each))
 
 
+def test_intervals_that_touch_are_one_and_times_that_recur_are_distinct():
+    assert made([(5, 9), (0, 5)]).start.tolist() == [0]
+    assert made([(6, 9), (0, 5)]).start.tolist() == [0, 6]
+    assert sorted_distinct(np.array([4, 2, 4, 2, 7])).tolist() == [2, 4, 7]
+
+
 def test_the_measure_before_an_instant_grows_with_it():
     some = made([(10, 20), (30, 35)])
 
