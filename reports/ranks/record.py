@@ -19,6 +19,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -220,27 +221,23 @@ def run(case, ranks, options, folder):
         port = str(free.getsockname()[1])
     command = [sys.executable, __file__, "--work", case, "--device", options.device, "--out", str(folder)]
     command += ["--steps", str(options.steps)]
-    workers, told = [], []
-    for rank in range(1 if case == "dataparallel" else ranks):
-        own = {**LOCAL_ONLY, "MASTER_PORT": port, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        env = {**os.environ, **own, "WORLD_SIZE": str(ranks)}
-        told.append(tempfile.TemporaryFile())
-        workers.append(subprocess.Popen(command, env=env, stderr=told[-1]))
-    until = time.monotonic() + TIME_LIMIT_S * (5 if options.device == "cpu" else 1)
-    problem = ""
-    for worker, stderr in zip(workers, told, strict=True):
-        try:
-            if worker.wait(timeout=max(until - time.monotonic(), 1)):
-                stderr.seek(0)
-                problem = (
-                    problem or (stderr.read().decode(errors="replace").strip().splitlines() or ["?"])[-1]
-                )
-        except subprocess.TimeoutExpired:
-            problem = problem or "it took too long"
-    for worker in workers:
-        if worker.poll() is None:
-            worker.kill()
-    return problem
+    with ExitStack() as stack:
+        workers, told = [], []
+        for rank in range(1 if case == "dataparallel" else ranks):
+            own = {**LOCAL_ONLY, "MASTER_PORT": port, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            env = {**os.environ, **own, "WORLD_SIZE": str(ranks)}
+            told.append(stack.enter_context(tempfile.TemporaryFile()))
+            workers.append(subprocess.Popen(command, env=env, stderr=told[-1]))
+            stack.callback(workers[-1].kill)
+        until = time.monotonic() + TIME_LIMIT_S * (5 if options.device == "cpu" else 1)
+        for worker, stderr in zip(workers, told, strict=True):
+            try:
+                if worker.wait(timeout=max(until - time.monotonic(), 1)):
+                    stderr.seek(0)
+                    return (stderr.read().decode(errors="replace").strip().splitlines() or ["?"])[-1]
+            except subprocess.TimeoutExpired:
+                return "it took too long"
+    return ""
 
 
 def say(case, folder):
