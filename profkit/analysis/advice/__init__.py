@@ -45,6 +45,8 @@ _AS_LIKELY_WORSE: Final = 0.9
 _HARDLY_BETTER: Final = 1.03
 """What may as well make the step a tenth longer must promise more than this."""
 
+_CLEARLY_BETTER: Final = 1.05
+
 _LITTLE: Final = 1 / 3
 """Of what an advice saves by itself: with less left beside the best one, both take the same time away."""
 
@@ -122,10 +124,14 @@ def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
     row["speedup"] = {"low": price.low, "likely": price.likely, "high": price.high}
     row["before_ns"], row["after_ns"] = round(price.before_ns), round(price.after_ns)
     row["limit"] = price.limit
-    if price.low < 1.0 and price.likely < 1.05:
-        # The saving is smaller than what the estimate may be off by.
-        row["confidence"] = "low"
+    if price.low < 1.0:
+        # The saving is no larger than what the estimate may be off by.
+        row["confidence"] = "low" if price.likely < _CLEARLY_BETTER else _at_most_medium(row["confidence"])
     return row
+
+
+def _at_most_medium(confidence: str) -> str:
+    return "medium" if confidence == "high" else confidence
 
 
 def _of_a_whole(row: Row) -> Row:

@@ -1,10 +1,13 @@
 """The advice as a whole: what is left out, what is said of rows that save the same time, what a row holds."""
 
+from functools import partial
+
 import pytest
 
 from profkit.analysis.summary import Options, timelines
 from profkit.analysis.whatif import changes_named, find_step
 from tests.analysis.advice.made_steps import ADD, BF16_GEMM, FUSED_ADAM, GEMM_SHAPES, advice_on, loop
+from tests.analysis.advice.steps_of_models import CONV, NHWC
 
 
 def small_steps(step, number):
@@ -59,6 +62,21 @@ def test_a_saving_within_the_noise_of_the_host_is_not_advised():
     assert "cuda-graphs" not in advice_on(loop(near), plain_step_ns=round(3.8e6))
     # Half as much work for the device is clear.
     assert "cuda-graphs" in advice_on(loop(small_steps))
+
+
+def test_what_may_bring_nothing_is_not_said_with_high_confidence():
+    def transposing(step, number, host):
+        for _ in range(20):
+            for kernel in (NHWC, CONV):
+                step.launch(kernel, 30, host=host, operators=("aten::cudnn_convolution",))
+
+    sure = advice_on(loop(partial(transposing, host=5)))["channels-last"]
+    unsure = advice_on(loop(partial(transposing, host=40)))["channels-last"]
+
+    assert sure["speedup"]["low"] > 1.0
+    assert sure["confidence"] == "high"
+    assert unsure["speedup"]["low"] < 1.0
+    assert unsure["confidence"] in ("medium", "low")
 
 
 def test_every_row_has_the_same_fields_priced_or_not():
