@@ -56,19 +56,23 @@ def find_messages(view: TraceView, described: Described, rank: int | None) -> Me
     at = said[described.rows]
     own = np.flatnonzero((at >= 0) & carrier)
     own = own[collectives.peer[at[own]] >= 0]
+    asked, thread, time = _asked(view)
+    if not len(asked.peer) and not len(own):
+        asked, thread, time = _titled(view, rank)
+    carried = _carriers(view, described, np.flatnonzero(carrier), thread, time)
+    carried, asked = carried[carried >= 0], asked.take(carried >= 0)
+    # Of a batch a kernel may name one message, or none.
+    batch = np.bincount(carried, minlength=len(described.rows)) > 1
+    own = own[~batch[own]]
     told = Messages(
         own,
         view.trace.names(collectives.name[at[own]]) == "send",
         collectives.peer[at[own]].astype(np.int64),
         collectives.group[at[own]].astype(np.int64),
     )
-    asked, thread, time = _asked(view)
-    if not len(asked.peer) and not len(own):
-        asked, thread, time = _titled(view, rank)
-    carried = _carriers(view, described, np.flatnonzero(carrier), thread, time)
-    alone = np.zeros(len(described.rows) + 1, bool)
+    alone = np.zeros(len(described.rows), bool)
     alone[own] = True
-    batched = Messages(carried, asked.sends, asked.peer, asked.group).take((carried >= 0) & ~alone[carried])
+    batched = Messages(carried, asked.sends, asked.peer, asked.group).take(~alone[carried])
     return Messages(*(np.concatenate([getattr(told, c), getattr(batched, c)]) for c in vars(told)))
 
 

@@ -109,8 +109,8 @@ def write(folder, played, programs, *, told="kernel", clocks=None, world=None, e
         folder: Where to.
         played: What happened.
         programs: The programs, whose lengths mark the steps.
-        told: Where the other rank is named: ``kernel`` (one message), ``host`` (a batch), ``title`` (an old
-            torch), ``nowhere``.
+        told: Where the other rank is named: ``kernel`` (one message), ``host`` (a batch), ``both``, ``title`` (an
+            old torch), ``nowhere``.
         clocks: What each rank's clock shows more, in ns.
         world: The number of ranks of the job.
         epoch: The Unix time of time zero, or None.
@@ -139,7 +139,7 @@ def _events(rank, kernels, length, told, group):
         args = {"device": 0, "context": 1, "stream": 20 if kernel.messages else 7, "correlation": number + 1}
         if kernel.messages:
             yield from _asked(rank, kernel, launch, told, group)
-            if told == "kernel":
+            if told in ("kernel", "both"):
                 args |= _comms(*kernel.messages[0], group)
         name = SEND_RECV if kernel.messages else "ampere_sgemm_128x64_tn"
         yield _event("kernel", name, kernel.start, kernel.end, args, pid=0, tid=args["stream"])
@@ -153,13 +153,13 @@ def _events(rank, kernels, length, told, group):
 def _asked(rank, kernel, launch, told, group):
     """What the host does around the launch of a send or receive."""
     for at, (what, peer) in enumerate(kernel.messages):
-        if told == "host":
+        if told in ("host", "both"):
             since = launch - 3 * US + at * US
             yield _event("cpu_op", "record_param_comms", since, since + 500, _comms(what, peer, group))
         if told == "title":
             title = f"nccl:{what} {rank}{'->' if what == 'send' else '<-'}{peer}"
             yield _event("user_annotation", title, launch - US, launch + 6 * US, {})
-    if told == "host":
+    if told in ("host", "both"):
         yield _event("user_annotation", "nccl:coalesced", launch - US, launch + 6 * US, {})
 
 

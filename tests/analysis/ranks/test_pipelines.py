@@ -36,7 +36,7 @@ def findings(result):
     return {f["code"]: f["message"] for f in result.health["findings"]}
 
 
-@pytest.mark.parametrize("told", ["kernel", "host", "title"])
+@pytest.mark.parametrize("told", ["kernel", "host", "both", "title"])
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_waiting_in_messages_is_what_was_played(tmp_path, stages, told):
     played, result = compared(tmp_path, gpipe(stages, 4, even(5 * MS), even(11 * MS)), told=told)
@@ -141,18 +141,20 @@ def test_messages_with_buffers_do_not_spoil_the_clocks(tmp_path):
     assert by_rank(result)[0]["clock_error_ns"] < 20 * US
 
 
-def test_a_batch_of_two_messages_is_one_kernel_and_waits_for_the_later_partner(tmp_path):
+@pytest.mark.parametrize("told", ["host", "both"])
+def test_a_batch_of_two_messages_is_one_kernel_and_waits_for_the_later_partner(tmp_path, told):
     """Rank 1 swaps with rank 0 and with rank 2 in turn; each kernel carries a send and a receive."""
     programs = {
         0: [("run", 5 * MS), ("both", 1)],
         1: [("run", 1 * MS), ("both", 0), ("both", 2)],
         2: [("run", 20 * MS), ("both", 1)],
     }
-    played, result = compared(tmp_path, programs, told="host")
+    played, result = compared(tmp_path, programs, told=told)
     assert waits(result) == played.waits
-    (row,) = result.communication
-    assert row["count"] == STEPS * 4
-    assert row["waiting_ns"] == sum(played.waits.values())
+    rows = result.communication
+    assert {row["collective"] for row in rows} == {"send_recv"}
+    assert sum(row["count"] for row in rows) == STEPS * 4
+    assert sum(row["waiting_ns"] for row in rows) == sum(played.waits.values())
 
 
 @pytest.mark.parametrize(("world", "matched"), [(2, True), (None, True), (4, False)])
