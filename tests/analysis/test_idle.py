@@ -222,3 +222,14 @@ def test_gaps_that_touch_at_an_instant_of_other_work_keep_their_own_enders():
     launches = {row["path"]: row["shares"]["launch"] for row in result.phases}
     # Each has a gap and a small kernel of 100.
     assert launches == {"a": 200, "b": 200}
+
+
+def test_waits_are_paid_in_the_order_in_which_they_returned():
+    made = TraceBuilder().kernel(0, 100, launch=(-5, -1)).kernel(300, 400, launch=(285, 290))
+    made.call(10, 150, "cudaDeviceSynchronize", thread=LOADER).call(60, 110, "cudaStreamSynchronize")
+    result = summarise([made.trace()])
+
+    # From 110 to 150 the later one still blocks its own thread; the launching thread's time is the other's, then its.
+    assert {row["api"]: row["cost_ns"] for row in result.syncs} == {
+        "cudaDeviceSynchronize": 140, "cudaStreamSynchronize": 50,
+    }  # fmt: skip

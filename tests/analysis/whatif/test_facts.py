@@ -5,11 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from profkit.analysis.summary import Options, timelines
+from profkit.analysis.whatif import find_step
 from profkit.analysis.work.families import Family
 from profkit.model import OperationKind
 from tests.analysis.advice.made_steps import ADD, BF16_GEMM, FILL, FUSED_ADAM, GELU
 from tests.analysis.whatif.programs import launch, program
 from tests.analysis.whatif.steps import step_of
+from tests.builders import TraceBuilder
 
 
 def training(step, number):
@@ -183,3 +186,21 @@ def test_the_very_first_range_of_a_trace_is_an_operator_like_others():
     assert facts.operators == [("aten::add",)]
     assert facts.operator_row.tolist() == facts.outer_row.tolist() == [0]
     assert facts.inputs == [(64.0, 64.0)]
+
+
+@pytest.mark.parametrize(("call", "inside"), [(99, False), (100, True), (199, True), (200, False)])
+def test_a_range_holds_launches_from_its_start_to_before_its_end(call, inside):
+    made = TraceBuilder().range(100, 200, "Optimizer.step#SGD.step")
+    made.kernel(300, 400, launch=(call, call + 1)).kernel(500, 600, launch=(50, 60)).kernel(
+        700, 800, launch=(250, 260)
+    )
+    views, _ = timelines([made.trace()], Options())
+
+    assert find_step(views[0], 0).facts.optimizer.tolist().count(True) == inside
+
+
+def test_only_launches_of_the_step_lie_in_its_ranges():
+    made = TraceBuilder().range(100, 200, "Optimizer.step#SGD.step").kernel(300, 400, launch=(150, 160))
+    views, _ = timelines([made.trace()], Options())
+
+    assert find_step(views[0], 0).facts.optimizer.tolist() == [True]

@@ -272,3 +272,81 @@ def test_a_step_that_is_compiled_already_does_not_change():
     assert draft.alive.all()
     assert (after.gap_ns.tolist(), after.own_ns.tolist()) == (before.gap_ns.tolist(), before.own_ns.tolist())
     assert BACKWARD not in step.facts.view.launches.thread
+
+
+BLOCKS = {"grid_x": 4096, "grid_y": 1, "grid_z": 1, "block_x": 128}
+
+
+def pointwise(step, us=100, **blocks):
+    step.launch(ADD, us, operators=("aten::add",), **{**BLOCKS, **blocks})
+
+
+def written(kernels, kept=0.0):
+    """What is left of so many kernels that each read and write as much: one's traffic, and what is kept between."""
+    return (2 + (kernels - 1) * kept) / (2 * kernels)
+
+
+@pytest.mark.parametrize("kernels", [2, 3])
+def test_without_shapes_pointwise_kernels_with_the_same_blocks_move_as_much_each(kernels):
+    def body(step, number):
+        for _ in range(kernels):
+            pointwise(step)
+
+    draft, _ = compiled(body)
+
+    assert draft.alive.sum() == 1
+    assert draft.duration_ns[0] == pytest.approx(LIKELY.start_ns + kernels * 100_000 * written(kernels))
+
+
+def test_in_training_they_still_write_a_share_of_what_is_between_them():
+    def body(step, number):
+        for _ in range(3):
+            pointwise(step)
+        product(step)
+        for _ in range(2):
+            step.backward(ADD, 100, operators=("aten::add",), **BLOCKS)
+
+    draft, _ = compiled(body)
+
+    assert draft.duration_ns[0] == pytest.approx(LIKELY.start_ns + 300_000 * written(3, LIKELY.kept))
+    assert draft.duration_ns[4] == pytest.approx(LIKELY.start_ns + 200_000 * written(2))
+
+
+@pytest.mark.parametrize(
+    ("other", "even"),
+    [
+        ({"us": 40, "grid_x": 64}, True),
+        ({"us": 60, "grid_x": 64}, False),
+        ({"us": 60, "grid_y": 2}, False),
+        ({"us": 60, "grid_z": 2}, False),
+        ({"us": 60, "block_x": 256}, False),
+    ],
+)
+def test_kernels_with_other_blocks_stay_as_they_are_where_the_even_ones_take_most_of_the_time(other, even):
+    def body(step, number):
+        pointwise(step)
+        pointwise(step)
+        pointwise(step, **other)
+
+    draft, _ = compiled(body)
+    total = 200_000 + other["us"] * 1_000
+    lost = 1 - 0.55 * (1 - 1 / 3) * 1.5
+    apart = LIKELY.start_ns + 200_000 * written(2) + other["us"] * 1_000
+
+    assert draft.duration_ns[0] == pytest.approx(apart if even else total * lost)
+
+
+def test_kernels_whose_blocks_are_not_recorded_are_not_even():
+    def body(step, number):
+        for _ in range(2):
+            step.launch(ADD, 100, operators=("aten::add",))
+
+    draft, _ = compiled(body)
+
+    assert draft.duration_ns[0] == pytest.approx(200_000 * (1 - 0.55 * 0.5 * 1.5))
+
+
+def test_one_kernel_alone_takes_what_it_took():
+    draft, _ = compiled(lambda step, number: pointwise(step))
+
+    assert draft.duration_ns.tolist() == [100_000]

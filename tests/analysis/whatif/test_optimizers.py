@@ -258,3 +258,8 @@ def test_one_fill_in_zero_grad_is_enough():
         step.launch(ADD, 10)
 
     assert zeroing(facts_of(body)).tolist() == [True, False]
+
+
+def test_gradients_are_counted_for_each_step():
+    assert parameters(step_of(foreach, steps=1).facts)[0] == 4
+    assert parameters(step_of(foreach, steps=5).facts)[0] == 4
