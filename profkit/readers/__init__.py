@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["read"]
 
+_MOST_DEVICES = 1024
+
 _SNAPSHOT_JSON = re.compile(
     rb'\s*(?:\{\s*"(?:segments|device_traces)"|\[\s*\{\s*"(?:device|address|total_size)")'
 )
@@ -40,6 +42,7 @@ def read(
     with open_input(given, expand_limit) as opened:
         try:
             made = _read(opened, shown)
+            _refuse_impossible(made, shown)
         except (MemoryError, RecursionError):
             raise ReadError(
                 shown, "it is too large or too deep for this machine", "Record fewer steps."
@@ -52,6 +55,16 @@ def _stale(path: str) -> tuple[Finding, ...]:
     from profkit.readers.nsys import stale_export
 
     return () if path == "-" or is_remote(path) else stale_export(Path(path))
+
+
+def _refuse_impossible(made: Trace | MemoryHistory, name: str) -> None:
+    """Refuse a recording of more devices than there can be: each costs milliseconds, whatever it ran."""
+    if len(made.devices) > _MOST_DEVICES:
+        raise ReadError(
+            name,
+            f"it says that work ran on {len(made.devices)} devices: its device numbers are damaged",
+            "Record it again.",
+        )
 
 
 def _read(opened: Input, name: str) -> Trace | MemoryHistory:

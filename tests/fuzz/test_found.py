@@ -199,3 +199,30 @@ def test_thousands_of_threads_cost_no_more_than_thousands_of_threads(tmp_path):
 
     seconds(10)
     assert seconds(3200) < 9 * seconds(800)
+
+
+def test_work_on_thousands_of_devices_is_refused(tmp_path):
+    events = [kernel(10 * at, 4) for at in range(2000)]
+    for at, each in enumerate(events):
+        each["args"]["device"] = at
+    with pytest.raises(profkit.ProfkitError, match="on 2000 devices: its device numbers are damaged"):
+        report_of(tmp_path, {"traceEvents": events})
+    assert len(report_of(tmp_path, {"traceEvents": events[:70]}).devices) == 70
+
+
+def test_a_memory_history_has_no_more_devices_than_torch_can_number(tmp_path):
+    """Each phase is placed on each device: thousands of both are their product."""
+    entry = {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "frames": []}
+    count = 2000
+    snapshot = {
+        "segments": [],
+        "device_traces": [[{**entry, "time_us": at + 1}] for at in range(count)],
+        "external_annotations": [
+            {"name": f"p{at}", "stage": stage, "device": 0, "time_us": at}
+            for at in range(count)
+            for stage in ("START", "END")
+        ],
+    }
+    memory = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle").result.memory
+    assert len(memory["devices"]) == 128
+    assert not memory["complete"]

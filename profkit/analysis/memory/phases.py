@@ -102,7 +102,7 @@ class _Placed:
         placed = [(int(starts[i]), int(closed[i]), self._names[i]) for i in rows]
         placed.sort(key=lambda stretch: (stretch[0], -stretch[1]))
         opened: list[tuple[int, str]] = []
-        found = []
+        found: list[PhaseSpan] = []
         for start, end, name in placed:
             while opened and (opened[-1][0] <= start or opened[-1][0] < end):
                 opened.pop()
@@ -110,22 +110,18 @@ class _Placed:
                 continue
             path = f"{opened[-1][1]}/{name}" if opened and nested else name
             opened.append((end, path))
-            found.append(Stretch(path, start, end, self._before(start), self._until(end)))
-        return found
+            found.append((path, start, end))
+        return self._found(found)
 
     def spans(self, spans: Sequence[PhaseSpan]) -> list[Stretch]:
         if not self._timed:
             return []
-        ordered = sorted(spans, key=lambda span: (span[1], -span[2]))
-        return [
-            Stretch(path, start, end, self._before(start), self._until(end)) for path, start, end in ordered
-        ]
+        return self._found(sorted(spans, key=lambda span: (span[1], -span[2])))
 
-    def _before(self, time_ns: int) -> int:
-        return int(np.searchsorted(self._times, time_ns, side="left"))
-
-    def _until(self, time_ns: int) -> int:
-        return int(np.searchsorted(self._times, time_ns, side="right"))
+    def _found(self, spans: Sequence[PhaseSpan]) -> list[Stretch]:
+        first = np.searchsorted(self._times, [start for _, start, _ in spans], side="left").tolist()
+        last = np.searchsorted(self._times, [end for _, _, end in spans], side="right").tolist()
+        return [Stretch(*span, *states) for span, *states in zip(spans, first, last, strict=True)]
 
 
 def stretch_rows(replayed: DeviceReplay, stretches: list[Stretch]) -> list[Row]:

@@ -26,7 +26,8 @@ _NS_PER_US = 1_000
 _LATEST_US = (1 << 63) // _NS_PER_US - 1
 _MOST_BYTES = 1 << 50
 """A petabyte: sums of sizes over any history that fits into memory stay far from overflow."""
-_MOST_DEVICES = 1 << 10
+_MOST_DEVICES = 1 << 7
+"""torch numbers devices with a signed byte. Phases are placed on every device: more would cost their product."""
 
 
 def integers(values: Sequence[Any], low: int, high: int) -> tuple[IntColumn, NDArray[np.bool_]]:
