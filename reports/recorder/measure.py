@@ -1,14 +1,18 @@
-"""What the recorder costs, as ratios in one run: ``python reports/recorder/measure.py [RESULT.json]``.
+"""What the recorder costs, as ratios in one run: ``python reports/recorder/measure.py [RESULT.json [SECONDS]]``.
 
 - a phase outside a recording against a no-op context manager class, and both as decorators;
 - a phase within a recording against the bare pair ``record_function`` and ``nvtx.annotate``;
-- on a GPU: an annotated GPT step under `profkit.record` against the same step without phases under bare
-  torch.profiler with the same options; the training result with and without a recording; an out-of-memory.
+- a GPT step, small and (on a GPU) of GPT-2 small's size, for SECONDS together (by default 60): annotated under
+  `profkit.record` against unmarked under bare torch.profiler with the same options (``recorded``), and annotated while
+  the recorder's schedule waits against unmarked without any profiler (``idle``). The four take turns, in an order that
+  is reversed from round to round; each ratio is the median of the rounds with its 95 % interval;
+- the training result with and without a recording; on a GPU, an out-of-memory.
 """
 
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import platform
 import statistics
@@ -16,6 +20,7 @@ import sys
 import tempfile
 import time
 import timeit
+import warnings
 from pathlib import Path
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "5")
@@ -124,19 +129,30 @@ class Unmarked(contextlib.nullcontext):
         return function
 
 
-def timed_steps(gpt, step_done, steps):
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model, optimizer = gpt.build(device)
-    generator = torch.Generator().manual_seed(1)
-    times, losses = [], []
-    for _ in range(steps):
-        synchronize()
-        began = time.perf_counter()
-        losses.append(gpt.train_step(model, optimizer, gpt.next_batch(generator, device)))
-        synchronize()
-        times.append(time.perf_counter() - began)
-        step_done()
-    return times, torch.stack(losses), [parameter.detach().clone() for parameter in model.parameters()]
+class Training:
+    """A model under training, marked or not."""
+
+    def __init__(self, sizes, *, annotated):
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.gpt = load_gpt(sizes, annotated=annotated)
+        self.model, self.optimizer = self.gpt.build(self.device)
+        self.generator = torch.Generator().manual_seed(1)
+
+    def step(self):
+        batch = self.gpt.next_batch(self.generator, self.device)
+        return self.gpt.train_step(self.model, self.optimizer, batch)
+
+    def times(self, step_done, skipped, steps):
+        """Seconds of each step but the first ones, each waited for."""
+        times = []
+        for _ in range(skipped + steps):
+            synchronize()
+            began = time.perf_counter()
+            self.step()
+            synchronize()
+            times.append(time.perf_counter() - began)
+            step_done()
+        return times[skipped:]
 
 
 def synchronize():
@@ -144,38 +160,96 @@ def synchronize():
         torch.cuda.synchronize()
 
 
-def step_overhead(sizes, rounds=7, wait=2, warmup=3, steps=20):
-    """The recorded, annotated step against bare torch.profiler over the unmarked one; medians of rounds."""
-    marked, unmarked = load_gpt(sizes, annotated=True), load_gpt(sizes, annotated=False)
-    total = wait + warmup + steps
+WAIT, WARMUP = 1, 2
+
+
+def plain(marked, unmarked, steps):
+    """Unmarked, without any profiler."""
+    return unmarked.times(lambda: None, WAIT + WARMUP, steps)
+
+
+def idle(marked, unmarked, steps):
+    """Marked, while the recorder's schedule waits."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
+        run = profkit.record(Path(folder) / "run", wait=WAIT + WARMUP + steps + 1)
+        with run as recorder:
+            return marked.times(recorder.step, WAIT + WARMUP, steps)
+
+
+def bare(marked, unmarked, steps):
+    """Unmarked, under torch.profiler."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)
-    bare, recorded = [], []
-    for _ in range(rounds):
-        schedule = torch.profiler.schedule(wait=wait, warmup=warmup, active=steps, repeat=1)
-        profiler = torch.profiler.profile(activities=activities, schedule=schedule, record_shapes=True)
-        with profiler:
-            bare.append(statistics.median(timed_steps(unmarked, profiler.step, total)[0][wait + warmup :]))
-        with tempfile.TemporaryDirectory() as folder:
-            with profkit.record(Path(folder) / "run", wait=wait, warmup=warmup, steps=steps) as recorder:
-                times = timed_steps(marked, recorder.step, total)[0]
-            recorded.append(statistics.median(times[wait + warmup :]))
-    ratio = statistics.median(a / b for a, b in zip(recorded, bare, strict=True))
-    return {
-        "bare_ms": [round(value * 1e3, 4) for value in bare],
-        "recorded_ms": [round(value * 1e3, 4) for value in recorded],
-        "ratio": round(ratio, 4),
+    schedule = torch.profiler.schedule(wait=WAIT, warmup=WARMUP, active=steps, repeat=1)
+    with torch.profiler.profile(activities=activities, schedule=schedule, record_shapes=True) as profiler:
+        return unmarked.times(profiler.step, WAIT + WARMUP, steps)
+
+
+def recorded(marked, unmarked, steps):
+    """Marked, under profkit.record."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = profkit.record(Path(folder) / "run", wait=WAIT, warmup=WARMUP, steps=steps)
+        with run as recorder:
+            return marked.times(recorder.step, WAIT + WARMUP, steps)
+
+
+WAYS = (plain, idle, bare, recorded)
+
+
+def step_overhead(sizes, budget_s, steps=10, least=6, most=25):
+    """Rounds of all four ways for so many seconds, at least six, since fewer have no 95 % interval."""
+    marked, unmarked = (Training(sizes, annotated=annotated) for annotated in (True, False))
+    began, rounds = time.perf_counter(), []
+    for training in (marked, unmarked):
+        training.times(lambda: None, 0, 5)
+    while len(rounds) < least or (time.perf_counter() - began < budget_s and len(rounds) < most):
+        order = WAYS if len(rounds) % 2 == 0 else WAYS[::-1]
+        found = {way.__name__: statistics.median(way(marked, unmarked, steps)) for way in order}
+        rounds.append(found)
+    ratios = {
+        name: median_interval([found[name] / found[against] for found in rounds])
+        for name, against in (("recorded", "bare"), ("idle", "plain"))
     }
+    ms = {
+        way.__name__: round(statistics.median(found[way.__name__] for found in rounds) * 1e3, 4)
+        for way in WAYS
+    }
+    return {"rounds": len(rounds), "steps_a_round": steps, "median_ms": ms, "ratios": ratios}
+
+
+def median_interval(values):
+    """The median, and the narrowest interval of order statistics that holds the true one with 95 %."""
+    ordered, count = sorted(values), len(values)
+    outside, drop = 2 * 0.5**count, 0
+    while outside + 2 * math.comb(count, drop + 1) * 0.5**count <= 0.05:
+        drop += 1
+        outside += 2 * math.comb(count, drop) * 0.5**count
+    return {
+        "median": round(statistics.median(ordered), 4),
+        "low": round(ordered[drop], 4),
+        "high": round(ordered[count - 1 - drop], 4),
+        "covers": round(1 - outside, 4),
+        "rounds": [round(value, 4) for value in values],
+    }
+
+
+def trained(step_done, steps=8):
+    """Losses and weights of the annotated example after some steps."""
+    training = Training({}, annotated=True)
+    losses = []
+    for _ in range(steps):
+        losses.append(training.step())
+        step_done()
+    return torch.stack(losses), [parameter.detach().clone() for parameter in training.model.parameters()]
 
 
 def identical():
     """Whether losses and weights are the same bits with and without a recording."""
-    gpt = load_gpt({}, annotated=True)
-    _, losses, weights = timed_steps(gpt, lambda: None, 8)
+    losses, weights = trained(lambda: None)
     with tempfile.TemporaryDirectory() as folder:
         with profkit.record(Path(folder) / "run", memory=torch.cuda.is_available()) as recorder:
-            _, recorded_losses, recorded_weights = timed_steps(gpt, recorder.step, 8)
+            recorded_losses, recorded_weights = trained(recorder.step)
         files = [path.name for path in recorder.files]
     same = torch.equal(losses, recorded_losses)
     same = same and all(torch.equal(a, b) for a, b in zip(weights, recorded_weights, strict=True))
@@ -202,7 +276,8 @@ def out_of_memory():
     return {"error": text.split(".")[0], "state": state, "bytes": sizes, "problems": recorder.problems}
 
 
-def main(result=None):
+def main(result=None, seconds="60"):
+    on_gpu, budget_s = torch.cuda.is_available(), float(seconds)
     measured = {
         "machine": {
             "processor": platform.machine(),
@@ -212,12 +287,13 @@ def main(result=None):
         "nvtx_tool_attached": nvtx_domain.under_nsys() or backends.nvtx_attached(),
     }
     measured["phase_cost_before_cuda"] = phase_cost()
-    measured["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    measured["gpu"] = torch.cuda.get_device_name() if on_gpu else None
     measured["identical"] = identical()
-    if torch.cuda.is_available():
+    if on_gpu:
         measured["phase_cost"] = phase_cost()  # again, once CUDA and its memory history were in use
-        measured["gpt_step"] = step_overhead(LARGE)
-        measured["gpt_step_of_the_host"] = step_overhead(SMALL)
+        measured["gpt_step"] = step_overhead(LARGE, 0.65 * budget_s)
+    measured["gpt_step_of_the_host"] = step_overhead(SMALL if on_gpu else {}, 0.35 * budget_s)
+    if on_gpu:
         measured["out_of_memory"] = out_of_memory()
     text = json.dumps(measured, indent=1) + "\n"
     if result:
