@@ -54,7 +54,9 @@ def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
         "share": waiting / total,
         "bound": extra if late["straggler"] else None,
     }
-    who = _who(late, extra, extra_ns)
+    messages = ranks.method.get("messages") or {"exposed_waiting_ns": 0}
+    by_messages = messages["exposed_waiting_ns"] * 2 > waiting
+    who = _who(late, extra, extra_ns, by_messages=by_messages)
     told = f"{percent_text(waiting / exposed)} of the exposed communication is waiting for ranks that come late, not transfer: {who}."
     sentence, caveats = verdict["sentence"], [*verdict["caveats"], told]
     if verdict["bound"] == "communication":
@@ -62,7 +64,8 @@ def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
         by = f"rank {late['rank']}" if late["straggler"] else "ranks that wait for each other"
         sentence = (
             f"The step is held up by {by}, not by the network: for {percent_text(waiting / total)} of the time "
-            f"a GPU waits in a collective for a rank that has not entered it; {who}."
+            f"a GPU waits in {'a send or receive' if by_messages else 'a collective'} for a rank that has not "
+            f"entered it; {who}."
         )
     return {**verdict, "sentence": sentence, "caveats": caveats, "held_up_by": held_up}
 
@@ -83,9 +86,10 @@ def _own_bottleneck(late: Row, rows: Sequence[Row]) -> tuple[str, int]:
     return largest, more[largest]
 
 
-def _who(late: Row, extra: str, extra_ns: int) -> str:
+def _who(late: Row, extra: str, extra_ns: int, *, by_messages: bool) -> str:
     if not late["straggler"]:
-        return "no single rank is to blame, they wait for each other in turn"
+        bubble = ", as the stages of a pipeline do (its bubble)" if by_messages else ""
+        return f"no single rank is to blame, they wait for each other in turn{bubble}"
     window = sum(late["shares"].values())
     steps = max(round(window / late["step_ns"]), 1) if late["step_ns"] else 1
     return (

@@ -94,6 +94,14 @@ def test_even_stages_have_a_bubble_and_no_straggler(tmp_path, stages, micro_batc
     assert result.method["ranks"]["messages"]["exposed_waiting_ns"] == sum(played.waits.values())
 
 
+def test_a_verdict_on_a_bubble_says_so_and_blames_nobody(tmp_path):
+    _, result = compared(tmp_path, gpipe(4, 2, even(5 * MS), even(10 * MS)))
+    assert result.verdict["bound"] == "communication"
+    assert "a GPU waits in a send or receive" in result.verdict["sentence"]
+    assert "its bubble" in result.verdict["sentence"]
+    assert result.verdict["held_up_by"]["rank"] is None
+
+
 def test_what_is_charged_to_all_ranks_is_what_all_wait(tmp_path):
     played, result = compared(tmp_path, gpipe(3, 4, even(5 * MS), even(10 * MS)))
     charged = sum(row["holds_up_ns"] for row in result.ranks)
