@@ -366,7 +366,9 @@ def _local_cluster(workers: int, memory_bytes: int) -> Any:
                 n_workers=workers,
                 threads_per_worker=1,
                 memory_limit=memory_bytes,
-                dashboard_address=None,
+                # No dashboard, and any free port for what is served without one: another cluster may have Dask's own.
+                dashboard_address=":0",
+                scheduler_kwargs={"dashboard": False},
                 silence_logs="CRITICAL",
             )
 

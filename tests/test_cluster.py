@@ -4,8 +4,10 @@ import gzip
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
@@ -101,6 +103,16 @@ def test_a_worker_that_dies_takes_no_other_file_with_it():
     assert all(isinstance(found[at], FileSummary) for at in range(8) if at != 2)
 
 
+def test_another_cluster_on_this_machine_is_no_trouble():
+    """Dask warns when its usual port is taken, and here warnings are errors."""
+    with socket.socket() as other:
+        with suppress(OSError):  # taken already
+            other.bind(("127.0.0.1", 8787))
+            other.listen()
+        with mapping._local_cluster(0, 10**9) as cluster:
+            assert cluster.scheduler.http_server.port != 8787
+
+
 def test_while_workers_start_this_process_works(folder, monkeypatch):
     """Each file is done once, here or there."""
     started = Event()
@@ -162,7 +174,7 @@ def test_a_cluster_at_an_address_gives_what_one_process_gives():
 def _cluster():
     from distributed import LocalCluster
 
-    return LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
+    return LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
 
 
 def test_a_scheduler_that_is_not_there_is_one_clear_line(monkeypatch):
