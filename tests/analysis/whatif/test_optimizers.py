@@ -263,3 +263,35 @@ def test_one_fill_in_zero_grad_is_enough():
 def test_gradients_are_counted_for_each_step():
     assert parameters(step_of(foreach, steps=1).facts)[0] == 4
     assert parameters(step_of(foreach, steps=5).facts)[0] == 4
+
+
+def test_an_optimizer_with_a_few_other_kernels_has_the_style_of_its_lists():
+    def mixed(body):
+        def step_body(step, number):
+            body(step, number)
+            with step.within("Optimizer.step#Adam.step"):
+                step.launch(ADD, 1, operators=("aten::add",))
+
+        return optimizer_style(facts_of(step_body))
+
+    assert mixed(foreach) == "foreach"
+    assert mixed(fused) == "fused"
+
+
+def test_sizes_are_those_of_the_division_where_others_are_recorded_in_part():
+    def body(step, number):
+        with step.within("Optimizer.step#Adam.step"):
+            for size in (8, 8, 8, 8):
+                step.launch(ADD, 10, operators=("aten::sqrt",), shapes=[[size, size]])
+            for size in (64, 32):
+                step.launch(ADD, 10, operators=("aten::addcdiv_",), shapes=[[size, size]])
+                step.launch(ADD, 10, operators=("aten::mul_",), shapes=[[2, 2]])
+
+    assert parameters(facts_of(body)) == (2, 64**2 + 32**2)
+
+
+def test_kernels_that_only_start_and_end_move_nothing():
+    draft = draft_of(lambda step, number: adam(step, number, us=1))
+    foreach_optimizer(draft)
+
+    assert draft.duration_ns[1] == 8 * LIKELY.start_ns

@@ -46,11 +46,12 @@ def test_products_of_fp32_on_the_ordinary_units_are_what_tf32_makes_faster():
         product(step, BF16_GEMM)
         product(step, TF32)
         step.launch(ADD, 10)
+        product(step, DGEMM)
 
     step = step_of(body)
 
-    assert simt_products(step.facts).tolist() == [True] + [False] * 5
-    assert wide_products(step.facts).tolist() == [True, True, True, False, True, False]
+    assert simt_products(step.facts).tolist() == [True] + [False] * 6
+    assert wide_products(step.facts).tolist() == [True, True, True, False, True, False, False]
 
 
 def test_tf32_changes_time_and_type_of_those_only():
@@ -246,3 +247,24 @@ def test_on_a_card_without_the_rate_nothing_changes():
 def product_of_two(step, number):
     product(step)
     product(step, ALIGN2, 900)
+
+
+def test_a_product_that_another_change_took_out_of_16_bits_is_not_aligned():
+    draft = draft_of(product_of_two)
+    draft.dtype[1] = "fp8"
+    align_matrices(draft)
+
+    assert draft.duration_ns.tolist() == [6_000_000, 900_000]
+
+
+def test_attention_in_16_bits_stays_as_it_is_under_autocast():
+    def body(step, number):
+        product(step)
+        step.launch(ATTENTION, 6_000, operators=("aten::_efficient_attention_forward",))
+
+    draft = draft_of(body)
+    draft.facts.dtype[1] = "fp16"
+    draft.facts.flop[1] = 1e10
+    autocast(draft)
+
+    assert draft.duration_ns[1] == 6_000_000

@@ -1,5 +1,6 @@
 """A step as a program, column by column, from a trace that is spelled out in ns."""
 
+import numpy as np
 import pytest
 
 from profkit.analysis.summary import Options, timelines
@@ -97,7 +98,10 @@ def test_a_stream_that_pauses_after_itself_has_a_lead_and_no_dependency():
 
 
 def test_the_latency_is_the_median_over_launches_on_an_idle_stream():
-    assert program_of(by_stream((1, 2, 7), latency=(900, 2_000, 700, 800, 3_000))).latency_ns == 900
+    found = program_of(by_stream((1, 2, 7), latency=(900, 2_000, 700, 800, 3_000)))
+    assert found.latency_ns == 900
+    # What is later than usual is a lead, what is earlier is none.
+    assert found.lead_ns.tolist() == [0, 0, 1_100, 0, 0, 2_100]
     # Four are too few.
     assert program_of(by_stream((1, 2, 7), latency=(900, 2_000, 700, 800))).latency_ns == 1_600
     # One before its launch returned counts as none.
@@ -156,6 +160,8 @@ def test_launches_and_waits_of_other_processes_and_devices_are_no_part_of_the_st
 
     assert found.row.tolist() == [0]
     assert found.kind.tolist() == [LAUNCH, WAIT, LAUNCH]
+    # The device was done at 50, the wait at 70.
+    assert found.own_ns.tolist() == [10, 10, 0]
     assert program_of(made, device=1).row.tolist() == [1]
 
 
@@ -197,3 +203,21 @@ def test_a_step_of_too_many_operations_has_no_program(monkeypatch, most, found):
 
 def test_without_linked_operations_there_is_no_program():
     assert program_of(TraceBuilder().kernel(30, 50)) is None
+
+
+def test_a_device_that_is_done_within_a_wait_releases_the_host_then():
+    made = TraceBuilder().kernel(30, 65, launch=(10, 20)).call(60, 70, "cudaStreamSynchronize")
+
+    assert program_of(made).own_ns.tolist() == [10, 5, 0]
+
+
+@pytest.mark.parametrize("made", [a_step, lambda: by_stream((1, 2, 7), (4, 9, 8), latency=(900,) * 6)])
+def test_a_step_is_the_same_program_whenever_it_ran(made):
+    later = made()
+    for table in (later._operations, later._calls, later._ranges):
+        for row in table:
+            row.update(start_ns=row["start_ns"] + 10**12, end_ns=row["end_ns"] + 10**12)
+
+    found = program_of(later)
+    for name, value in vars(program_of(made())).items():
+        assert np.array_equal(getattr(found, name), value), name
