@@ -14,6 +14,7 @@ from profkit.analysis.whatif.predict import _DEVICE_ERROR, _HOST_ERROR, Predicti
 from profkit.analysis.whatif.recorder import recorder_cost
 from profkit.analysis.whatif.replay import Replay, replay, without_recorder
 from profkit.analysis.whatif.transfers import pageable_copies, pin_memory
+from profkit.model import CopyKind
 from tests.analysis.advice.made_steps import ADD, SGEMM, loop
 from tests.analysis.whatif.programs import launch, program, with_constants
 from tests.analysis.whatif.steps import draft_of, step_of
@@ -236,6 +237,22 @@ def test_large_uploads_from_memory_that_the_driver_stages_become_asynchronous():
     # Its call is a launch like others now; the waits of other copies stay.
     assert draft.own_ns[0] == min(own[0], draft.usual_launch_ns)
     assert draft.waits.tolist() == waits.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "pageable", "staged"),
+    [
+        ("Memcpy", 1, True),
+        ("Memcpy", 0, False),
+        ("Memcpy HtoD (Pageable -> Device)", -1, True),
+        ("Memcpy", -1, False),
+    ],
+)
+def test_memory_is_staged_by_its_kind_or_by_the_name_of_the_copy(name, pageable, staged):
+    def body(step, number):
+        step.launch(name, 50, operators=(), kind=1, copy_kind=CopyKind.HTOD, bytes=1 << 20, pageable=pageable)
+
+    assert pageable_copies(step_of(body).facts).tolist() == [staged]
 
 
 def test_the_wait_of_a_blocking_copy_goes_with_it():
