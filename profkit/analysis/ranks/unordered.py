@@ -90,8 +90,9 @@ def _is_unordered(view: TraceView, copies: Column, kernels: Column, *, reads: bo
 
 
 def _ordering_calls(view: TraceView, process: int) -> Column:
-    """When the process makes calls that order work, in order."""
-    calls = view.trace.calls
+    """When the process makes calls that order work, or waits are recorded otherwise, in order."""
+    calls, waits = view.trace.calls, view.trace.syncs
     of_process = np.array([t.process == process for t in view.trace.threads] or [False])[calls.thread]
     orders = matching(view.trace.strings, calls.name, lambda text: _ORDERS.fullmatch(text) is not None)
-    return np.sort(calls.start_ns[of_process & orders]).astype(np.int64)
+    waited = waits.start_ns[waits.process == process]
+    return np.sort(np.concatenate((calls.start_ns[of_process & orders], waited))).astype(np.int64)

@@ -1,9 +1,12 @@
 """Copies and kernels of several streams: what could overlap and does not, and what should wait and does not."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from profkit.analysis.summary import summarise
-from profkit.model import CopyKind
+from profkit.model import CopyKind, Syncs
 from tests.builders import TraceBuilder
 
 US = 1_000
@@ -84,6 +87,13 @@ def test_one_wait_between_two_of_the_batches_is_enough_to_say_nothing():
 
 def test_another_thread_may_wait():
     assert "copies-without-wait" not in findings(prefetch(wait="cudaStreamSynchronize", wait_thread=1))
+
+
+def test_a_wait_that_only_the_table_of_waits_has_counts():
+    """Kineto's cuda_sync records, where calls were not recorded."""
+    middle = np.arange(BATCHES) * 1000 * US + 30 * US
+    waits = Syncs.of(BATCHES, start_ns=middle, end_ns=middle + 1, stream=np.full(BATCHES, 7))
+    assert "copies-without-wait" not in findings(replace(prefetch(), syncs=waits))
 
 
 @pytest.mark.parametrize(
