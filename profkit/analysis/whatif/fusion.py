@@ -128,8 +128,8 @@ def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
         left = (2 + (int(even.sum()) - 1) * _written(draft, group)) / (2 * int(even.sum()))
         fused = constants.start_ns + float(draft.duration_ns[group] @ np.where(even, left, 1.0))
     else:
-        lost = _LOST_UNKNOWN * (1 - 0.5 * (constants.kept - 0.6)) if len(group) > 1 else 0.0
-        fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5 if len(group) > 1 else 1.0)
+        lost = _LOST_UNKNOWN * (1 - 0.5 * (constants.kept - 0.6))
+        fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5)
     draft.duration_ns[group[0]] = min(total, max(fused, min(constants.start_ns, total)))
     return [int(row) for row in group[1:]]
 

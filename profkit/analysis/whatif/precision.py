@@ -92,8 +92,7 @@ def autocast(draft: Draft) -> None:
     facts, constants = draft.facts, draft.constants
     chosen = wide_products(facts) & draft.alive & ~facts.optimizer
     sizes = facts.inputs
-    _retime(draft, chosen & (facts.family != Family.ATTENTION), "bf16", bytes_factor=0.5)
-    _retime(draft, chosen & (facts.family == Family.ATTENTION), "bf16", bytes_factor=0.5)
+    _retime(draft, chosen, "bf16", bytes_factor=0.5)
     soft = _follows_products(draft) & draft.alive
     floor = np.minimum(draft.duration_ns, constants.start_ns)
     draft.retime(soft, floor + (draft.duration_ns - floor) * constants.half)

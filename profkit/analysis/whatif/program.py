@@ -99,9 +99,7 @@ def step_program(view: TraceView, device: int) -> Program | None:
     stream, lead, after, latency = _device_side(view, rows)
     early = _early(view, rows)
     counts = np.append(np.diff(np.append(first, len(rows))), 0)
-    op_first = np.concatenate(
-        ([0], np.cumsum(np.where(tokens["kind"] == LAUNCH, _spread(tokens["kind"], counts), 0)))
-    )
+    op_first = np.concatenate(([0], np.cumsum(_spread(tokens["kind"], counts))))
     return Program(
         step_ns=until - since if not view.steps.count else _length(view, device),
         first=op_first.astype(np.int64),
