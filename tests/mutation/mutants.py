@@ -52,6 +52,8 @@ class Mutant:
     in_function: bool
     lines: range
     """The lines of the innermost statement around it: what must run for a test to notice."""
+    source: str
+    """The first of these lines."""
     change: str
     node: int
     """The changed node's place in `ast.walk`."""
@@ -61,6 +63,7 @@ class Mutant:
 def mutants_of(module: str, path: Path) -> list[Mutant]:
     """All mutants of a module, in the order of its tree."""
     tree = ast.parse(path.read_bytes())
+    text = path.read_text().splitlines()
     number = {node: at for at, node in enumerate(ast.walk(tree))}
     found = []
     for node, statement, function, in_function in _within(tree, None, "", False):
@@ -70,8 +73,10 @@ def mutants_of(module: str, path: Path) -> list[Mutant]:
         for variant, other in enumerate(_variants(node)):
             before, after = (" ".join(ast.unparse(each).split()) for each in (node, other))
             if before != after:
-                change = f"{before} -> {after}"
-                found.append(Mutant(module, function, in_function, lines, change, number[node], variant))
+                source, change = text[lines[0] - 1].strip(), f"{before} -> {after}"
+                found.append(
+                    Mutant(module, function, in_function, lines, source, change, number[node], variant)
+                )
     return found
 
 

@@ -121,9 +121,7 @@ class Bench:
             late = status in (-signal.SIGXCPU, -signal.SIGKILL)
             self.found.append((mutant, "timeout" if late else "killed" if status else "survived"))
             if not status:
-                print(
-                    f"{mutant.module}:{mutant.lines[0]}", mutant.function, mutant.change, sep="\t", flush=True
-                )
+                print(_short(mutant), mutant.source, mutant.change, sep="\t", flush=True)
         return True
 
     def _judge(self, module: str, mutant: Mutant | None, in_function: bool, tests: Sequence[str]) -> int:
@@ -242,7 +240,11 @@ def _accounts() -> dict[tuple[str, str, str], str]:
     """Of each survivor that is accounted for: ``equivalent`` or ``alive``."""
     with ACCOUNTS.open() as lines:
         rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-        return {(r["module"], r["function"], r["change"]): r["verdict"] for r in rows}
+        return {(r["module"], r["line"], r["change"]): r["verdict"] for r in rows}
+
+
+def _short(mutant: Mutant) -> str:
+    return mutant.module.removeprefix("profkit.analysis.")
 
 
 def main() -> None:
@@ -260,8 +262,8 @@ def main() -> None:
         sys.exit(status)
     score: dict[str, Counter[str]] = {}
     for mutant, outcome in bench.found:
-        told = accounts.get((mutant.module, mutant.function, mutant.change)) == "equivalent"
-        row = score.setdefault(mutant.module.removeprefix("profkit.analysis."), Counter())
+        told = accounts.get((_short(mutant), mutant.source, mutant.change)) == "equivalent"
+        row = score.setdefault(_short(mutant), Counter())
         row["equivalent" if outcome == "survived" and told else outcome] += 1
     columns = ("killed", "timeout", "equivalent", "survived")
     print(f"\n{len(sample)} of {len(everything)} mutants\n\n| module | mutants | {' | '.join(columns)} |")
