@@ -34,7 +34,11 @@ def keep_calibration(gpu: Gpu, path: Path | None = None) -> Path:
     """
     path = path or calibration_path(gpu.name)
     row: dict[str, object] = {"name": gpu.name, "overhead_ns": gpu.overhead_ns, "queue_ns": gpu.queue_ns}
-    row["sm_count"], row["source"] = gpu.sm_count, gpu.source
+    row["compute_capability"], row["sm_count"], row["source"] = (
+        gpu.compute_capability,
+        gpu.sm_count,
+        gpu.source,
+    )
     if gpu.bandwidth_bytes_per_s:
         row["bandwidth_gbs"] = round(gpu.bandwidth_bytes_per_s / 1e9, 1)
     for column, key in RATE_COLUMNS.items():

@@ -6,8 +6,9 @@ durations the analyzer compares with them.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,11 @@ _REPEATS = 15
 _TINY_KERNELS = 400
 _WAIT_CYCLES = 50_000_000
 _SIDE = 8192
+_FP64_MATRIX_UNITS = ((8, 0), (9, 0), (10, 0))
+"""Compute capabilities whose matrix units have fp64: A100, H100, B200 and their kin."""
+_QUEUE_MARGIN = 2
+"""`Q` over what 99 of 100 gaps stay under: the next queue has other kernels and waits across streams. On an H200 such
+gaps reach 1.5 us where those of one tiny kernel stay under 1.3, and 3 us part them from waiting (reports/calibration)."""
 
 
 def measure_card(progress: Callable[[str], None] = lambda what: None) -> Gpu:
@@ -29,7 +35,7 @@ def measure_card(progress: Callable[[str], None] = lambda what: None) -> Gpu:
         progress: Told what is measured next, for a person to follow.
 
     Raises:
-        RecordingError: torch is not installed, or it sees no CUDA device.
+        RecordingError: torch is not installed, it sees no CUDA device, or the device fails (its memory is full).
     """
     try:
         import torch
@@ -37,11 +43,20 @@ def measure_card(progress: Callable[[str], None] = lambda what: None) -> Gpu:
         raise RecordingError("calibrate", "torch is not installed here", "Install profkit[torch]") from error
     if not torch.cuda.is_available():
         raise RecordingError("calibrate", "torch sees no CUDA device", "Run it on a machine with a GPU")
+    try:
+        return _measured(torch, progress)
+    except RuntimeError as error:
+        problem = f"the GPU failed: {str(error).partition(chr(10))[0]}"
+        raise RecordingError("calibrate", problem, "Run it while nothing else uses the GPU") from error
+
+
+def _measured(torch: Any, progress: Callable[[str], None]) -> Gpu:
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    capability = (properties.major, properties.minor)
     progress("copy bandwidth")
     bandwidth = _bandwidth(torch)
     peaks = {}
-    for dtype, unit, product in _products(torch):
+    for dtype, unit, product in _products(torch, capability):
         progress(f"{dtype} products")
         rate = _rate(torch, product)
         if rate:
@@ -50,6 +65,7 @@ def measure_card(progress: Callable[[str], None] = lambda what: None) -> Gpu:
     overhead_ns, queue_ns = _fixed_times(torch)
     return Gpu(
         name=properties.name,
+        compute_capability=f"{capability[0]}.{capability[1]}",
         sm_count=properties.multi_processor_count,
         memory_bytes=float(properties.total_memory),
         bandwidth_bytes_per_s=bandwidth,
@@ -82,27 +98,53 @@ def _bandwidth(torch: Any) -> float:
     return float(2 * source.nbytes / _median_s(torch, lambda: target.copy_(source)))
 
 
-def _products(torch: Any) -> list[tuple[str, str, Callable[[], Any]]]:
+def _products(torch: Any, capability: tuple[int, int]) -> list[tuple[str, str, Callable[[], Any]]]:
     """A large square product of random numbers in each type that this torch and card may have."""
 
     def square(dtype: Any, side: int = _SIDE, tf32: bool = False) -> Callable[[], Any]:
         def product() -> Any:
-            before = torch.backends.cuda.matmul.allow_tf32
-            torch.backends.cuda.matmul.allow_tf32 = tf32
-            try:
+            with _tf32(torch, tf32):
                 return _operands(torch, dtype, side)
-            finally:
-                torch.backends.cuda.matmul.allow_tf32 = before
 
         return product
 
-    return [
+    products = [
         ("bf16", TENSOR, square(torch.bfloat16)),
         ("fp16", TENSOR, square(torch.float16)),
-        ("tf32", TENSOR, square(torch.float32, tf32=True)),
         ("fp32", VECTOR, square(torch.float32, _SIDE // 2)),
-        ("fp64", TENSOR, square(torch.float64, _SIDE // 4)),
+        (
+            "fp64",
+            TENSOR if capability in _FP64_MATRIX_UNITS else VECTOR,
+            square(torch.float64, _SIDE // 2),
+        ),
     ]
+    if capability >= (8, 0):  # older cards have no TF32, and would multiply in fp32 under its name
+        products.insert(2, ("tf32", TENSOR, square(torch.float32, tf32=True)))
+    return products
+
+
+@contextlib.contextmanager
+def _tf32(torch: Any, on: bool) -> Iterator[None]:
+    """Products of fp32 in TF32 or not; the user's own choice comes back.
+
+    Raises:
+        RuntimeError: This torch keeps to another choice (TORCH_ALLOW_TF32_CUBLAS_OVERRIDE in some versions).
+    """
+    matmul = torch.backends.cuda.matmul
+    switch: str = "allow_tf32"
+    wanted: bool | str = on
+    try:
+        before = matmul.allow_tf32
+    except RuntimeError:  # the program uses the switch of torch 2.9, and torch refuses to mix the two
+        switch, wanted = "fp32_precision", "tf32" if on else "ieee"
+        before = matmul.fp32_precision
+    setattr(matmul, switch, wanted)
+    try:
+        if getattr(matmul, switch) != wanted:
+            raise RuntimeError(f"torch keeps {switch} at {getattr(matmul, switch)}")
+        yield
+    finally:
+        setattr(matmul, switch, before)
 
 
 def _operands(torch: Any, dtype: Any, side: int) -> tuple[float, float]:
@@ -123,13 +165,14 @@ def _rate(torch: Any, product: Callable[[], Any]) -> float | None:
 
 
 def _fixed_times(torch: Any) -> tuple[float, float]:
-    """(`To`, `Q`) in ns: the median tiny kernel, and the gap that 99 of 100 queued kernels stay under."""
+    """(`To`, `Q`) in ns: the median tiny kernel, and twice the gap that 99 of 100 queued kernels stay under."""
     from torch.profiler import ProfilerActivity, profile
 
     one = torch.ones(1, device="cuda")
     one.add_(1)
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as recorded:
+    # With the CPU's events too: a torch without CUPTI refuses to record the GPU alone.
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         torch.cuda._sleep(_WAIT_CYCLES)  # the host runs ahead meanwhile, so that the queue is full
         for _ in range(_TINY_KERNELS):
             one.add_(1)
@@ -138,9 +181,8 @@ def _fixed_times(torch: Any) -> tuple[float, float]:
     if len(spans) < _TINY_KERNELS // 2:
         return OVERHEAD_NS, QUEUE_NS
     gaps = sorted(after[0] - before[1] for before, after in pairwise(spans))
-    return float(statistics.median(end - start for start, end in spans)), float(
-        max(gaps[len(gaps) * 99 // 100], 1)
-    )
+    overhead_ns = float(statistics.median(end - start for start, end in spans))
+    return overhead_ns, float(max(_QUEUE_MARGIN * gaps[len(gaps) * 99 // 100], 1))
 
 
 def _kernel_spans(recorded: Any) -> list[tuple[int, int]]:
