@@ -55,13 +55,23 @@ class AllocatorRules:
             divisions=tuple(d if type(d) is int and 0 < d <= 1 << 20 else 0 for d in by_interval),
         )
 
-    def fitted(self, requests: IntColumn, sizes: IntColumn) -> AllocatorRules:
-        """These rules, with torch_npu's padding if known blocks are explained by it and not without it."""
+    def fitted(self, requests: IntColumn, sizes: IntColumn, in_large: IntColumn) -> AllocatorRules:
+        """These rules, with torch_npu's padding if known blocks are explained by it and not without it.
+
+        Args:
+            requests: What was asked for, of blocks whose size is known.
+            sizes: Their sizes.
+            in_large: What was asked for, of blocks in segments that are too large for the small pool.
+        """
         small = sizes <= LARGEST_SMALL
         requests, sizes = requests[small], sizes[small]
         padded = replace(self, padding=_NPU_PADDING)
-        plain = bool((self.rounded(requests) == sizes).all())
-        return padded if not plain and bool((padded.rounded(requests) == sizes).all()) else self
+
+        def explains(rules: AllocatorRules) -> bool:
+            beyond = self.expandable or (rules.rounded(in_large) > LARGEST_SMALL).all()
+            return bool((rules.rounded(requests) == sizes).all() and beyond)
+
+        return padded if not explains(self) and explains(padded) else self
 
     def rounded(self, requests: IntColumn) -> NDArray[np.int64]:
         """``round_size``: to 512 bytes, or to a fraction of a power of two where that is set."""

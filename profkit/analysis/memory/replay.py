@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.memory.block_sizes import AllocatorRules, Timeline, replayed_sizes
+from profkit.analysis.memory.block_sizes import LARGEST_SMALL, AllocatorRules, Timeline, replayed_sizes
 from profkit.model import UNKNOWN, IntColumn, _column, _Table
 from profkit.model_memory import Action, AllocatorEvents, Blocks, BlockState, MemoryHistory, Segments
 
@@ -138,7 +138,8 @@ def _device(history: MemoryHistory, device: int) -> DeviceReplay:
     reservations = _reservations(events, segments, end)
     ranges = Timeline(reservations.address, reservations.bytes, reservations.start, reservations.end)
     known = truth >= 0
-    rules = rules.fitted(lives.requested[known], truth[known])
+    large = _in_large_segments(lives.address, reservations)
+    rules = rules.fitted(lives.requested[known], truth[known], lives.requested[large])
     rounded = rules.rounded(lives.requested)
     sizes, unsure = replayed_sizes(
         Timeline(lives.address, rounded, lives.allocated, lives.reusable), ranges, rules
@@ -170,6 +171,21 @@ def _device(history: MemoryHistory, device: int) -> DeviceReplay:
         unmatched=unmatched,
         resized=int((truth != sizes)[checked].sum()),
     )
+
+
+def _in_large_segments(address: IntColumn, reservations: Reservations) -> NDArray[np.bool_]:
+    """Which addresses lie in a segment that is too large for the small pool, where no other segment ever was."""
+    order = np.argsort(reservations.address, kind="stable")
+    start, size = reservations.address[order], reservations.bytes[order]
+    if not len(start):
+        return np.zeros(len(address), bool)
+    end = start + size
+    again = np.zeros(len(start), bool)
+    again[1:] = start[1:] < np.maximum.accumulate(end)[:-1]
+    again[:-1] |= again[1:]
+    at = np.maximum(np.searchsorted(start, address, side="right") - 1, 0)
+    inside = (start[at] <= address) & (address < end[at]) & ~again[at]
+    return inside & (size[at] > 2 * LARGEST_SMALL)
 
 
 @dataclass(frozen=True)

@@ -290,6 +290,31 @@ def test_npu_snapshots_round_with_padding():
     assert device.allocated.tolist() == [2048, 3072, 2048]
 
 
+@pytest.mark.parametrize(("request_bytes", "padded"), [(MIB, True), (MIB + 512, False)])
+def test_padding_is_known_by_small_blocks_in_large_segments_too(request_bytes, padded):
+    """Nothing is left whose size is known; but torch's allocator puts a request of 1 MiB into a segment of 2 MiB."""
+    rows = [
+        {"action": "segment_alloc", "addr": 0, "size": 20 * MIB, "stream": 0},
+        {"action": "alloc", "addr": 0, "size": request_bytes, "stream": 0},
+        {"action": "alloc", "addr": 4 * MIB, "size": 2 * MIB, "stream": 0},
+        {"action": "free_completed", "addr": 0, "size": request_bytes, "stream": 0},
+        {"action": "free_completed", "addr": 4 * MIB, "size": 2 * MIB, "stream": 0},
+    ]
+    free = {"address": 0, "size": 20 * MIB, "requested_size": 0, "state": "inactive"}
+    segment = {
+        "device": 0,
+        "address": 0,
+        "total_size": 20 * MIB,
+        "stream": 0,
+        "segment_type": "large",
+        "blocks": [free],
+    }
+    device = replayed({"segments": [segment], "device_traces": [rows]})
+
+    padding = 512 if padded else 0
+    assert device.allocated.max() == request_bytes + padding + 2 * MIB + padding
+
+
 @pytest.mark.parametrize(("request_mib", "taken_mib"), [(23, 23), (24, 40), (30, 40)])
 def test_blocks_from_max_split_size_on_are_taken_whole(request_mib, taken_mib):
     allocator = CachingAllocator(max_split=24 * MIB)
