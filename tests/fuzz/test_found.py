@@ -226,3 +226,23 @@ def test_a_memory_history_has_no_more_devices_than_torch_can_number(tmp_path):
     memory = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle").result.memory
     assert len(memory["devices"]) == 128
     assert not memory["complete"]
+
+
+def test_domains_of_many_processes_cost_no_more_than_their_ranges(tmp_path):
+    """A table of all domains by all processes would be larger than the file."""
+    numbers = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+        INSERT INTO NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId)
+        SELECT start + i, start + i + 4, 59, 'range', (i + 5) << 24, i FROM n, (SELECT min(start) AS start FROM NVTX_EVENTS)"""
+
+    def seconds(count):
+        export = tmp_path / f"{count}.sqlite"
+        export.write_bytes((DATA / "cases/30_emit_nvtx_names.sqlite").read_bytes())
+        with closing(sqlite3.connect(export)) as database, database:
+            database.execute(numbers, (count,))
+        started = time.process_time()
+        ranges = profkit.analyze(export).ranges
+        assert f"domain {count}" in set(ranges["domain"])
+        return time.process_time() - started
+
+    seconds(10)
+    assert seconds(2000) < 9 * seconds(500)

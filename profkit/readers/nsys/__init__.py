@@ -18,7 +18,7 @@ from profkit.model import Calls, OperationKind, Operations, Ranges, Severity, Tr
 from profkit.readers.nsys.activities import Recorded, read_calls, read_device_work, read_overhead, read_syncs
 from profkit.readers.nsys.actors import Actors, process_ids, thread_names
 from profkit.readers.nsys.clock import Clock
-from profkit.readers.nsys.columns import NULL, Columns, distinct
+from profkit.readers.nsys.columns import NULL, Columns, distinct, distinct_pairs
 from profkit.readers.nsys.database import Database
 from profkit.readers.nsys.devices import Devices
 from profkit.readers.nsys.nvtx import Marks, read_ranges
@@ -215,13 +215,7 @@ def _users(work: dict[OperationKind, Columns]) -> set[tuple[int, int]]:
     """Which processes ran work on which device ordinals."""
     users: set[tuple[int, int]] = set()
     for rows in work.values():
-        processes, process_places = distinct(rows["globalPid"])
-        ordinals, ordinal_places = distinct(rows["deviceId"])
-        pairs = np.unique(process_places * max(1, len(ordinals)) + ordinal_places)
-        users.update(
-            (int(processes[pair // len(ordinals)]), int(ordinals[pair % len(ordinals)]))
-            for pair in pairs.tolist()
-        )
+        users.update(distinct_pairs(rows["globalPid"], rows["deviceId"])[0])
     return users
 
 

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NULL", "Columns", "Integers", "constant", "distinct", "is_constant", "positions"]
+__all__ = [
+    "NULL",
+    "Columns",
+    "Integers",
+    "constant",
+    "distinct",
+    "distinct_pairs",
+    "is_constant",
+    "positions",
+]
 
 Integers = NDArray[np.int64]
 
@@ -80,6 +89,21 @@ def distinct(ids: Integers) -> tuple[Integers, NDArray[np.intp]]:
     lookup = np.empty(len(flags), np.intp)
     lookup[found] = np.arange(len(found))
     return found + low, lookup[offsets]
+
+
+def distinct_pairs(first: Integers, second: Integers) -> tuple[list[tuple[int, int]], NDArray[np.intp]]:
+    """The sorted distinct pairs of the values of two columns, and for each row the place of its pair among them.
+
+    A table of all values by all values would be as large as a damaged file makes it.
+    """
+    firsts, first_places = distinct(first)
+    seconds, second_places = distinct(second)
+    width = max(1, len(seconds))
+    if len(first) and is_constant(first_places) and is_constant(second_places):
+        numbers, places = np.zeros(1, np.intp), first_places
+    else:
+        numbers, places = distinct(first_places * width + second_places)
+    return [(int(firsts[n // width]), int(seconds[n % width])) for n in numbers.tolist()], places
 
 
 def positions(order: Mapping[int, int], ids: Integers) -> NDArray[np.int32]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from profkit.model import UNKNOWN, Device, Severity
 from profkit.readers.nsys.actors import pid_of
-from profkit.readers.nsys.columns import Integers, distinct
+from profkit.readers.nsys.columns import Integers, distinct_pairs
 from profkit.readers.nsys.database import Database, integer, text
 
 __all__ = ["Devices"]
@@ -83,14 +83,8 @@ class Devices:
 
     def index(self, processes: Integers, ordinals: Integers) -> NDArray[np.int32]:
         """Columns of global process ids and ordinals to indices of devices; -1 for a device that ran nothing."""
-        process_values, process_places = distinct(processes)
-        ordinal_values, ordinal_places = distinct(ordinals)
-        table = np.full((len(process_values), len(ordinal_values)), UNKNOWN, np.int32)
-        for row, process in enumerate(process_values.tolist()):
-            for column, ordinal in enumerate(ordinal_values.tolist()):
-                table[row, column] = self._numbers.get((process, ordinal), UNKNOWN)
-        numbers: NDArray[np.int32] = table[process_places, ordinal_places]
-        return numbers
+        pairs, places = distinct_pairs(processes, ordinals)
+        return np.array([self._numbers.get(pair, UNKNOWN) for pair in pairs], np.int32)[places]
 
     def of_gpu(self, gpu_id: int) -> int:
         """The device that is nsys' card of that number; -1 for one that ran nothing."""

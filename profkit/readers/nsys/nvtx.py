@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from profkit.model import PHASE_DOMAIN, PHASE_MARK, UNKNOWN, RangeKind, Ranges, Severity
 from profkit.readers.nsys.actors import Actors, process_ids
 from profkit.readers.nsys.clock import Clock
-from profkit.readers.nsys.columns import NULL, Columns, Integers, distinct
+from profkit.readers.nsys.columns import NULL, Columns, Integers, distinct, distinct_pairs
 from profkit.readers.nsys.database import Database, join, text
 from profkit.readers.nsys.strings import UNNAMED, StringIds, Strings
 
@@ -260,12 +260,9 @@ def _labels(
 
 def _domains(marks: Marks, rows: Columns, strings: Strings) -> NDArray[np.int32]:
     """The domain of each range, -1 for the default domain; a domain without a name is known by its number."""
-    ids, id_places = distinct(rows["domainId"])
-    processes, process_places = distinct(process_ids(rows["globalTid"]))
-    table = np.full((len(processes), len(ids)), UNKNOWN, np.int32)
-    for place, number in enumerate(ids.tolist()):
-        for row, process in enumerate(processes.tolist()):
-            if number != 0 and ((process_places == row) & (id_places == place)).any():
-                table[row, place] = strings.add(marks.domains.get((process, number), f"domain {number}"))
-    numbers: NDArray[np.int32] = table[process_places, id_places]
-    return numbers
+    pairs, places = distinct_pairs(rows["domainId"], process_ids(rows["globalTid"]))
+    names = [
+        strings.add(marks.domains.get((process, number), f"domain {number}")) if number else UNKNOWN
+        for number, process in pairs
+    ]
+    return np.array(names, np.int32)[places]
