@@ -137,6 +137,7 @@ class _Reading:
         device = args.get("device")
         if kind not in ("kernel", "memset") and type(args.get("inDevice")) is int and args["inDevice"] != -1:
             device = args["inDevice"]
+        device = device if isinstance(device, int | str | Decimal) else None
         if isinstance(device, str) and not _NUMBERED.fullmatch(device):
             raise UnreadError("the id of a device is no number")
         place = _id(event.get("pid") if device is None else device)
