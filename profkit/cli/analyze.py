@@ -182,7 +182,9 @@ def _warn(findings: list[dict[str, Any]]) -> None:
 
 
 def _stem(file: str) -> str:
-    name = PurePath(file).name if file != "-" else "stdin"
+    from profkit.readers.remote import shown_name
+
+    name = shown_name(file) if file != "-" else "stdin"
     if any(c in name for c in "*?["):
         name = PurePath(file).parent.name
     while PurePath(name).suffix.lower() in (

@@ -12,6 +12,7 @@ from fsspec import AbstractFileSystem
 import profkit
 from profkit.analysis.summary import Options
 from profkit.cli import main
+from profkit.cli.analyze import _stem
 from profkit.errors import ReadError
 from profkit.mapping import Failure, Task, summarise_path
 from profkit.readers import read
@@ -187,6 +188,12 @@ def test_signatures_and_passwords_are_never_shown():
     assert shown_name("/runs/what?is=this.json") == "what?is=this.json"
     assert without_secrets(f"403, url='{SIGNED}'") == "403, url='https://host.example/run/rank0.json.gz'"
     assert without_secrets("s3://bucket/run/*.json") == "s3://bucket/run/*.json"
+
+
+def test_a_report_is_not_named_after_a_signature():
+    signed = "https://host.example/run/rank0.json.gz?Credential=AK/2026/request&Signature=abc123"
+    assert _stem(signed) == "rank0"
+    assert _stem("s3://bucket/run/*.json") == "run"
 
 
 def test_an_error_that_quotes_a_signed_address_does_not_give_it_away(odd):
