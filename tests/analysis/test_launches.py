@@ -67,6 +67,14 @@ def test_each_process_has_its_own_correlation_ids():
     assert find_launches(made.trace()).call.tolist() == [1, 0]
 
 
+def test_a_process_without_operations_does_not_matter():
+    made = TraceBuilder(processes=3, threads=((0, ()), (2, ())))
+    made.call(1, 2, "cudaLaunchKernel", thread=0, correlation=5)
+    made.call(3, 4, "cudaLaunchKernel", thread=1, correlation=5)
+
+    assert find_launches(called(made, correlation=5, process=2).trace()).call.tolist() == [1]
+
+
 def test_the_operator_is_the_innermost_on_the_launching_thread():
     made = TraceBuilder().range(0, 50, "aten::linear", kind=RangeKind.OPERATOR)
     made.range(0, 50, "forward").range(4, 10, "aten::addmm", kind=RangeKind.OPERATOR)

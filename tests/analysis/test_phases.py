@@ -93,11 +93,11 @@ def test_a_backward_thread_has_the_phase_of_the_only_thread_of_its_process_that_
 
 
 def test_a_backward_thread_with_a_phase_of_its_own_keeps_it():
-    made = TraceBuilder().range(0, 50, "backward").range(5, 30, "hook", thread=BACKWARD)
+    made = TraceBuilder().range(5, 30, "hook", thread=BACKWARD).range(0, 50, "backward")
     made.kernel(60, 70, launch=(6, 7), thread=BACKWARD).kernel(70, 80, launch=(40, 41), thread=BACKWARD)
     found = phases_of(made)
 
-    assert found.of_operation.tolist() == [1, 0]
+    assert found.of_operation.tolist() == [0, 1]
     assert found.host_thread.tolist() == [BACKWARD, MAIN]
 
 
