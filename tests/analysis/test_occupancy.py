@@ -9,7 +9,7 @@ from profkit.analysis.states import BUSY_STATES, State
 from profkit.model import Operations
 
 events = st.lists(
-    st.tuples(st.integers(0, 25), st.integers(0, 9), st.sampled_from(BUSY_STATES)), min_size=1, max_size=10
+    st.tuples(st.integers(0, 38), st.integers(0, 9), st.sampled_from(BUSY_STATES)), min_size=1, max_size=10
 )
 FIRST, LAST = 2, 30
 

@@ -114,6 +114,12 @@ def test_threads_of_the_autograd_engine_are_known_by_name_by_ranges_or_by_launch
     assert phases_of(made).autograd_threads == {1, 2, 3}
 
 
+def test_a_nameless_thread_beside_a_named_one_that_launches_nothing_is_the_engines():
+    made = TraceBuilder(threads=((0, ("python",)), (0, ()))).kernel(10, 20, launch=(1, 2), thread=1)
+
+    assert phases_of(made).autograd_threads == {1}
+
+
 def test_a_nameless_thread_that_opens_phases_is_none_of_the_engine():
     made = TraceBuilder(threads=((0, ()), (0, ()))).range(0, 9, "a", thread=1)
     made.kernel(10, 20, launch=(1, 2), thread=1).kernel(10, 20, kind=OperationKind.GRAPH, launch=(1, 2))

@@ -30,6 +30,7 @@ def test_steps_of_two_processes_are_matched_by_their_number_and_cut_to_the_fewer
     # Between steps the next one, outside of them none; of each process its own.
     process, time = np.array([0, 0, 0, 0, 0, 1, 1, 1]), np.array([-1, 0, 50, 99, 150, 9, 80, 159])
     assert found.at(process, time).tolist() == [-1, 0, 1, 1, -1, -1, 1, 1]
+    assert found.at(np.array([-1, 2]), np.array([20, 20])).tolist() == [-1, -1]
 
 
 def test_a_process_without_steps_has_those_of_the_first_that_has_some():
