@@ -118,3 +118,11 @@ def test_waits_of_another_thread_of_the_process_are_charged_too():
     waits = find_waits(made.trace())
 
     assert (waits.thread.tolist(), waits.device.tolist()) == ([BACKWARD], [0])
+
+
+def test_a_process_that_never_waits_does_not_matter():
+    made = TraceBuilder(devices=3, processes=3, threads=((0, ()), (2, ())))
+    made.kernel(0, 5, device=1).kernel(5, 9, thread=1, device=2).kernel(9, 12, thread=1, device=2)
+    waits = find_waits(made.call(0, 4, "cudaDeviceSynchronize", thread=1).trace())
+
+    assert (waits.process.tolist(), waits.device.tolist()) == ([2], [2])
