@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from profkit.analysis.whatif.collectives import asked_earlier, beside_kernels, exposed_ns, shrunk
+from profkit.analysis.whatif.collectives import asked_earlier, beside_kernels, exposed_ns, shrunk, transfer_ns
 from profkit.analysis.whatif.constants import LIKELY
 from profkit.analysis.whatif.launching import without_ranges
 from profkit.analysis.whatif.transfers import copies_between, on_own_stream
@@ -186,3 +186,16 @@ def test_ranges_of_other_steps_are_not_this_ones():
     assert elsewhere.any()
     assert not chosen.any()
     assert change.gap_ns.tolist() == gap.tolist()
+
+
+def test_collectives_of_two_kinds_are_not_compared():
+    def body(step, number):
+        step.launch(BF16_GEMM, 400, operators=("aten::mm",))
+        step.launch(REDUCE, 100, operators=("nccl:all_reduce",), stream=13)
+        step.launch(
+            REDUCE.replace("AllReduce_Sum_f32", "AllGather"), 40, operators=("nccl:all_gather",), stream=13
+        )
+        step.launch(REDUCE, 70, operators=("nccl:all_reduce",), stream=13)
+
+    facts = step_of(body).facts
+    assert transfer_ns([facts.view], facts).tolist() == [400_000, 100_000, 40_000, 70_000]
