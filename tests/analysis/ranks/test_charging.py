@@ -1,6 +1,7 @@
 """Whom waits are charged to, against a walk along the chain at every instant."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ def at_instant(made, device, time):
     return min(open_)[3] if open_ else None
 
 
-def walked(made):
+def walked(made, devices):
     """ns by (who waits, who is charged)."""
     found = {}
     for time in range(40):
@@ -34,7 +35,7 @@ def walked(made):
             charged = at_instant(made, device, time)
             if charged is None:
                 continue
-            for _ in range(DEVICES):
+            for _ in range(devices):
                 onward = at_instant(made, charged, time)
                 if onward is None or onward == device:
                     break
@@ -43,18 +44,19 @@ def walked(made):
     return found
 
 
-def charged(made):
+def charged(made, devices=DEVICES):
     columns = np.array(made or np.empty((0, 4)), np.int64).reshape(-1, 4).T
-    parts = charge(*columns, devices=DEVICES)
+    parts = charge(*columns, devices=devices)
     found = {}
     for who, to, start, end in zip(parts.device, parts.to, parts.start, parts.end, strict=True):
         found[int(who), int(to)] = found.get((int(who), int(to)), 0) + int(end - start)
     return {pair: ns for pair, ns in found.items() if ns}
 
 
-@given(waits())
-def test_every_instant_is_charged_to_the_end_of_its_chain(made):
-    assert charged(made) == walked(made)
+@given(waits(), st.integers(DEVICES, DEVICES + 1))
+def test_every_instant_is_charged_to_the_end_of_its_chain(made, devices):
+    """Of an even and of an odd number of devices: a circle is walked as often as there are devices."""
+    assert charged(made, devices) == walked(made, devices)
 
 
 def test_a_chain_of_stages_is_charged_to_the_slow_one():
@@ -66,5 +68,6 @@ def test_only_the_part_in_which_the_other_waits_is_passed_on():
     assert charged([(0, 1, 0, 10), (1, 2, 3, 5)]) == {(0, 1): 8, (0, 2): 2, (1, 2): 2}
 
 
-def test_two_that_wait_for_each_other_are_charged_to_each_other():
-    assert charged([(0, 1, 0, 10), (1, 0, 0, 10)]) == {(0, 1): 10, (1, 0): 10}
+@pytest.mark.parametrize("devices", [2, 3, 4])
+def test_two_that_wait_for_each_other_are_charged_to_each_other(devices):
+    assert charged([(0, 1, 0, 10), (1, 0, 0, 10)], devices) == {(0, 1): 10, (1, 0): 10}
