@@ -22,7 +22,8 @@ _HELD: Final = ("active_allocated", "active_pending_free", "active_awaiting_free
 _SMALL: Final = 1 << 20
 """Rounded requests up to here are cut exactly; of a larger one a rest up to here stays with the block."""
 _MOST_BYTES: Final = 1 << 50
-_MOST_DEVICES: Final = 1 << 10
+_MOST_DEVICES: Final = 1 << 7
+"""torch numbers devices with a signed byte."""
 
 Entry = dict[str, Any]
 
@@ -66,7 +67,9 @@ def read_memory(data: bytes | bytearray | memoryview, name: str) -> list[DeviceM
     )
     _refuse_aliases([*(traces or ()), *(segments or ())])
     settings = snapshot.get("allocator_settings")
-    entries = {device: _entries(trace) for device, trace in enumerate(traces or ()) if trace}
+    entries = {
+        device: _entries(trace) for device, trace in enumerate((traces or ())[:_MOST_DEVICES]) if trace
+    }
     whole = [each for each in segments or () if _is_segment(each)]
     devices = sorted({d for d, e in entries.items() if e} | {segment.get("device", 0) for segment in whole})
     return [
