@@ -199,3 +199,28 @@ def test_collectives_of_two_kinds_are_not_compared():
 
     facts = step_of(body).facts
     assert transfer_ns([facts.view], facts).tolist() == [400_000, 100_000, 40_000, 70_000]
+
+
+def test_a_range_after_the_last_launch_is_left_out_of_the_end_of_the_step():
+    def body(step, number):
+        step.launch(ADD, 10, host=20, operators=())
+        step.launch(ADD, 10, host=20, operators=())
+        begin = (step.host + 10) * 1000
+        step.builder.range(begin, begin + 50_000, "checking")
+        step.idle(100)
+
+    change = draft_of(body)
+    trace = change.facts.view.trace
+    gap = change.gap_ns.copy()
+    without_ranges(np.array([trace.strings[n] == "checking" for n in trace.ranges.name.tolist()]))(change)
+    share = 50_000 / change.facts.program.gap_ns[-1]
+
+    assert (gap - change.gap_ns).tolist() == pytest.approx([0, 0, gap[-1] * share])
+
+
+def test_a_launch_without_a_gap_has_nothing_to_leave_out():
+    change, chosen = ranged(100, [(1, 10, 40)])
+    change.facts.program.gap_ns[2], change.gap_ns[2] = 0, 0
+    without_ranges(chosen)(change)
+
+    assert change.gap_ns[2] == 0

@@ -350,3 +350,14 @@ def test_one_kernel_alone_takes_what_it_took():
     draft, _ = compiled(lambda step, number: pointwise(step))
 
     assert draft.duration_ns.tolist() == [100_000]
+
+
+def test_pointwise_kernels_with_other_blocks_are_not_even_beside_what_is_not_pointwise():
+    def body(step, number):
+        pointwise(step, 100)
+        pointwise(step, 100, grid_x=64)
+        step.launch(SUM, 50, operators=("aten::sum",), **BLOCKS)
+
+    draft, _ = compiled(body)
+
+    assert draft.duration_ns[0] == pytest.approx(250_000 * (1 - 0.55 * (1 - 1 / 3) * 1.5))

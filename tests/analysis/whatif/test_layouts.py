@@ -291,3 +291,35 @@ def test_the_same_operator_on_other_sizes_or_with_another_kernel_is_not_recomput
         step.backward(ADD, 100, operators=("aten::addmm",), shapes=[[8, 8], [8]])
 
     assert not recomputed(step_of(body).facts).any()
+
+
+def test_attention_is_found_late_in_a_step_too():
+    def body(step, number):
+        for _ in range(60):
+            step.launch(ADD, 10)
+        attention(step)
+
+    assert handmade_attention(step_of(body).facts).tolist() == [False] * 60 + [True] * 4
+
+
+def test_on_an_unknown_card_attention_stays_as_it_is():
+    draft = draft_of(lambda step, number: attention(step))
+    draft.facts.__dict__["gpu"] = None
+    fuse_attention(draft)
+
+    assert draft.alive.all()
+
+
+def test_any_operator_of_a_checkpoint_that_ran_before_is_recomputed():
+    def body(step, number):
+        block = ("aten::addmm", "aten::gelu", "aten::mul")
+        for operator in block:
+            step.launch(ADD, 100, operators=(operator,), shapes=[[64, 64], [64]])
+        at = step.host
+        for operator in block:
+            step.launch(ADD, 100, operators=(operator,), shapes=[[64, 64], [64]], thread=1)
+        step.builder.operator(at * 1000, step.host * 1000, "CheckpointFunctionBackward", thread=1)
+        step.backward(ADD, 100, operators=("aten::mul",), shapes=[[64, 64], [64]])
+
+    # The last is a gradient that happens to look the same.
+    assert recomputed(step_of(body).facts).tolist() == [False] * 3 + [True] * 3 + [False]
