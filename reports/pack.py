@@ -16,7 +16,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-KEPT = ("advice/*.json", "comparison/*.xz", "comparison/traces/*.gz", "ranks/*.gz", "recorder.json", "card.json",
+KEPT = ("advice/*.json", "comparison/*.xz", "comparison/traces/*.gz", "ranks/*/*.gz", "recorder.json", "card.json",
         "collected/*.json", "collected/*/*.gz")  # fmt: skip
 FOLDERS = re.compile(rb"/(?:tmp|root|home|work|opt|usr|mnt)/[\w.]|HOME=|PATH=")
 LARGEST = 15 << 20

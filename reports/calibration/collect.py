@@ -2,6 +2,8 @@
 
     collect.py OUT DATA      adds to DATA, so a study can be recorded in parts; the card is that of the first part
 
+OUT may also be a folder that was collected elsewhere: then its files are added to DATA.
+
 Kineto traces, nsys exports (NSYS: the command to export with), ncu tables with the columns of one kernel a row.
 """
 
@@ -215,9 +217,29 @@ def describe(data: Path) -> None:
     path.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
 
 
+def merge(collected: Path, data: Path) -> None:
+    """Add what was collected on another machine, looked through once more."""
+    for path in sorted(collected.glob("*/*.gz")):
+        store(data / path.parent.name / path.name, gzip.decompress(path.read_bytes()))
+    keep_times(data, json.loads((collected / "plain.json").read_text()))
+    card = collected / "environment.json"
+    if card.exists():  # that of the first part stays what the README tells of
+        (data / "blind_environment.json").write_text(card.read_text())
+    describe(data)
+
+
+def keep_times(data: Path, times: dict[str, object]) -> None:
+    path = data / "plain.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(known | times, indent=1) + "\n")
+
+
 def main() -> None:
     out, data = Path(sys.argv[1]), Path(sys.argv[2])
     data.mkdir(parents=True, exist_ok=True)
+    if (out / "workloads.json").exists():
+        merge(out, data)
+        return
     traces(out, data)
     counters(out, data)
     for mode in ("nsys", "emit"):
@@ -225,11 +247,8 @@ def main() -> None:
     rates = out / "rates.json"
     if rates.exists() and not (data / "environment.json").exists():
         (data / "environment.json").write_text(rates.read_text() + "\n")
-    times = json.loads((data / "plain.json").read_text()) if (data / "plain.json").exists() else {}
-    for row in started(out / "kineto" / "plain.jsonl"):
-        if "error" not in row:
-            times[str(row["name"])] = {k: v for k, v in row.items() if k not in NOT_KEPT}
-    (data / "plain.json").write_text(json.dumps(times, indent=1) + "\n")
+    whole = [row for row in started(out / "kineto" / "plain.jsonl") if "error" not in row]
+    keep_times(data, {str(row["name"]): {k: v for k, v in row.items() if k not in NOT_KEPT} for row in whole})
     describe(data)
 
 

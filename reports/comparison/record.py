@@ -71,7 +71,8 @@ def record(name: str, step: Step, out: Path, facts: dict[str, Any]) -> None:
 def slim_report(report: dict[str, Any]) -> dict[str, Any]:
     """A report of the same schema without what no comparison reads."""
     report |= {table: [] for table in EMPTIED}
-    report["timeline"] = {k: [] if isinstance(v, list) else v for k, v in report["timeline"].items()}
+    if report["timeline"] is not None:  # it is, without a device
+        report["timeline"] = {k: [] if isinstance(v, list) else v for k, v in report["timeline"].items()}
     report["idle"]["gaps"] = []
     report["totals"]["kernels"] = []
     return report
@@ -147,6 +148,8 @@ def main() -> None:
     for number in range(-1, ROUNDS if "planted" in changes else 0):
         command = [sys.executable, __file__, str(options.out), "--device", options.device]
         subprocess.run([*command, "--changes", options.changes, "--round", str(number)], check=False)
+    if not (options.out / "reports.jsonl").exists():
+        sys.exit("nothing was recorded")
     lines = (options.out / "reports.jsonl").read_bytes()
     (options.out / "reports.jsonl.xz").write_bytes(lzma.compress(lines, preset=9 | lzma.PRESET_EXTREME))
     (options.out / "reports.jsonl").unlink()

@@ -78,18 +78,22 @@ def pair_decorator_ns(calls):
     return min(timeit.repeat("f()", globals={"f": function}, number=calls, repeat=9)) / calls * 1e9
 
 
-def phase_cost():
-    """Costs in ns, and their ratios."""
+def phase_cost(share=1.0):
+    """Costs in ns, and their ratios, from a share of the usual number of calls."""
+    calls, recorded_calls = round(50_000 * share), round(2_000 * share)
     costs = {
-        "nothing_context": context_ns(Nothing, 50_000),
-        "phase_context": context_ns(profkit.phase, 50_000),
-        "nothing_decorator": decorator_ns(Nothing, 50_000),
-        "phase_decorator": decorator_ns(profkit.phase, 50_000),
+        "nothing_context": context_ns(Nothing, calls),
+        "phase_context": context_ns(profkit.phase, calls),
+        "nothing_decorator": decorator_ns(Nothing, calls),
+        "phase_decorator": decorator_ns(profkit.phase, calls),
     }
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
-        costs |= {"pair_context": pair_ns(2_000), "recorded_phase_context": context_ns(profkit.phase, 2_000)}
-        costs |= {"pair_decorator": pair_decorator_ns(2_000)}
-        costs |= {"recorded_phase_decorator": decorator_ns(profkit.phase, 2_000)}
+        costs |= {
+            "pair_context": pair_ns(recorded_calls),
+            "recorded_phase_context": context_ns(profkit.phase, recorded_calls),
+        }
+        costs |= {"pair_decorator": pair_decorator_ns(recorded_calls)}
+        costs |= {"recorded_phase_decorator": decorator_ns(profkit.phase, recorded_calls)}
     ratios = {
         "outside_context": costs["phase_context"] / costs["nothing_context"],
         "outside_decorator": costs["phase_decorator"] / costs["nothing_decorator"],
@@ -197,7 +201,7 @@ def recorded(marked, unmarked, steps):
 WAYS = (plain, idle, bare, recorded)
 
 
-def step_overhead(sizes, budget_s, steps=10, least=6, most=25):
+def step_overhead(sizes, budget_s, steps, least=6, most=25):
     """Rounds of all four ways for so many seconds, at least six, since fewer have no 95 % interval."""
     marked, unmarked = (Training(sizes, annotated=annotated) for annotated in (True, False))
     began, rounds = time.perf_counter(), []
@@ -278,6 +282,8 @@ def out_of_memory():
 
 def main(result=None, seconds="60"):
     on_gpu, budget_s = torch.cuda.is_available(), float(seconds)
+    share = min(1.0, budget_s / 60)  # a trial of a few seconds makes fewer calls and steps
+    steps = max(3, round(10 * share))
     measured = {
         "machine": {
             "processor": platform.machine(),
@@ -286,13 +292,13 @@ def main(result=None, seconds="60"):
         },
         "nvtx_tool_attached": nvtx_domain.under_nsys() or backends.nvtx_attached(),
     }
-    measured["phase_cost_before_cuda"] = phase_cost()
+    measured["phase_cost_before_cuda"] = phase_cost(share)
     measured["gpu"] = torch.cuda.get_device_name() if on_gpu else None
     measured["identical"] = identical()
     if on_gpu:
-        measured["phase_cost"] = phase_cost()  # again, once CUDA and its memory history were in use
-        measured["gpt_step"] = step_overhead(LARGE, 0.65 * budget_s)
-    measured["gpt_step_of_the_host"] = step_overhead(SMALL if on_gpu else {}, 0.35 * budget_s)
+        measured["phase_cost"] = phase_cost(share)  # again, once CUDA and its memory history were in use
+        measured["gpt_step"] = step_overhead(LARGE, 0.65 * budget_s, steps)
+    measured["gpt_step_of_the_host"] = step_overhead(SMALL if on_gpu else {}, 0.35 * budget_s, steps)
     if on_gpu:
         measured["out_of_memory"] = out_of_memory()
     text = json.dumps(measured, indent=1) + "\n"

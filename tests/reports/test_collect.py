@@ -84,3 +84,23 @@ def test_what_names_the_machine_is_not_stored(collect, tmp_path):
     with pytest.raises(SystemExit, match="must not be stored"):
         collect.store(tmp_path / "trace.json.gz", b'{"file": "/home/somebody/train.py"}')
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.torch
+def test_what_was_collected_elsewhere_is_added(collect, monkeypatch, tmp_path):
+    pytest.importorskip("torch")
+    there, data = tmp_path / "there", tmp_path / "data"
+    for folder, kind in (("kineto", "json"), ("nsys", "sqlite"), ("ncu", "csv")):
+        collect.store(there / folder / f"linear_m2_bf16.{kind}.gz", b"content of " + folder.encode())
+    (there / "plain.json").write_text(json.dumps({"linear_m2_bf16": {"step_ms": 0.2}}))
+    (there / "workloads.json").write_text("[]")
+    data.mkdir()
+    (data / "plain.json").write_text(json.dumps({"older": {"step_ms": 1.5}}))
+    monkeypatch.setattr(collect.sys, "argv", ["collect.py", str(there), str(data)])
+    collect.main()
+    assert gzip.decompress((data / "nsys" / "linear_m2_bf16.sqlite.gz").read_bytes()) == b"content of nsys"
+    assert json.loads((data / "plain.json").read_text()) == {
+        "older": {"step_ms": 1.5},
+        "linear_m2_bf16": {"step_ms": 0.2},
+    }
+    assert [row["name"] for row in json.loads((data / "workloads.json").read_text())] == ["linear_m2_bf16"]
