@@ -283,7 +283,6 @@ def out_of_memory():
 def main(result=None, seconds="60"):
     on_gpu, budget_s = torch.cuda.is_available(), float(seconds)
     share = min(1.0, budget_s / 60)  # a trial of a few seconds makes fewer calls and steps
-    steps = max(3, round(10 * share))
     measured = {
         "machine": {
             "processor": platform.machine(),
@@ -297,8 +296,10 @@ def main(result=None, seconds="60"):
     measured["identical"] = identical()
     if on_gpu:
         measured["phase_cost"] = phase_cost(share)  # again, once CUDA and its memory history were in use
-        measured["gpt_step"] = step_overhead(LARGE, 0.65 * budget_s, steps)
-    measured["gpt_step_of_the_host"] = step_overhead(SMALL if on_gpu else {}, 0.35 * budget_s, steps)
+        measured["gpt_step"] = step_overhead(LARGE, 0.65 * budget_s, steps=6)
+    measured["gpt_step_of_the_host"] = step_overhead(
+        SMALL if on_gpu else {}, 0.35 * budget_s, steps=max(3, round(10 * share))
+    )
     if on_gpu:
         measured["out_of_memory"] = out_of_memory()
     text = json.dumps(measured, indent=1) + "\n"
