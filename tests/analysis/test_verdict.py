@@ -177,3 +177,20 @@ def test_grounds_of_a_trace_are_its_window_its_kept_steps_and_its_busy_time():
         Grounds.of(timelines([TraceBuilder().kernel(0, 9, launch=(0, 1)).trace()], Options())[0]).steps
         is None
     )
+
+
+def test_nothing_is_no_runner_up_where_the_profiler_took_nearly_all():
+    found = verdict({State.COMPUTE: 5, State.PROFILER: 95})
+
+    assert (found["bound"], found["runner_up"]) == ("compute", None)
+
+
+def test_grounds_of_traces_have_the_fewest_steps():
+    def loop(steps):
+        made = TraceBuilder()
+        for at in range(0, 100 * steps, 100):
+            made.range(at, at + 100, "step").kernel(at + 10, at + 100, launch=(at, at + 5))
+        return made.trace()
+
+    views, _ = timelines([loop(3), loop(5), TraceBuilder().kernel(0, 9, launch=(0, 1)).trace()], Options())
+    assert Grounds.of(views).steps == 3

@@ -295,3 +295,13 @@ def test_kernels_that_only_start_and_end_move_nothing():
     foreach_optimizer(draft)
 
     assert draft.duration_ns[1] == 8 * LIKELY.start_ns
+
+
+def test_sizes_that_explain_less_than_a_quarter_of_the_time_are_recorded_in_part():
+    draft = draft_of(lambda step, number: adam(step, number, us=500, sizes=(8192, 4096)))
+    streamed = (8192**2 + 4096**2) * 28 / (draft.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
+    long = 14 * (500_000 - LIKELY.start_ns)
+    fuse_optimizer(draft)
+
+    assert 0.125 * long < streamed < 0.25 * long
+    assert draft.duration_ns[1] == pytest.approx(long * LIKELY.update + LIKELY.start_ns)

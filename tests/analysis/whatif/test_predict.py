@@ -330,3 +330,18 @@ def test_the_factor_makes_all_of_it_more_or_less():
     assert twice.range_ns == pytest.approx(2 * once.range_ns)
     assert twice.call_ns == pytest.approx(2 * once.call_ns)
     assert with_constants(recorder=2.0).recorder == 2
+
+
+@pytest.mark.parametrize(("fetched_us", "worth"), [(270, True), (220, False)])
+def test_what_saves_one_percent_is_worth_saying(fetched_us, worth):
+    def body(step, number):
+        with step.within("data"):
+            step.idle(fetched_us)
+        for _ in range(40):
+            step.launch(ADD, 5, host=100)
+
+    # Without a recorder's cost; taking a finished batch takes 200 us.
+    recorded = 4_000_000 + fetched_us * 1_000
+    found = what_if(views_of(body), [], plain_step_ns=recorded)
+
+    assert ("loader-workers" in [row["name"] for row in found["changes"]]) is worth
