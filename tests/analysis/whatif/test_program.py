@@ -166,7 +166,7 @@ def test_launches_and_waits_of_other_processes_and_devices_are_no_part_of_the_st
 
 
 def test_operations_of_one_launch_belong_to_one_token_in_the_order_of_their_start():
-    made = TraceBuilder().kernel(30, 50, launch=(10, 20)).kernel(60, 70).kernel(55, 58).kernel(90, 95)
+    made = TraceBuilder().kernel(30, 50, launch=(10, 20)).kernel(60, 70).kernel(55, 75).kernel(90, 95)
     for row in (1, 2):
         made._operations[row]["correlation"] = 1
     found = program_of(made)
