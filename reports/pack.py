@@ -17,7 +17,7 @@ import tarfile
 from pathlib import Path
 
 KEPT = ("advice/*.json", "comparison/*.xz", "comparison/traces/*.gz", "ranks/*/*.gz", "recorder.json", "card.json",
-        "collected/*.json", "collected/*/*.gz")  # fmt: skip
+        "blind/ncu/cold.*z", "blind/ncu/cold.jsonl", "collected/*.json", "collected/*/*.gz")  # fmt: skip
 FOLDERS = re.compile(rb"/(?:tmp|root|home|work|opt|usr|mnt)/[\w.]|HOME=|PATH=")
 LARGEST = 15 << 20
 """Bytes that the archive may have."""

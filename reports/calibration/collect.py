@@ -36,6 +36,8 @@ COUNTERS = {
 }
 MARKER = "spin_kernel(long)"
 CLAIMS = ("name", "kind", "truth", "why", "counters", "held_out")
+REFUSED: list[str] = []
+"""What could not be stored; the rest is, and the exit code is 1."""
 NOT_KEPT = ("name", "mode", "took_s", "started")
 
 NAMES = {  # the columns of an export that hold ids of strings
@@ -106,12 +108,17 @@ def clean(export: Path) -> None:
     base.close()
 
 
+def refuse(name: str, reason: str) -> None:
+    print(f"{name}: {reason}", file=sys.stderr)
+    REFUSED.append(name)
+
+
 def store(target: Path, content: bytes) -> None:
     found = LEAK.search(content)
     if found:
-        sys.exit(
-            f"{target.name}: holds {content[found.start() - 40 : found.end() + 40]!r}; it must not be stored"
-        )
+        around = content[max(0, found.start() - 40) : found.end() + 40]
+        refuse(target.name, f"holds {around!r}; it must not be stored")
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(gzip.compress(content, 9, mtime=0))
 
@@ -140,8 +147,15 @@ def timeline(folder: Path, number: int, name: str, data: Path) -> None:
         export = Path(scratch) / f"{name}.sqlite"
         command = [os.environ.get("NSYS", "nsys"), "export", "-q", "true", "--type", "sqlite"]
         command += ["-o", str(export), str(folder / f"report.{number}.nsys-rep")]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        clean(export)
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode or not export.exists():
+            refuse(export.name, f"report {number} was not exported: {done.stderr.strip()[-200:]}")
+            return
+        try:
+            clean(export)
+        except sqlite3.Error as error:
+            refuse(export.name, f"report {number} could not be cleaned: {error}")
+            return
         store(data / f"{export.name}.gz", export.read_bytes())
 
 
@@ -158,10 +172,10 @@ def sections(path: Path, order: list[str]) -> Iterator[tuple[str, list[dict[str,
     if any(
         table[0][metric] not in ("", "%", "ns", "byte") for metric in COUNTERS.values() if metric in table[0]
     ):
-        sys.exit(f"{path.name}: exported without --print-units base")
+        raise ValueError(f"{path.name}: exported without --print-units base")
     starts = [i for i, row in enumerate(table) if row["Kernel Name"].endswith(MARKER)]
     if len(starts) != len(order):
-        sys.exit(f"{path.name}: {len(starts)} markers for {len(order)} workloads")
+        raise ValueError(f"{path.name}: {len(starts)} markers for {len(order)} workloads")
     for name, start, end in zip(order, starts, [*starts[1:], len(table)], strict=True):
         yield name, table[start + 1 : end]
 
@@ -226,6 +240,7 @@ def merge(collected: Path, data: Path) -> None:
     if card.exists():  # that of the first part stays what the README tells of
         (data / "blind_environment.json").write_text(card.read_text())
     describe(data)
+    sys.exit(1 if REFUSED else 0)
 
 
 def keep_times(data: Path, times: dict[str, object]) -> None:
@@ -241,15 +256,19 @@ def main() -> None:
         merge(out, data)
         return
     traces(out, data)
-    counters(out, data)
     for mode in ("nsys", "emit"):
         timelines(out, data, mode)
+    try:
+        counters(out, data)
+    except ValueError as error:
+        refuse("ncu", str(error))
     rates = out / "rates.json"
     if rates.exists() and not (data / "environment.json").exists():
         (data / "environment.json").write_text(rates.read_text() + "\n")
     whole = [row for row in started(out / "kineto" / "plain.jsonl") if "error" not in row]
     keep_times(data, {str(row["name"]): {k: v for k, v in row.items() if k not in NOT_KEPT} for row in whole})
     describe(data)
+    sys.exit(1 if REFUSED else 0)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import gzip
 import importlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +20,9 @@ ROWS = [
 @pytest.fixture
 def collect(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module("collect")
+    collect = importlib.import_module("collect")
+    monkeypatch.setattr(collect, "REFUSED", [])
+    return collect
 
 
 def write_rows(path, rows=ROWS):
@@ -30,6 +33,7 @@ def write_rows(path, rows=ROWS):
 def test_a_timeline_is_of_the_workload_that_opened_its_range(collect, monkeypatch, tmp_path):
     def export(command, **_):
         Path(command[command.index("-o") + 1]).write_text(Path(command[-1]).name)
+        return SimpleNamespace(returncode=0, stderr="")
 
     monkeypatch.setattr(collect.subprocess, "run", export)
     monkeypatch.setattr(collect, "clean", lambda path: None)
@@ -80,10 +84,27 @@ def test_a_stage_that_was_not_run_is_no_fault(collect, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_what_names_the_machine_is_not_stored(collect, tmp_path):
-    with pytest.raises(SystemExit, match="must not be stored"):
-        collect.store(tmp_path / "trace.json.gz", b'{"file": "/home/somebody/train.py"}')
-    assert not list(tmp_path.iterdir())
+def test_what_names_the_machine_is_not_stored_and_costs_the_rest_nothing(collect, capsys, tmp_path):
+    collect.store(tmp_path / "trace.json.gz", b'{"file": "/home/somebody/train.py"}')
+    collect.store(tmp_path / "clean.json.gz", b'{"file": "train.py"}')
+    assert [path.name for path in tmp_path.iterdir()] == ["clean.json.gz"]
+    assert collect.REFUSED == ["trace.json.gz"]
+    assert "must not be stored" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_exported_costs_the_others_nothing(collect, monkeypatch, tmp_path):
+    def export(command, **_):
+        if command[-1].endswith("report.1.nsys-rep"):
+            return SimpleNamespace(returncode=1, stderr="no such report")
+        Path(command[command.index("-o") + 1]).write_text("export")
+        return SimpleNamespace(returncode=0, stderr="")
+
+    monkeypatch.setattr(collect.subprocess, "run", export)
+    monkeypatch.setattr(collect, "clean", lambda path: None)
+    write_rows(tmp_path / "nsys" / "nsys.jsonl")
+    collect.timelines(tmp_path, tmp_path / "data", "nsys")
+    assert [path.name for path in (tmp_path / "data" / "nsys").iterdir()] == ["last.sqlite.gz"]
+    assert collect.REFUSED == ["first.sqlite"]
 
 
 @pytest.mark.torch
@@ -97,7 +118,8 @@ def test_what_was_collected_elsewhere_is_added(collect, monkeypatch, tmp_path):
     data.mkdir()
     (data / "plain.json").write_text(json.dumps({"older": {"step_ms": 1.5}}))
     monkeypatch.setattr(collect.sys, "argv", ["collect.py", str(there), str(data)])
-    collect.main()
+    with pytest.raises(SystemExit, match=r"^0$"):
+        collect.main()
     assert gzip.decompress((data / "nsys" / "linear_m2_bf16.sqlite.gz").read_bytes()) == b"content of nsys"
     assert json.loads((data / "plain.json").read_text()) == {
         "older": {"step_ms": 1.5},
