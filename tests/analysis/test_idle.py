@@ -225,11 +225,11 @@ def test_gaps_that_touch_at_an_instant_of_other_work_keep_their_own_enders():
 
 
 def test_waits_are_paid_in_the_order_in_which_they_returned():
-    made = TraceBuilder().kernel(0, 100, launch=(-5, -1)).kernel(300, 400, launch=(285, 290))
+    made = TraceBuilder().kernel(0, 100, launch=(-5, -1)).kernel(200, 300, launch=(190, 195))
     made.call(10, 150, "cudaDeviceSynchronize", thread=LOADER).call(60, 110, "cudaStreamSynchronize")
     result = summarise([made.trace()])
 
-    # From 110 to 150 the later one still blocks its own thread; the launching thread's time is the other's, then its.
+    # From 110 on the one that blocked 50, though it began later; then 40 are left for the other.
     assert {row["api"]: row["cost_ns"] for row in result.syncs} == {
-        "cudaDeviceSynchronize": 140, "cudaStreamSynchronize": 50,
+        "cudaDeviceSynchronize": 40, "cudaStreamSynchronize": 50,
     }  # fmt: skip

@@ -68,7 +68,8 @@ def mutants_of(module: str, path: Path) -> list[Mutant]:
     found = []
     for node, statement, function, in_function in _within(tree, None, "", False):
         lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
-        if isinstance(statement, (ast.If, ast.While, ast.For, ast.FunctionDef, ast.ClassDef)):
+        # Of a function: all its lines, since its head, with its defaults, only runs when it is imported.
+        if isinstance(statement, (ast.If, ast.While, ast.For, ast.ClassDef)):
             lines = range(statement.lineno, statement.body[0].lineno)
         for variant, other in enumerate(_variants(node)):
             before, after = (" ".join(ast.unparse(each).split()) for each in (node, other))

@@ -110,7 +110,7 @@ def copies(step, number):
     step.upload(64 * 1024, 30, blocks=False)
     step.launch("Memcpy DtoH", 20, operators=(), kind=1, copy_kind=CopyKind.DTOH, bytes=1 << 20, stream=7)
     step.launch("Memcpy DtoD", 20, operators=(), kind=1, copy_kind=CopyKind.DTOD, bytes=1 << 20)
-    step.launch(ADD, 50)
+    step.launch(ADD, 50, stream=9)
 
 
 def test_copies_of_more_than_a_few_bytes_between_host_and_device_can_have_a_stream():
@@ -120,7 +120,7 @@ def test_copies_of_more_than_a_few_bytes_between_host_and_device_can_have_a_stre
 
     change.drop(flags(2, count=5))
     on_own_stream(chosen)(change)
-    assert change.stream.tolist() == [1, 0, 0, 0, 0]
+    assert change.stream.tolist() == [2, 0, 0, 0, 1]
 
 
 def ranged(gaps_us, ranges, launches=3):

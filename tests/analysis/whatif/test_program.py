@@ -108,6 +108,12 @@ def test_the_latency_is_the_median_over_launches_on_an_idle_stream():
     assert program_of(by_stream((1, 2, 7), latency=(-20, 2_000, -10, 0, 3_000))).latency_ns == 0
 
 
+def test_operations_that_wait_for_their_stream_tell_no_latency():
+    queued = [(at, at + 10, 7) for at in range(1, 91, 10)]
+
+    assert program_of(by_stream(*queued)).latency_ns == 1_600
+
+
 def test_a_kernel_that_starts_within_its_call_waits_for_its_return_and_a_copy_does_not():
     made = TraceBuilder().kernel(150, 300, launch=(100, 200)).copy(400, 450, launch=(320, 500))
     made.copy(520, 550, launch=(530, 600)).copy(900, 950, launch=(620, 700))
