@@ -133,6 +133,15 @@ def test_in_the_backward_pass_two_products_on_each_side_belong_to_it(apart, pair
     assert found[0] == found[-1] == pairs
 
 
+def test_the_backward_of_attention_is_found_late_in_a_step_too():
+    def body(step, number):
+        for _ in range(60):
+            step.launch(ADD, 10)
+        backward_attention(step)
+
+    assert handmade_attention(step_of(body).facts).tolist() == [False] * 60 + [True] * 5
+
+
 def test_a_softmax_between_products_of_forward_and_backward_is_none():
     def body(step, number):
         step.launch(SGEMM, 200, operators=("aten::bmm",), shapes=SCORES)

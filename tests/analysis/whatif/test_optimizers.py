@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from profkit.analysis.summary import Options, timelines
+from profkit.analysis.whatif import find_step
 from profkit.analysis.whatif.constants import LIKELY
 from profkit.analysis.whatif.optimizers import (
     drop_gradients,
@@ -13,7 +15,7 @@ from profkit.analysis.whatif.optimizers import (
     zeroing,
 )
 from profkit.model import OperationKind
-from tests.analysis.advice.made_steps import ADD, BF16_GEMM, FILL, FUSED_ADAM, MULTI_TENSOR
+from tests.analysis.advice.made_steps import ADD, BF16_GEMM, FILL, FUSED_ADAM, MULTI_TENSOR, loop
 from tests.analysis.whatif.steps import draft_of, step_of
 
 SIZES = (64, 32, 16)
@@ -305,3 +307,9 @@ def test_sizes_that_explain_less_than_a_quarter_of_the_time_are_recorded_in_part
 
     assert 0.125 * long < streamed < 0.25 * long
     assert draft.duration_ns[1] == pytest.approx(long * LIKELY.update + LIKELY.start_ns)
+
+
+def test_without_steps_all_gradients_are_those_of_one():
+    views, _ = timelines([loop(foreach, steps=1)], Options(step_name="no such range"))
+
+    assert parameters(find_step(views[0], 0).facts)[0] == 4

@@ -196,6 +196,15 @@ def test_without_shapes_inputs_are_two_thirds_of_what_a_product_moves():
     )
 
 
+def test_one_size_is_no_product_of_two():
+    draft = draft_of(lambda step, number: product(step, shapes=[[64, 64]]))
+    draft.facts.bytes[:] = 12e6
+    draft.duration_ns[:] = 0
+    autocast(draft)
+
+    assert draft.duration_ns.tolist() == pytest.approx([2 * LIKELY.start_ns + streamed(draft, 2e6 * 6)])
+
+
 def test_backward_products_without_shapes_cast_half_as_much():
     def body(step, number):
         step.backward(SGEMM, 6_000)
