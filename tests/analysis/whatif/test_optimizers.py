@@ -310,6 +310,9 @@ def test_sizes_that_explain_less_than_a_quarter_of_the_time_are_recorded_in_part
 
 
 def test_without_steps_all_gradients_are_those_of_one():
-    views, _ = timelines([loop(foreach, steps=1)], Options(step_name="no such range"))
+    trace = loop(foreach, steps=1)
+    trace.strings[trace.strings.index("step")] = "part"
+    views, _ = timelines([trace], Options())
 
+    assert views[0].steps.count == 0
     assert parameters(find_step(views[0], 0).facts)[0] == 4
