@@ -48,7 +48,7 @@ def test_measures_of_windows_count_nanoseconds(each, start, length):
     assert made(each).contains(np.arange(-30, 60)).tolist() == [t in instants(each) for t in range(-30, 60)]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 9)), max_size=25))
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-20, 30), st.integers(0, 9)), max_size=25))
 def test_grouped_unions_equal_one_union_a_group(rows):
     group = np.array([g for g, _, _ in rows], np.int64)
     start = np.array([s for _, s, _ in rows], np.int64)
@@ -108,6 +108,12 @@ def test_groups_are_measured_alike_wherever_their_times_lie():
 
     assert grouped_union_ns(group, start, start + 5, 3).tolist() == [5, 7, 0]
     assert grouped_union_ns(group[:0], start[:0], start[:0], 2).tolist() == [0, 0]
+
+
+def test_groups_that_begin_before_the_origin_stay_apart():
+    group, start, end = np.array([0, 0, 1]), np.array([-5, 95]), np.array([0, 100, 95])
+
+    assert grouped_union_ns(group, np.append(start, -5), end, 2).tolist() == [10, 100]
 
 
 def test_an_intersection_is_the_same_from_either_side_and_in_the_fewest_intervals():
