@@ -50,9 +50,9 @@ def find_launches(trace: Trace) -> Launches:
     calls = trace.calls
     call = _join(trace)
     linked = call >= 0
-    thread = np.where(linked, calls.thread[call] if len(calls) else -1, -1).astype(np.int64)
-    time = np.where(linked, calls.start_ns[call] if len(calls) else 0, 0).astype(np.int64)
-    returned = np.where(linked, calls.end_ns[call] if len(calls) else 0, 0).astype(np.int64)
+    thread, time, returned = (np.full(len(call), -1, np.int64) for _ in range(3))
+    for column, known in ((thread, calls.thread), (time, calls.start_ns), (returned, calls.end_ns)):
+        column[linked] = known[call[linked]]
     operators = Nesting.of(trace.ranges, trace.ranges.kind == RangeKind.OPERATOR)
     operator = np.full(len(call), -1, np.int64)
     operator[linked] = operators.innermost(thread[linked], time[linked])

@@ -50,6 +50,16 @@ def test_in_inference_a_chain_reads_its_inputs_and_writes_its_result():
     assert draft.duration_ns[0] == pytest.approx(streamed(draft, left))
 
 
+def test_intermediate_results_in_16_bits_are_half_as_large():
+    def body(step, number):
+        for _ in range(2):
+            step.launch(ADD.replace("<float>", "<c10::BFloat16>"), 900, shapes=SHAPE)
+
+    draft, before = compiled(body)
+
+    assert draft.bytes[0] == before.sum() - ELEMENTS * 2 * 2
+
+
 def test_where_there_is_a_backward_pass_a_share_of_the_results_is_written():
     def body(step, number):
         for name in (ADD, GELU, ADD):

@@ -83,6 +83,10 @@ def test_an_operation_waits_for_another_stream_where_neither_its_launch_nor_its_
     assert found.stream.tolist() == [0, 1, 1, 2]
 
 
+def test_what_has_not_ended_is_waited_for_by_nobody():
+    assert program_of(by_stream((2, 100, 7), (50, 150, 8))).after.tolist() == [-1, -1]
+
+
 def test_a_start_within_the_slack_waits_for_nobody():
     assert program_of(by_stream((2, 40, 7), (2, 39, 8), (40, 60, 8))).after.tolist() == [-1, -1, -1]
     made = by_stream((2, 40, 7), (2, 38, 8), (40, 60, 8))
