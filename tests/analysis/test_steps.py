@@ -125,5 +125,9 @@ def test_a_first_step_at_the_very_ratio_is_kept():
     assert leading_steps_left_out(np.array([23, 20, 20])) == 1
 
 
+def test_the_median_is_that_of_all_later_steps():
+    assert leading_steps_left_out(np.array([115, 130, 100])) == 0
+
+
 def test_two_steps_remain_however_slow_they_are():
     assert leading_steps_left_out(np.array([900, 500, 300, 200])) == 2

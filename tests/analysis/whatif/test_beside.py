@@ -96,6 +96,20 @@ def test_collectives_that_are_asked_for_earlier_hide_a_share_of_their_transfer_b
     )
 
 
+def test_kernels_between_collectives_stay_as_they_are():
+    def body(step, number):
+        for _ in range(3):
+            step.launch(REDUCE, 100, operators=("nccl:all_reduce",))
+            step.launch(BF16_GEMM, 400, operators=("aten::mm",))
+
+    change = draft_of(body)
+    chosen = flags(0, 2, 4, count=6)
+    asked_earlier(chosen, np.full(6, 1e6))(change)
+
+    assert change.duration_ns[1::2].tolist() == [400_000] * 3
+    assert change.duration_ns[::2].tolist() == pytest.approx([100_000] + [100_000 * (1 - LIKELY.hidden)] * 2)
+
+
 def test_kernels_hide_no_more_than_they_take():
     change = draft_of(overlapped)
     change.duration_ns[0] = 26_000

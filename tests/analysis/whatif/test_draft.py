@@ -147,6 +147,7 @@ def test_fetching_and_allocating_are_at_most_the_gap():
 def test_a_graph_is_one_launch_after_what_the_host_still_has_to_do():
     change = draft(three_launches(), with_constants(node_ns=11.0, graph_launch=3.0))
     change.usual_launch_ns = 20.0
+    change.early_ns[0] = 4
     change.drop(rows(1))
     capture(change)
     found = change.program()
