@@ -43,18 +43,14 @@ def without_ranges(ranges: Flags) -> Callable[[Draft], None]:
         rows = np.flatnonzero(ranges)
         start, end = trace.ranges.start_ns[rows], trace.ranges.end_ns[rows]
         called = trace.calls.start_ns[program.call[:-1]]
-        since = int(called[0]) - int(program.gap_ns[0]) if len(called) else 0
-        inside = (start >= since) & (
-            start < (int(called[-1]) if len(called) else 0) + int(program.gap_ns[-1])
-        )
-        token = np.minimum(np.searchsorted(called, start), program.tokens - 1)
+        since, until = int(called[0]) - int(program.gap_ns[0]), int(called[-1]) + int(program.gap_ns[-1])
+        inside = (start >= since) & (start < until)
+        token = np.searchsorted(called, start)
         recorded = np.maximum(program.gap_ns, 1)
         spent = np.bincount(token[inside], (end - start)[inside], minlength=program.tokens)
         fixed = draft.input_ns + draft.allocation_ns
         # Of the gap as recorded; without the recorder it is shorter, and so is the range.
-        left = np.maximum(
-            draft.gap_ns * (1 - np.minimum(spent / recorded, 1.0)), np.minimum(fixed, draft.gap_ns)
-        )
-        draft.gap_ns = np.where(spent > 0, left, draft.gap_ns)
+        left = draft.gap_ns * (1 - np.minimum(spent / recorded, 1.0))
+        draft.gap_ns = np.maximum(left, np.minimum(fixed, draft.gap_ns))
 
     return change
