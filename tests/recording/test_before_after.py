@@ -33,11 +33,12 @@ def modules():
     """The scripts that need no GPU, with small models."""
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.syspath_prepend(str(FOLDER))
-    monkeypatch.setattr("torch._dynamo.config.disable", True)
     steps = importlib.import_module("steps")
     for name, sizes in SMALL.items():
         monkeypatch.setattr(steps, name, shrunk(getattr(steps, name), sizes))
-    yield {name: importlib.import_module(name) for name in NAMES if name not in FOR_GPUS}
+    # its own way to change a setting: one that is set and taken back by attribute is gone afterwards
+    with torch._dynamo.config.patch(disable=True):
+        yield {name: importlib.import_module(name) for name in NAMES if name not in FOR_GPUS}
     monkeypatch.undo()
     for name in ("steps", *NAMES):
         sys.modules.pop(name, None)
