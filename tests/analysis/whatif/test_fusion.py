@@ -371,3 +371,25 @@ def test_pointwise_kernels_with_other_blocks_are_not_even_beside_what_is_not_poi
     draft, _ = compiled(body)
 
     assert draft.duration_ns[0] == pytest.approx(250_000 * (1 - 0.55 * (1 - 1 / 3) * 1.5))
+
+
+def test_one_long_pointwise_kernel_is_not_even_with_itself():
+    def body(step, number):
+        pointwise(step, 900)
+        step.launch(SUM, 20, operators=("aten::sum",), **BLOCKS)
+
+    draft, _ = compiled(body)
+
+    assert draft.duration_ns[0] == pytest.approx(920_000 * (1 - 0.55 * 0.5 * 1.5))
+
+
+def test_a_chain_of_which_some_bytes_are_unknown_loses_a_share_of_its_time():
+    def body(step, number):
+        for _ in range(2):
+            step.launch(ADD, 900, shapes=SHAPE)
+
+    draft = draft_of(body, CONSTANTS)
+    draft.bytes[1] = np.nan
+    compile_model(draft)
+
+    assert draft.duration_ns[0] == pytest.approx(1_800_000 * (1 - 0.55 * 0.5 * 1.5))
