@@ -62,7 +62,7 @@ JUDGES: Final = {
     ),
 }
 """What judges a module of `whatif`, and any other; without the tests on large recordings, which cost much."""
-JUDGES_S: Final = 6.0
+JUDGES_S: Final = 10.0
 """How long the tests of one mutant may take together, by their times on the unchanged code."""
 ACCOUNTS: Final = Path(__file__).with_name("survivors.tsv")
 _NOT_OURS: Final = 97
