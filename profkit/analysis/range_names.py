@@ -33,6 +33,8 @@ _LIBRARY = re.compile(
 )
 _DATA_LOADER = re.compile(r"enumerate\(DataLoader\)#.*\.__next__")
 _DATA_WORDS = frozenset({"data", "dataloader", "loader", "input", "fetch"})
+_FEW = 64
+"""With fewer texts than one in so many rows, testing all of them is quicker than finding which are used."""
 _COMPILATION = re.compile(r".*\(dynamo_timed\)|.*(?:Lazy Function Loading|Module Loading|Driver Compiler).*")
 
 
@@ -75,10 +77,14 @@ def matching(strings: Sequence[str], ids: IntColumn, test: Callable[[str], bool]
     """Apply a test of a text to a column of string ids, each distinct text once."""
     if not len(ids):
         return np.zeros(0, bool)
-    present = np.zeros(len(strings) + 1, bool)  # the last one is for -1, no text
-    present[ids] = True
-    answers = np.zeros(len(strings) + 1, bool)
-    for number in np.flatnonzero(present[:-1]).tolist():
+    count = len(strings)
+    answers = np.zeros(count + 1, bool)  # the last one is for -1, no text
+    numbers: Sequence[int] = range(count)
+    if count * _FEW > len(ids):
+        present = np.zeros(count + 1, bool)
+        present[ids.astype(np.intp)] = True
+        numbers = np.flatnonzero(present[:-1]).tolist()
+    for number in numbers:
         answers[number] = test(strings[number])
-    result: NDArray[np.bool_] = answers[ids]
+    result: NDArray[np.bool_] = answers.take(ids, mode="wrap")
     return result

@@ -44,8 +44,12 @@ def _nsys_ai(venv: Path, file: str) -> list[str]:
     if not kept.exists():
         packed = next(venv.glob("lib/python3*/site-packages/duckdb_ext/extensions"))
         shutil.copytree(packed, kept)
-    program = [f"{venv}/bin/nsys-ai", "report", "--gpu", "0", "--trim", "0", "100000", file]
-    return ["env", f"HOME={venv}/home", *program]
+    return _nsys_ai_at(venv, "home", file)
+
+
+def _nsys_ai_at(venv: Path, home: str, file: str) -> list[str]:
+    report = [f"{venv}/bin/nsys-ai", "report", "--gpu", "0", "--trim", "0", "100000", file]
+    return ["env", f"HOME={venv / home}", *report]
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ PEERS = (
         "nsys-ai, no DuckDB",
         "nsys",
         ("nsys-ai==0.3.0",),
-        lambda venv, file: ["env", f"HOME={venv}", *_nsys_ai(venv, file)[2:]],
+        lambda venv, file: _nsys_ai_at(venv, "", file),
     ),
     Peer(
         "nsys",
