@@ -49,13 +49,16 @@ def _memory_short(case: Case) -> Evidence | None:
 
 
 def _fragmented(case: Case) -> Evidence | None:
+    """Free memory alone is the allocator's cache; it is torn only where CUDA was asked although enough was free."""
     memory = case.memory or {}
-    lost = sum(int(d.get("fragmentation_bytes") or 0) for d in memory.get("devices") or ())
-    reserved = int(memory.get("peak_reserved_bytes") or 0)
-    if not reserved or lost < 0.2 * reserved:
+    allocator, reserved = memory.get("allocator") or {}, int(memory.get("peak_reserved_bytes") or 0)
+    lost, regrowths = int(allocator.get("fragmentation_at_peak_bytes") or 0), allocator.get("regrowths") or 0
+    growing_segments = (allocator.get("expandable_segments") or {}).get("on")
+    if not reserved or lost < 0.2 * reserved or not regrowths or growing_segments:
         return None
     return Evidence(
-        f"{bytes_text(lost)} of {bytes_text(reserved)} reserved are free in pieces that the next request does not fit.",
+        f"{bytes_text(lost)} of {bytes_text(reserved)} reserved were free even when most was reserved, and CUDA was asked "
+        f"for more {regrowths} times while as much lay free in blocks that did not fit.",
         [f"fragmentation {bytes_text(lost)}"],
         None,
     )

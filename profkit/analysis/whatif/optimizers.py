@@ -23,8 +23,10 @@ __all__ = [
 
 Flags = NDArray[np.bool_]
 
-_BYTES: Final = {"adam": (28.0, 76.0), "sgd": (20.0, 36.0)}
-"""Bytes a parameter in fp32: fused in one pass, and in foreach passes (docs/models.md, optimizers)."""
+_FUSED_BYTES: Final = {"adam": 28.0, "sgd": 20.0}
+"""Bytes a parameter in fp32, in one pass (docs/models.md, optimizers)."""
+_FOREACH_KERNELS: Final = 8.0
+"""Kernels over lists for each that a fused optimizer launches."""
 _KERNELS_A_PARAMETER: Final = {"adam": 7.0, "sgd": 2.5}
 _HOST: Final = {
     "adam": {"single": (0.0, 10.4), "foreach": (25.0, 1.6), "fused": (12.0, 0.6)},
@@ -121,7 +123,7 @@ def _rewrite(draft: Draft, *, fused: bool) -> None:
         return
     style, kind = optimizer_style(facts), _kind(facts)
     count, elements = parameters(facts)
-    launches = max(1.0, math.ceil(count / _TENSORS_A_LAUNCH)) * (1.0 if fused else 4.0 * len(_BYTES[kind]))
+    launches = max(1.0, math.ceil(count / _TENSORS_A_LAUNCH)) * (1.0 if fused else _FOREACH_KERNELS)
     device = _device_ns(draft, rows, elements, fused) + launches * constants.start_ns
     if style is None or (style == "foreach" and not fused):
         return
@@ -139,12 +141,11 @@ def _rewrite(draft: Draft, *, fused: bool) -> None:
 def _device_ns(draft: Draft, rows: NDArray[np.int64], elements: float, fused: bool) -> float:
     facts, constants = draft.facts, draft.constants
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
-    passes = _BYTES[_kind(facts)]
     long = float(np.maximum(facts.program.duration_ns[rows] - constants.start_ns, 0).sum())
     if not fused:
         return long
     if bandwidth and not math.isnan(elements):
-        streamed = elements * passes[0] / (bandwidth * constants.memory) * 1e9
+        streamed = elements * _FUSED_BYTES[_kind(facts)] / (bandwidth * constants.memory) * 1e9
         # Sizes of lists may be recorded in part: one pass is no shorter than its share of the traffic.
         if streamed >= 0.25 * long:
             return min(streamed, long)

@@ -18,7 +18,14 @@ from tests.analysis.advice.made_steps import (
 
 HAS_ROOM = {"peak_reserved_bytes": 8 * arithmetic.GIB}
 FULL = {"peak_reserved_bytes": 78 * arithmetic.GIB}
-TORN = {"peak_reserved_bytes": 40 * arithmetic.GIB, "devices": [{"fragmentation_bytes": 15 * arithmetic.GIB}]}
+_FREE = 15 * arithmetic.GIB
+CACHED = {
+    "peak_reserved_bytes": 40 * arithmetic.GIB,
+    "devices": [{"fragmentation_bytes": _FREE}],
+    "allocator": {"fragmentation_at_peak_bytes": _FREE, "regrowths": 0, "expandable_segments": {"on": False}},
+}
+"""Free at the end, as after any step: the allocator's cache."""
+TORN = {**CACHED, "allocator": {**CACHED["allocator"], "regrowths": 3}}
 
 CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "tf32": ((arithmetic.products, {}), (arithmetic.tf32_products, {})),
@@ -60,7 +67,7 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "profiler-stacks": ((devices.framed, {}), (devices.framed_before_a_long_kernel, {})),
     "larger-batch": ((devices.host_bound, {"memory": HAS_ROOM}), (devices.host_bound, {"memory": FULL})),
     "checkpoint-activations": ((arithmetic.bf16_products, {"memory": FULL}), (arithmetic.bf16_products, {"memory": HAS_ROOM})),
-    "fragmentation": ((arithmetic.bf16_products, {"memory": TORN}), (arithmetic.bf16_products, {"memory": FULL})),
+    "fragmentation": ((arithmetic.bf16_products, {"memory": TORN}), (arithmetic.bf16_products, {"memory": CACHED})),
     "warm-up": ((arithmetic.bf16_products, {"steps": 1}), (arithmetic.bf16_products, {"steps": 4})),
 }  # fmt: skip
 
@@ -167,3 +174,10 @@ def test_a_rule_says_what_to_do_how_to_check_it_and_where_to_read_on(rule):
     assert rule.code
     assert rule.verify
     assert rule.link.startswith("https://")
+
+
+@pytest.mark.parametrize("expandable", [True, False])
+def test_segments_that_grow_already_are_not_advised(expandable):
+    memory = {**TORN, "allocator": {**TORN["allocator"], "expandable_segments": {"on": expandable}}}
+
+    assert ("fragmentation" in advised(arithmetic.bf16_products, memory)) is not expandable
