@@ -33,6 +33,8 @@ class _Schema:
     backward: bool = False
     separate_dot: bool = True
     """Backward: a kernel of its own reads the output for the rows' sums of dO·O."""
+    bias: int = -1
+    """Where the bias (the mask) is that is added to the scores; -1 for none."""
 
 
 def visible_pairs(queries: int, keys: int, causal: bool) -> float:
@@ -55,7 +57,7 @@ def _attention(schema: _Schema) -> Callable[[Call, KernelClass], Work | None]:
         causal, guessed = _causal(call, schema, q, k)
         stored = "fp32" if kernel.dtype in ("fp32", "tf32") else "bf16"
         q, k, v = (replace(tensor, dtype=tensor.dtype or stored) for tensor in (q, k, v))
-        return _work(schema, (q, k, v), causal, guessed)
+        return _with_bias(_work(schema, (q, k, v), causal, guessed), call.tensor(schema.bias), stored)
 
     return model
 
@@ -79,6 +81,16 @@ def _work(schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor], causal: bool, gue
         flop, read, written, dtype=q.dtype, guessed=guessed, executed=executed, exponentials=pairs * executed,
         written_early=not schema.backward,
     )  # fmt: skip
+
+
+def _with_bias(work: Work, bias: Tensor | None, stored: str) -> Work:
+    """The bias is read once, and once more for each further sequence of the batch, as far as it left the cache."""
+    if bias is None or not bias.numel:
+        return work
+    size = bias.nbytes(stored)
+    return replace(
+        work, read_bytes=work.read_bytes + size, repeated=(size, bias.numel / max(bias.stored, 1) - 1.0)
+    )
 
 
 def _rounded(q: Tensor, length: int) -> float:
@@ -108,21 +120,21 @@ ATTENTION_MODELS: dict[str, Callable[[Call, KernelClass], Work | None]] = {
     name: _attention(schema)
     for name, schema in {
         "_scaled_dot_product_flash_attention": _Schema(0, 4, True),
-        "_scaled_dot_product_efficient_attention": _Schema(0, 6, True),
-        "_scaled_dot_product_cudnn_attention": _Schema(0, 6, True),
-        "_scaled_dot_product_fused_attention_overrideable": _Schema(0, 5, True),
+        "_scaled_dot_product_efficient_attention": _Schema(0, 6, True, bias=3),
+        "_scaled_dot_product_cudnn_attention": _Schema(0, 6, True, bias=3),
+        "_scaled_dot_product_fused_attention_overrideable": _Schema(0, 5, True, bias=3),
         "_flash_attention_forward": _Schema(0, 8, False),
-        "_efficient_attention_forward": _Schema(0, 9, False),
-        "_cudnn_attention_forward": _Schema(0, 10, True),
+        "_efficient_attention_forward": _Schema(0, 9, False, bias=3),
+        "_cudnn_attention_forward": _Schema(0, 10, True, bias=3),
         "_scaled_dot_product_flash_attention_backward": _Schema(1, 11, True, True),
-        "_scaled_dot_product_efficient_attention_backward": _Schema(1, 11, True, True, False),
-        "_scaled_dot_product_cudnn_attention_backward": _Schema(1, 14, True, True),
+        "_scaled_dot_product_efficient_attention_backward": _Schema(1, 11, True, True, False, bias=4),
+        "_scaled_dot_product_cudnn_attention_backward": _Schema(1, 14, True, True, bias=8),
         "_flash_attention_backward": _Schema(1, 11, False, True),
-        "_efficient_attention_backward": _Schema(1, 14, False, True, False),
-        "_cudnn_attention_backward": _Schema(1, 14, True, True),
+        "_efficient_attention_backward": _Schema(1, 14, False, True, False, bias=4),
+        "_cudnn_attention_backward": _Schema(1, 14, True, True, bias=8),
         "_flash_attn_forward": _Schema(0, 5, False),
         "_flash_attn_backward": _Schema(1, 11, False, True),
-        "scaled_dot_product_attention": _Schema(0, 5, True),
+        "scaled_dot_product_attention": _Schema(0, 5, True, bias=3),
     }.items()
 }
 """By operator name without its library's prefix."""

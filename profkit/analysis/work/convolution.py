@@ -8,6 +8,7 @@ grouped weight gradient ``groups`` times). Bias is ignored.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -19,6 +20,11 @@ from profkit.analysis.work.work import Work
 __all__ = ["CONVOLUTION_MODELS", "GRADIENTS", "convolution_results"]
 
 _TILE_CHANNELS, _FEWEST_CHANNELS = 64, 8
+_ALIGNED_BYTES, _SECTOR_BYTES = 16, 32
+"""What a matrix kernel loads at once, and what DRAM moves at least (CUDA C++ programming guide, device memory)."""
+_BAND_TILES = 4
+_NATIVE = re.compile(r"first_layer|align[abc]?[124](?!\d)")
+"""Names of matrix kernels that take a few channels as they are; the others want them padded to 16 bytes."""
 _HELPERS = ("splitkreduce", "split_k_kernel", "reduce_wgrad", "helper", "offsets", "workspace")
 
 
@@ -58,12 +64,14 @@ def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None
         spread = x.numel if transposed else out
         known = _known(kernel, weight)
         groups = (call.integers(arguments.groups) or (_groups(x, weight),))[0]
+        image_bytes = x.nbytes(stored) * _padding(kernel, x, groups)
         return Work(
             flop=2.0 * spread * weight.shape[1] * math.prod(weight.shape[2:]),
-            read_bytes=known * (x.nbytes(stored) + weight.nbytes(stored)),
+            read_bytes=known * (image_bytes + weight.nbytes(stored)),
             write_bytes=known * out_bytes,
             dtype=x.dtype,
             executed=_executed(kernel, weight, groups, "fprop"),
+            repeated=(image_bytes, _bands(kernel, weight.shape[0]) - 1.0),
             instructions=_instructions(kernel, weight, out),
         )
 
@@ -103,14 +111,36 @@ def _layout(kernel: KernelClass, x: Tensor, sizes: tuple[float, float]) -> Work 
     """Kernels around a convolution that bring tensors to its layout and back, or pad few channels to eight."""
     to, back = sizes
     if "addpadding" in kernel.function:
-        channels = x.shape[1]
         size = x.nbytes(kernel.dtype)
-        return Work(0.0, size, size / max(channels, 1) * math.ceil(channels / 8) * 8, role="pad")
+        return Work(0.0, size, size * _padded(x.shape[1], element_bytes(x.dtype or kernel.dtype)), role="pad")
     if x.shape[1] < _FEWEST_CHANNELS:
         return None  # padded to more channels, which are not known
     if "nhwctonchw" in kernel.function:
         return Work(0.0, back, back, role="back")
     return Work(0.0, to, to, role="to") if "nchwtonhwc" in kernel.function else None
+
+
+def _padded(channels: int, size: float) -> float:
+    """Channels over channels after padding to whole loads."""
+    together = max(int(_ALIGNED_BYTES // size), 1)
+    return math.ceil(channels / together) * together / max(channels, 1)
+
+
+def _padding(kernel: KernelClass, x: Tensor, groups: int) -> float:
+    """How much larger a matrix kernel finds an image than it is: few channels come padded."""
+    if not kernel.tensor_core or groups > 1 or _NATIVE.search(kernel.function):
+        return 1.0
+    return _padded(x.shape[1], element_bytes(x.dtype or kernel.dtype))
+
+
+def _bands(kernel: KernelClass, channels: int) -> float:
+    """Times that CUTLASS goes over the image: its blocks take the result's channels in bands of four tiles.
+
+    GemmIdentityThreadblockSwizzle<4> in cutlass/gemm/threadblock/threadblock_swizzle.h numbers them so.
+    """
+    if "cutlass" not in kernel.short_name or not kernel.tile:
+        return 1.0
+    return float(math.ceil(math.ceil(channels / kernel.tile[1]) / _BAND_TILES))
 
 
 def _output_elements(
@@ -168,19 +198,24 @@ def _backward(
             return _layout(kernel, i, (2 * gb + ib + wb, ib + wb))  # each gradient brings its own dout over
         if not _multiplies(kernel):
             return None
+        groups, stride = _groups(i, w), call.integers(4) or _steps(i, g)
+        ib *= _padding(kernel, i, groups)
         turned = bool(call.flag(transposed)) if transposed is not None else False
         flop = 2.0 * (i.numel if turned else g.numel) * w.shape[1] * math.prod(w.shape[2:])
-        direction, known = _direction(kernel.function), _known(kernel, w)
-        groups = _groups(i, w)
+        direction, known = _direction(kernel), _known(kernel, w)
+        phases = _phases(stride) if direction == "dgrad" and "strided" in kernel.function else 1.0
         read, written, scale = gb + wb, ib, 1.0
         if direction == "wgrad":
             read, written = gb + ib, wb
         elif direction is None:
             scale = 2.0 if "True, True" in call.scalar(len(call.inputs) - 1) or not call.scalars else 1.0
             read, written = scale * (gb + (ib + wb) / 2), scale * (ib + wb) / 2
+        elif phases > 1:
+            again = _half_sectors(stride, ib / max(i.numel // max(i.shape[1], 1), 1))
+            read, written = read + again * written, max(again, 1.0) * written
         return Work(
             scale * flop, known * read, known * written, role=direction or "either", dtype=g.dtype,
-            executed=_executed(kernel, w, groups, direction or ""), repeated=_phases(kernel, direction, call.integers(4) or _steps(i, g), gb), instructions=_instructions(kernel, w, g.numel),
+            executed=_executed(kernel, w, groups, direction or ""), repeated=(gb, phases - 1.0), instructions=_instructions(kernel, w, g.numel),
         )  # fmt: skip
 
     return model
@@ -192,13 +227,15 @@ def _steps(x: Tensor, result: Tensor) -> tuple[int, ...]:
     return tuple(max(1, round(side / max(stepped, 1))) for side, stepped in sides)
 
 
-def _phases(
-    kernel: KernelClass, direction: str | None, stride: tuple[int, ...], grad_bytes: float
-) -> tuple[float, float]:
-    """A strided gradient of the input is computed phase by phase, and each phase reads the output's gradient."""
-    if direction != "dgrad" or "strided" not in kernel.function or not stride or min(stride) < 1:
-        return 0.0, 0.0
-    return grad_bytes, math.prod(stride) - 1.0
+def _phases(stride: tuple[int, ...]) -> float:
+    """A strided gradient of the input is computed phase by phase, and each phase reads the result's gradient."""
+    return float(math.prod(stride)) if stride and min(stride) >= 1 else 1.0
+
+
+def _half_sectors(stride: tuple[int, ...], pixel_bytes: float) -> float:
+    """How often the phases write, and so first read, a sector that holds several narrow pixels; 0 where none is shared."""
+    shared = min(float(stride[-1]), _SECTOR_BYTES / max(pixel_bytes, 1.0))
+    return shared if shared > 1 else 0.0
 
 
 def _executed(kernel: KernelClass, weight: Tensor, groups: int, direction: str) -> float:
@@ -217,7 +254,8 @@ def _executed(kernel: KernelClass, weight: Tensor, groups: int, direction: str) 
     return padded / inputs if 0 < inputs < _FEWEST_CHANNELS else 1.0
 
 
-def _direction(function: str) -> str | None:
+def _direction(kernel: KernelClass) -> str | None:
+    function = f"{kernel.function} {kernel.short_name}"  # CUTLASS calls every function Kernel
     if (
         "wgrad" in function
         or "wrw" in function
