@@ -7,6 +7,7 @@ durations the analyzer compares with them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import statistics
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -120,7 +121,25 @@ def _products(torch: Any, capability: tuple[int, int]) -> list[tuple[str, str, C
     ]
     if capability >= (8, 0):  # older cards have no TF32, and would multiply in fp32 under its name
         products.insert(2, ("tf32", TENSOR, square(torch.float32, tf32=True)))
+        products.append(("int8", TENSOR, lambda: _narrow_product(torch, "int8")))
+    if capability >= (8, 9):
+        products.append(("fp8", TENSOR, lambda: _narrow_product(torch, "fp8")))
     return products
+
+
+def _narrow_product(torch: Any, dtype: str) -> tuple[float, float]:
+    """(operations, seconds) of one product of 8-bit numbers, through the operators that torch has for them.
+
+    Raises:
+        AttributeError: This torch has no such operator or type.
+    """
+    a, b = (torch.randint(-8, 8, (_SIDE, _SIDE), device="cuda", dtype=torch.int8) for _ in range(2))
+    if dtype == "int8":
+        return float(2 * _SIDE**3), _median_s(torch, lambda: torch._int_mm(a, b.t()))
+    a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)
+    one = torch.ones((), device="cuda")
+    product = functools.partial(torch._scaled_mm, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    return float(2 * _SIDE**3), _median_s(torch, lambda: product(a, b.t()))
 
 
 @contextlib.contextmanager
@@ -157,7 +176,7 @@ def _rate(torch: Any, product: Callable[[], Any]) -> float | None:
     """FLOP per second; None where the card or this torch lacks the type or the memory."""
     try:
         flop, seconds = product()
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError, AttributeError):
         return None
     finally:
         torch.cuda.empty_cache()

@@ -23,6 +23,9 @@ class Tensor:
             raise RuntimeError("no double precision here")
         return self
 
+    def t(self):
+        return self
+
     def copy_(self, other):
         return self
 
@@ -72,6 +75,8 @@ class Profile:
 def torch(monkeypatch):
     fake = SimpleNamespace(
         __version__="9.9", bfloat16="bfloat16", float16="float16", float32="float32", float64="float64", uint8="uint8",
+        int8="int8", float8_e4m3fn="float8_e4m3fn", randint=lambda *args, **kwargs: Tensor(),
+        _int_mm=lambda a, b: Tensor(), _scaled_mm=lambda a, b, **scales: Tensor(),
         randn=lambda *shape, **kwargs: Tensor(), ones=lambda *shape, **kwargs: Tensor(),
         empty=lambda size, **kwargs: Tensor(size), empty_like=lambda other: other,
         backends=SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False))),
@@ -94,11 +99,20 @@ def test_rates_come_from_work_over_time(torch):
     assert (gpu.name, gpu.sm_count) == ("Card 9000", 10)
     assert gpu.bandwidth_bytes_per_s == pytest.approx(2 * 2**31 / SECONDS)
     assert gpu.peak("bf16", "tensor") == pytest.approx(2 * 8192**3 / SECONDS)
+    assert gpu.peak("fp8", "tensor") == gpu.peak("int8", "tensor") == pytest.approx(2 * 8192**3 / SECONDS)
     assert gpu.peak("fp32", "vector") == pytest.approx(2 * 4096**3 / SECONDS)
 
 
 def test_a_type_that_the_card_lacks_is_left_out(torch):
     assert measure_card().peak("fp64", "tensor") is None
+
+
+def test_a_torch_without_8_bit_products_leaves_them_out(torch):
+    del torch._int_mm, torch.float8_e4m3fn
+    gpu = measure_card()
+    assert gpu.peak("int8", "tensor") is None
+    assert gpu.peak("fp8", "tensor") is None
+    assert gpu.peak("bf16", "tensor")
 
 
 def test_fixed_times_come_from_the_recorders_clock(torch):

@@ -135,6 +135,69 @@ def test_transposed_convolution_spreads_its_input():
     assert found.write_bytes == 2 * 8 * 32 * 32 * 32
 
 
+CUTLASS_FPROP = "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_f16_s16816fprop_optimized_f16_128x128_32x5_nhwc_align8>(int)"
+IMAGE, PADDED = 2 * 64 * 3 * 224 * 224, 2 * 64 * 8 * 224 * 224
+
+
+def first_layer(kernel, outputs=64):
+    shapes = [[64, 3, 224, 224], [outputs, 3, 7, 7], [], [], [], [], [], [], []]
+    return work("aten::convolution", kernel, shapes, CONV_TYPES, CONV_SCALARS)
+
+
+def test_matrix_kernels_find_three_channels_padded_to_eight():
+    weights = 2 * 64 * 3 * 49
+    assert first_layer(FPROP).read_bytes == PADDED + weights
+    assert first_layer(FPROP.replace("implicit_gemm", "image_first_layer")).read_bytes == IMAGE + weights
+    assert first_layer(f"{FPROP}_aligna2_alignc8").read_bytes == IMAGE + weights
+    assert first_layer("volta_scudnn_128x64_relu_interior_nn_v1").read_bytes == IMAGE + weights
+
+
+def test_cutlass_goes_over_the_image_once_for_four_tiles_of_channels():
+    assert [first_layer(CUTLASS_FPROP, outputs).repeated for outputs in (512, 513, 1025)] == [
+        (PADDED, 0.0),
+        (PADDED, 1.0),
+        (PADDED, 2.0),
+    ]
+    assert first_layer(FPROP, 1025).repeated[1] == 0
+
+
+def test_phases_of_a_strided_gradient_share_the_sectors_of_narrow_pixels():
+    shapes = [[64, 64, 112, 112], [64, 3, 224, 224], [64, 3, 7, 7], *[[]] * 8]
+    scalars = ["", "", "", "[0]", "[2, 2]", "[3, 3]", "[1, 1]", "False", "[0, 0]", "1", "[True, True, False]"]
+    types = ["c10::Half"] * 3 + ["ScalarList"] * 8
+    strided = DGRAD + "_strided"
+    found = work("aten::convolution_backward", strided, shapes, types, scalars)
+    result, weights = 2 * 64 * 64 * 112 * 112, 2 * 64 * 3 * 49
+    assert found.repeated == (result, 3.0)  # four phases
+    assert found.write_bytes == 2 * PADDED  # 16 of the 32 bytes of a sector at a time
+    assert found.read_bytes == result + weights + 2 * PADDED
+    wide = [[64, 64, 112, 112], [64, 16, 224, 224], [64, 16, 7, 7], *[[]] * 8]
+    whole = work("aten::convolution_backward", strided, wide, types, scalars)
+    assert whole.write_bytes == 2 * 64 * 16 * 224 * 224
+    assert whole.read_bytes == result + 2 * 64 * 16 * 49
+
+
+def test_a_gradient_named_by_cutlass_has_its_direction():
+    name = "_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionI52Conv2dWgradOutputGradientTile"
+    shapes = [[4, 32, 16, 16], [4, 16, 16, 16], [32, 16, 3, 3], *[[]] * 8]
+    assert work("aten::convolution_backward", name, shapes).role == "wgrad"
+
+
+def test_a_bias_of_attention_is_read_again_for_each_sequence():
+    kernel = "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)"
+    heads = [[8, 16, 256, 64]] * 3
+    types = ["c10::BFloat16"] * 4 + ["Scalar"] * 4
+    scalars = ["", "", "", "", "True", "0.", "False", ""]
+    operator = "aten::_scaled_dot_product_efficient_attention"
+    plain = work(operator, kernel, [*heads, *[[]] * 5], [*types[:3], "", *types[4:]], scalars)
+    strides = [[], [], [], [0, 65536, 256, 1], [], [], [], []]
+    biased = work(operator, kernel, [*heads, [8, 16, 256, 256], [], [], [], []], types, scalars, strides)
+    size = 2 * 16 * 256 * 256
+    assert plain.repeated[1] == 0
+    assert biased.read_bytes == plain.read_bytes + size
+    assert biased.repeated == (size, 7.0)
+
+
 def test_each_gradient_of_a_convolution_costs_a_forward_grouped_ones_too():
     shapes = [[4, 32, 16, 16], [4, 16, 16, 16], [32, 4, 3, 3], *[[]] * 8]
     scalars = ["", "", "", "[0]", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "4", "[True, True, False]"]
