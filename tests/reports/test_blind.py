@@ -108,3 +108,13 @@ def test_a_compiled_step_runs_small_on_the_cpu(registry, torch, name):
 def test_those_that_the_meta_device_cannot_run_are_few():
     assert set(NO_META) <= set(FIXED["names"])
     assert len(NO_META) <= 3
+
+
+def test_the_scores_of_the_first_look_are_those_of_the_models_fixed_before():
+    first = json.loads((DATA / "blind_scores.json").read_text())
+    assert first["models_at_revision"] == FIXED["models_at_revision"]
+    kineto = first["scores"]["kineto"]
+    assert kineto["bytes_within_25_pct"]["share"] >= 0.80
+    assert min(group["share"] for group in kineto["side_agrees_by_group"].values()) >= 0.90
+    assert kineto["slow_called_slow"]["share"] >= 0.90
+    assert kineto["busy_flagged"]["share"] <= 0.05

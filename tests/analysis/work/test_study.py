@@ -29,7 +29,7 @@ def studied(kind, held_out):
 
 
 @needs_study
-@pytest.mark.parametrize("held_out", [False, True], ids=["fit", "kept apart"])
+@pytest.mark.parametrize("held_out", [False, True, None], ids=["fit", "kept apart", "blind"])
 def test_modelled_bounds_agree_with_counters(held_out):
     found, _ = studied("kineto", held_out)
     assert found.bytes_within_quarter[0] >= 0.80
@@ -41,7 +41,7 @@ def test_modelled_bounds_agree_with_counters(held_out):
 
 
 @needs_study
-@pytest.mark.parametrize("held_out", [False, True], ids=["fit", "kept apart"])
+@pytest.mark.parametrize("held_out", [False, True, None], ids=["fit", "kept apart", "blind"])
 def test_classes_by_names_alone_agree_with_counters(held_out):
     found, _ = studied("nsys", held_out)
     assert found.compute_agrees[0] >= 0.90
@@ -51,10 +51,8 @@ def test_classes_by_names_alone_agree_with_counters(held_out):
 
 @needs_study
 def test_shapes_without_arguments_are_nearly_as_good():
-    """emit_nvtx writes sizes only; what the part kept apart reaches (0.78 of bytes) is published, not demanded."""
-    found, _ = studied("emit", False)
-    assert found.bytes_within_quarter[0] >= 0.80
-    kept_apart, _ = studied("emit", True)
+    found, kept_apart = studied("emit", False)[0], studied("emit", True)[0]
+    assert min(part.bytes_within_quarter[0] for part in (found, kept_apart)) >= 0.80
     assert min(part.compute_agrees[0] for part in (found, kept_apart)) >= 0.90
     assert min(part.memory_agrees[0] for part in (found, kept_apart)) >= 0.90
 
