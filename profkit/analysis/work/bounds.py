@@ -213,7 +213,7 @@ def _work_of_groups(
         kernel = card.classes[int(operations.name[row])]
         gpu = card.gpus[int(operations.device[row])]
         launch = _launch(operations, int(row), float(mean_ns[index]))
-        groups.side[index] = infer_side(kernel)
+        groups.side[index] = infer_side(kernel, launch if ids[index] < 0 else None)
         groups.used[index] = used_share(launch, gpu)
         found = works[ids[index]] if ids[index] >= 0 else infer_work(kernel, launch, gpu)
         groups.peak[index] = peak_of(kernel, found, gpu)

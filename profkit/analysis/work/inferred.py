@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from profkit.analysis.work.issue import pointwise_instructions
 from profkit.analysis.work.launch import Launch
 from profkit.analysis.work.list_names import CHUNK_ELEMENTS
@@ -23,18 +25,38 @@ _BELIEVABLE = 1.5
 """Outputs that stay in the cache let an estimate exceed what the memory moved, but not by more."""
 _VECTOR_PRODUCTS = ("gemv", "dot_kernel", "reduce_1block", "splitkreduce", "gemmk1", "scal_kernel")
 _PARTIAL_SUMS = ("split_k_kernel", "reduce_wgrad")
+_FLASH_BY_ROWS = ("flash_fwd_kernel", "flash_bwd_dq_dk_dv")
+_LEAN_FLOP_A_BYTE = 64
+"""As for nvjet's narrow tiles: a third of the ridge of an H100 or H200, two fifths of an A100's."""
 _AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine", "splitkv")
 
 
-def infer_side(kernel: KernelClass) -> OperationBound:
-    """The side that a kernel's family is on, for when its work is unknown."""
+def infer_side(kernel: KernelClass, launch: Launch | None = None) -> OperationBound:
+    """The side that a kernel's family is on, for when its work is unknown; with its launch, if that tells a lean product."""
     if kernel.is_collective:
         return OperationBound.COMMUNICATION
     if kernel.family is Family.OTHER:
         return OperationBound.UNKNOWN
-    if kernel.is_depthwise or (kernel.is_matrix and not _is_lean(kernel)):
+    lean = _is_lean(kernel) or (launch is not None and _is_lean_launch(kernel, launch))
+    if kernel.is_depthwise or (kernel.is_matrix and not lean):
         return OperationBound.COMPUTE
     return OperationBound.MEMORY
+
+
+def _is_lean_launch(kernel: KernelClass, launch: Launch) -> bool:
+    """Whether the grid shows little arithmetic a byte.
+
+    FlashAttention 2 numbers blocks of at most 128 queries (backward: keys) along the grid's first side: one block for
+    all of them is at most 128 FLOP a byte, under the ridge of every card since A100. Other products number the tiles of
+    their result along the first two sides (kernels that stay on the card show a block for each multiprocessor, which
+    is no small result): one of side s reads and writes at least a byte for s / size FLOP.
+    """
+    if kernel.family is Family.ATTENTION:
+        return launch.grid[0] == 1 and kernel.function.startswith(_FLASH_BY_ROWS)
+    if kernel.family is not Family.GEMM or not kernel.tile or not kernel.tensor_core:
+        return False
+    side = math.sqrt(launch.grid[0] * launch.grid[1] * kernel.tile[0] * kernel.tile[1])
+    return 0 < side / DTYPE_BYTES.get(kernel.out_dtype or kernel.dtype or "bf16", 2.0) <= _LEAN_FLOP_A_BYTE
 
 
 def used_share(launch: Launch, gpu: Gpu | None) -> float:

@@ -175,6 +175,34 @@ def test_without_shapes_the_tile_and_the_kind_decide_the_side_of_a_product(name,
     assert work_of([{"name": name, "ns": 50_000}]).bound.tolist() == [side]
 
 
+FLASH_TRAITS = "Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::half_t>"
+CUTLASS = "void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_bf16_64x128_64x4_nt_align8>(T1::Params)"
+
+
+@pytest.mark.parametrize(
+    ("name", "grid", "side"),
+    [
+        (f"void flash_fwd_kernel<{FLASH_TRAITS}>(int)", (1, 512, 12), B.MEMORY),
+        (f"void flash_fwd_kernel<{FLASH_TRAITS}>(int)", (2, 512, 12), B.COMPUTE),
+        (f"void flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<{FLASH_TRAITS}>(int)", (1, 16, 10), B.MEMORY),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1", (1, 64, 64), B.COMPUTE),
+        (CUTLASS, (2, 1, 66), B.MEMORY),  # a result of 128 x 128: at most 64 FLOP a byte
+        (CUTLASS, (2, 2, 66), B.COMPUTE),
+        (CUTLASS, (-1, -1, -1), B.COMPUTE),
+    ],
+)  # fmt: skip
+def test_without_shapes_the_grid_shows_products_with_little_arithmetic(name, grid, side):
+    columns = dict(zip(("grid_x", "grid_y", "grid_z"), grid, strict=True))
+    assert work_of([{"name": name, "ns": 50_000, **columns}]).bound.tolist() == [side]
+
+
+def test_shapes_have_the_last_word_over_the_grid():
+    large = ("aten::mm", [[8192, 8192], [8192, 8192]], ["c10::BFloat16"] * 2, -1)
+    one_tile = {"name": CUTLASS, "ns": 12_000_000, "grid_x": 1, "grid_y": 1, "grid_z": 4}
+    work = work_of([one_tile], [0], [large])
+    assert (work.bound[0], work.basis[0]) == (B.COMPUTE, Basis.MODELLED)
+
+
 def test_without_shapes_few_blocks_for_a_short_time_are_overhead():
     work = work_of([{"name": GEMM, "ns": 4_000, "grid_x": 4}, {"name": GEMM, "ns": 60_000, "grid_x": 4}])
     assert work.bound.tolist() == [B.OVERHEAD, B.COMPUTE]
