@@ -87,8 +87,8 @@ def markdown(
 
 
 def blind_scores(kineto: list[study.KernelRow]) -> dict[str, Any]:
-    """The kinds of the blind workloads apart, once they are recorded."""
-    blind = [r for r in kineto if r.workload.split == "blind"]
+    """The kinds of the blind workloads of both rounds apart, once they are recorded."""
+    blind = [r for r in kineto if r.workload.held_out is None]
     return {"by_kind_blind": scores.by_kind(blind)} if blind else {}
 
 
@@ -117,7 +117,7 @@ def main() -> None:
     kineto = [r for r in kernels if r.recorder == "kineto"]
     results = {
         "scores": scores.by_split(kernels),
-        "by_kind": scores.by_kind([r for r in kineto if r.workload.split != "blind"]),
+        "by_kind": scores.by_kind([r for r in kineto if r.workload.held_out is not None]),
         **blind_scores(kineto),
         "confusion": {
             n: scores.confusion([r for r in kernels if r.recorder == n]) for n in ("kineto", "emit", "nsys")

@@ -1,6 +1,6 @@
-"""Fix the blind workloads before anything of them is measured: ``python reports/calibration/blind.py``.
+"""Fix the blind workloads before anything of them is measured: ``python reports/calibration/blind.py [again]``.
 
-Writes `data/blind.json`: their names, the day, the git revision whose models they are to judge, and the SHA-256 of the
+Writes `data/blind.json` (of the second round `data/blind_again.json`): their names, the day, the git revision whose models they are to judge, and the SHA-256 of the
 files that define them, so that nobody edits them after the measurement unnoticed. Before the measurement it may be run
 again, for newer models; once one of them is recorded it refuses.
 """
@@ -16,29 +16,34 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "data"
-FILES = ("blind_workloads.py", "blind_memory_workloads.py")
+FILES = {
+    "blind": ("blind_workloads.py", "blind_memory_workloads.py"),
+    "blind_again": ("blind_again_workloads.py",),
+}
 
 
-def hashes() -> dict[str, str]:
-    return {name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in FILES}
+def hashes(fixed: str) -> dict[str, str]:
+    return {name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in FILES[fixed]}
 
 
 def main() -> None:
     from record import REGISTRY  # it needs torch, the test of the hashes does not
 
-    names = [work.name for work in REGISTRY.values() if work.blind]
+    again = sys.argv[1:] == ["again"]
+    file = "blind_again" if again else "blind"
+    names = [work.name for work in REGISTRY.values() if work.blind == 1 + again]
     recorded = [n for n in names if list(DATA.glob(f"*/{n}.*.gz"))]
     if recorded:
         sys.exit(f"{recorded[0]} is recorded already: the blind workloads stay as they are")
     git = ["git", "-C", str(HERE), "log", "-1", "--format=%H", "--", "../../profkit"]
     revision = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-    fixed = {
+    content = {
         "fixed_on": datetime.now(UTC).date().isoformat(),
         "models_at_revision": revision,
-        "sha256": hashes(),
+        "sha256": hashes(file),
         "names": names,
     }
-    (DATA / "blind.json").write_text(json.dumps(fixed, indent=1) + "\n")
+    (DATA / f"{file}.json").write_text(json.dumps(content, indent=1) + "\n")
     print(f"{len(names)} blind workloads, models at {revision[:12]}")
 
 

@@ -35,7 +35,7 @@ COUNTERS = {
     "dram_write_bytes": "dram__bytes_write.sum",
 }
 MARKER = "spin_kernel(long)"
-CLAIMS = ("name", "kind", "truth", "why", "counters", "held_out")
+CLAIMS = ("name", "kind", "truth", "why", "counters", "held_out", "blind")
 REFUSED: list[str] = []
 """What could not be stored; the rest is, and the exit code is 1."""
 NOT_KEPT = ("name", "mode", "took_s", "started")

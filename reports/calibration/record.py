@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import blind_again_workloads  # noqa: F401  (registers)
 import blind_memory_workloads  # noqa: F401  (registers)
 import blind_workloads  # noqa: F401  (registers)
 import convolution_workloads  # noqa: F401  (registers)
@@ -26,6 +27,7 @@ from workloads import REGISTRY, Step, Workload
 
 STEPS = 3
 WARMUP = 5
+GROUPS = ("blind", "again")
 
 
 @contextlib.contextmanager
@@ -179,10 +181,11 @@ def wanted(work: Workload, mode: str, only: set[str]) -> bool:
 
 
 def names(text: str) -> set[str]:
-    """The workloads that are named, or that a group (`blind`) holds; empty for all."""
+    """The workloads that are named, or that a group (`blind`, `again`) holds; empty for all."""
     only = {n for n in text.split(",") if n}
-    if "blind" in only:
-        only = only - {"blind"} | {work.name for work in REGISTRY.values() if work.blind}
+    for blind, group in enumerate(GROUPS, 1):
+        if group in only:
+            only = only - {group} | {work.name for work in REGISTRY.values() if work.blind == blind}
     unknown = only - set(REGISTRY)
     if unknown:
         sys.exit(f"no workload named {sorted(unknown)}")
@@ -194,7 +197,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--mode", choices=MODES, required=True)
     parser.add_argument(
-        "--only", default="", help="names, comma-separated; `blind` stands for all blind ones"
+        "--only",
+        default="",
+        help="names, comma-separated; `blind` and `again` stand for the blind ones of either round",
     )
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()

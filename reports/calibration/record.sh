@@ -4,7 +4,7 @@
 #   record.sh OUT [STAGES] [NAMES]
 #
 #   STAGES  of rates plain kineto nsys emit cold warm, in one argument; all when left out
-#   NAMES   workloads, comma-separated, or `blind` for those that nothing was tuned on; all when left out
+#   NAMES   workloads, comma-separated, or `blind` or `again` for those that nothing was tuned on; all when left out
 #
 # Needs torch with CUDA, ncu with permission to read counters, and nsys (NSYS, default: the one on the PATH).
 # It changes no clock and no setting of the card. `collect.py` turns OUT into the committed data.

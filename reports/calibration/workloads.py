@@ -26,7 +26,7 @@ BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.flo
 
 @dataclass(frozen=True)
 class Workload:
-    """A step with its expected answer; ``counters`` says whether counters make sense, ``blind`` that it came last."""
+    """A step with its expected answer; ``counters`` says whether counters make sense, ``blind`` the round in which it came, blindly."""
 
     name: str
     kind: str
@@ -34,7 +34,7 @@ class Workload:
     why: str
     counters: bool
     build: Build
-    blind: bool = False
+    blind: int = 0
 
     @property
     def held_out(self) -> bool | None:
@@ -45,14 +45,14 @@ class Workload:
 REGISTRY: dict[str, Workload] = {}
 
 
-def workload(kind: str, truth: str, *, counters: bool = True, blind: bool = False) -> Register:
+def workload(kind: str, truth: str, *, counters: bool = True, blind: int = 0) -> Register:
     """Register a builder under its name; its docstring is the sentence that justifies the truth."""
 
     def register(build: Build) -> Build:
         name, why = build.__name__, " ".join((build.__doc__ or "").split())
         if name in REGISTRY:
             raise ValueError(f"there is a workload {name} already")
-        REGISTRY[name] = Workload(name, kind, truth, why, counters, build, blind)
+        REGISTRY[name] = Workload(name, kind, truth, why, counters, build, int(blind))
         return build
 
     return register
