@@ -3,6 +3,10 @@
     python reports/ranks/record.py                                   # all cases on 2 and on 4 GPUs, as far as there are
     python reports/ranks/record.py --out FOLDER --archive ranks.tar  # ... and in one file, to be carried home
     python reports/ranks/record.py --device cpu --out FOLDER         # the same over gloo, to try the script
+    python reports/ranks/record.py --trim FOLDER                     # only make traces that are there smaller
+
+Files hold what profkit's reader looks at, and of ``buckets``, whose steps have thousands of events, two steps instead
+of three; ``--trim`` does the same to traces that were recorded before that was so.
 
 The traces lie in ``tests/data/ranks/2_gpus`` and ``4_gpus`` afterwards (the tests take them from there), without paths,
 names of hosts, or environment, and what profkit says of each case is printed. Every case is a job of its own with a
@@ -35,10 +39,17 @@ CASES = {
     "messages": "two passes of single sends and receives from rank to rank; the last rank works twice",
     "dataparallel": "one process, all devices",
 }
+FEW_STEPS = {"buckets": 2}
 SLEEP_S, TIME_LIMIT_S = 0.020, 90
 KEPT = (
     "schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents",
 )  # fmt: skip
+KEPT_ARGS = frozenset((
+    "Collective name", "Dst Rank", "Group size", "In msg nelems", "Input Dims", "Input type", "Out msg nelems",
+    "Process Group Description", "Process Group Name", "Seq", "Sequence number", "Src Rank", "block", "bytes", "context",
+    "correlation", "device", "dtype", "fromDevice", "grid", "inDevice", "kind", "labels", "name", "registers per thread",
+    "shared memory", "sort_index", "stream", "toDevice",
+))  # fmt: skip
 LOCAL_ONLY = {
     "MASTER_ADDR": "127.0.0.1",
     "GLOO_SOCKET_IFNAME": "lo",
@@ -188,11 +199,34 @@ class Job:
 def scrub(path):
     """Keep what a reader looks at: no name of a host, no path, no environment, no arrows."""
     trace = json.loads(path.read_bytes())
-    kept = {key: trace[key] for key in KEPT if key in trace}
-    kept["traceEvents"] = [e for e in kept["traceEvents"] if e.get("ph") not in ("s", "f", "t")]
-    packed = gzip.compress(json.dumps(kept, separators=(",", ":")).encode(), 9, mtime=0)
-    path.with_suffix(".json.gz").write_bytes(packed)
     path.unlink()
+    write({key: trace[key] for key in KEPT if key in trace}, path.with_suffix(".json.gz"))
+
+
+def write(trace, path):
+    """A trace without what no reader of profkit looks at."""
+    steps = FEW_STEPS.get(path.name.partition("_")[0])
+    events = trace["traceEvents"]
+    events = [
+        e for e in events if e.get("ph") not in ("s", "f", "t") and e.get("cat") != "gpu_user_annotation"
+    ]
+    for event in events:
+        if "args" in event:
+            event["args"] = {k: v for k, v in event["args"].items() if k in KEPT_ARGS}
+    made = {**trace, "traceEvents": first_steps(events, steps) if steps else events}
+    path.write_bytes(gzip.compress(json.dumps(made, separators=(",", ":")).encode(), 9, mtime=0))
+
+
+def first_steps(events, steps):
+    """The events up to the end of a step, and the device work that was launched until then."""
+    marks = {e["name"]: e["ts"] + e["dur"] for e in events if e["name"].startswith("ProfilerStep#")}
+    if len(marks) <= steps:
+        return events
+    until = sorted(marks.values())[steps - 1]
+    host = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
+    late = {id(e) for e in events if e.get("cat") in host and e["ts"] >= until}
+    launches = {e["args"].get("correlation") for e in events if id(e) in late and "args" in e} - {None, 0}
+    return [e for e in events if id(e) not in late and e.get("args", {}).get("correlation") not in launches]
 
 
 def work(options):
@@ -220,7 +254,7 @@ def run(case, ranks, options, folder):
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     command = [sys.executable, __file__, "--work", case, "--device", options.device, "--out", str(folder)]
-    command += ["--steps", str(options.steps)]
+    command += ["--steps", str(min(options.steps, FEW_STEPS.get(case, options.steps)))]
     with ExitStack() as stack:
         workers, told = [], []
         for rank in range(1 if case == "dataparallel" else ranks):
@@ -279,10 +313,17 @@ def main():
     parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--archive", type=Path, help="also pack the traces into this tar file")
+    parser.add_argument(
+        "--trim", type=Path, help="make the traces of this folder smaller, and record nothing"
+    )
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         work(options)
+        return
+    if options.trim:
+        for file in sorted(options.trim.rglob("*_rank*.json.gz")):
+            write(json.loads(gzip.decompress(file.read_bytes())), file)
         return
     devices = 2
     if options.device == "cuda":

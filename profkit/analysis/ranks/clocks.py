@@ -13,18 +13,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.ranks.events import MESSAGE, DeviceCollectives, of_kind
+from profkit.analysis.ranks.events import DeviceCollectives
+from profkit.analysis.ranks.instants import common_instants, unix_times
 from profkit.analysis.ranks.matching import Matching
 from profkit.analysis.view import Span
 
-__all__ = ["Clock", "align_clocks", "report_offsets", "sure_ends", "unix_times"]
+__all__ = ["Clock", "align_clocks", "report_offsets"]
 
 Column = NDArray[np.int64]
 
 _FEWEST: Final = 3
 """Collectives that two clocks must share, where no Unix time says the same."""
 
-_NEVER: Final = np.iinfo(np.int64).max
 _ALWAYS_CREDIBLE_NS: Final = 100_000
 _CREDIBLE_OF_PACE: Final = 0.5
 """Of the time between collectives: with a larger error, each could be its neighbour."""
@@ -55,13 +55,6 @@ class _Shared:
         return _Shared(self.event[rows], self.file[rows], self.end[rows], self.sure[rows])
 
 
-def unix_times(devices: Sequence[DeviceCollectives], column: str) -> Column:
-    """A time column of all devices, one after the other, plus the Unix time of each file's zero where known."""
-    return np.concatenate(
-        [getattr(d, column) + (d.epoch_ns or 0) for d in devices] or [np.empty(0, np.int64)]
-    ).astype(np.int64)
-
-
 def align_clocks(devices: Sequence[DeviceCollectives], found: Matching) -> dict[int, Clock]:
     """One clock a file; files that share too few collectives with the others have none.
 
@@ -73,8 +66,9 @@ def align_clocks(devices: Sequence[DeviceCollectives], found: Matching) -> dict[
     if not len(rows):
         return {}
     file = np.array([d.file for d in devices], np.int64)[found.device[rows]]
-    ends, sure = unix_times(devices, "end_ns")[rows], sure_ends(devices, found)[rows]
-    shared = _Shared(found.event[rows], file, ends, sure)
+    instants = common_instants(devices, found)
+    ends = unix_times(devices, "end_ns") - instants.lead_ns
+    shared = _Shared(instants.event[rows], file, ends[rows], instants.sure[rows])
     has_unix_time = {d.file: d.epoch_ns is not None for d in devices}
     first = int(file[0])
     clocks = {first: Clock(0, 0, len(np.unique(shared.event[file == first])))}
@@ -90,27 +84,6 @@ def align_clocks(devices: Sequence[DeviceCollectives], found: Matching) -> dict[
         if not fresh:
             return clocks
         clocks |= fresh
-
-
-def sure_ends(devices: Sequence[DeviceCollectives], found: Matching) -> NDArray[np.bool_]:
-    """Whether the end of each row is sure to be that of the others too.
-
-    A small message may be over for its sender before the receiver asks for it; that takes both about as long. Where
-    one side was in it much longer than the other, it waited, and both left together.
-
-    Args:
-        devices: One a rank.
-        found: Which of their collectives are the same.
-    """
-    sure = ~of_kind(devices, {MESSAGE})
-    rows = np.flatnonzero((found.event >= 0) & ~sure)
-    duration = np.concatenate([d.end_ns - d.start_ns for d in devices])[rows]
-    events = int(found.event.max(initial=-1)) + 1
-    longest, shortest = np.zeros(events, np.int64), np.full(events, _NEVER)
-    np.maximum.at(longest, found.event[rows], duration)
-    np.minimum.at(shortest, found.event[rows], duration)
-    sure[rows] = (longest >= 2 * shortest)[found.event[rows]]
-    return sure
 
 
 def _instants(shared: _Shared, clocks: Mapping[int, Clock]) -> Column:

@@ -19,7 +19,7 @@ from profkit.analysis.tables.grouping import group_rows
 from profkit.analysis.view import Span, TraceView
 from profkit.model import OperationKind
 
-__all__ = ["MESSAGE", "DeviceCollectives", "collectives_of", "of_kind", "partners_unknown"]
+__all__ = ["MESSAGE", "DeviceCollectives", "are_sends", "collectives_of", "of_kind", "partners_unknown"]
 
 Column = NDArray[np.int64]
 Key = tuple[str, ...]
@@ -158,6 +158,16 @@ def _matched_by(key: tuple[Any, ...], size: int | None) -> Key:
 def of_kind(devices: Sequence[DeviceCollectives], kinds: AbstractSet[str]) -> NDArray[np.bool_]:
     """Whether each row, of all devices one after the other, is one of these collectives."""
     return np.concatenate([np.array([k[1] in kinds for k in d.keys] or [False])[d.key] for d in devices])
+
+
+def are_sends(devices: Sequence[DeviceCollectives]) -> NDArray[np.bool_]:
+    """Whether each row, of all devices one after the other, is a message that goes out, as far as that is known."""
+    return np.concatenate(
+        [
+            np.array([k[1] == MESSAGE and k[2].startswith(f"{d.rank}->") for k in d.keys] or [False])[d.key]
+            for d in devices
+        ]
+    )
 
 
 def partners_unknown(device: DeviceCollectives) -> DeviceCollectives:

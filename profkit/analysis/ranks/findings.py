@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from profkit.analysis.ranks.report import STRAGGLER_SHARE, RanksFound
+from profkit.analysis.ranks.blame import STRAGGLER_SHARE
+from profkit.analysis.ranks.report import RanksFound
 from profkit.analysis.result import Row
 from profkit.model import Finding, Severity
 from profkit.units import bytes_text, duration_text, percent_text
@@ -44,12 +45,14 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
     if ranks.rows and "instead" in ranks.method:
         found.append(Finding("ranks-not-compared", Severity.INFO, _sentence(ranks.method["instead"])))
     found += _gap_findings(ranks)
-    found += _message_findings(ranks.method.get("messages"))
+    found += _start_findings(ranks)
+    found += _message_findings(ranks.method.get("messages"), ranks.method.get("unrecorded_waiting_ns", 0))
     late = [row for row in ranks.rows if row["straggler"]]
+    where = "sends and receives" if ranks.waits_in_messages else "collectives"
     for row in late[:8]:
         message = (
             f"Rank {row['rank']} is a straggler: the others wait {duration_text(row['holds_up_ns'])} for it in "
-            f"collectives, {percent_text(row['holds_up_ns'] / max(sum(row['shares'].values()), 1))} of the window"
+            f"{where}, {percent_text(row['holds_up_ns'] / max(sum(row['shares'].values()), 1))} of the window"
         )
         found.append(Finding("straggler", Severity.INFO, message))
     return found
@@ -85,15 +88,30 @@ def _few(ranks: Sequence[int]) -> str:
     return ", ".join(str(rank) for rank in ranks[:8]) + more
 
 
-def _message_findings(messages: Row | None) -> list[Finding]:
-    if messages is None or messages["exposed_waiting_ns"] < STRAGGLER_SHARE * messages["window_ns"]:
+def _message_findings(messages: Row | None, unrecorded_ns: int) -> list[Finding]:
+    exposed_ns = messages["exposed_waiting_ns"] - unrecorded_ns if messages else 0
+    if messages is None or exposed_ns < STRAGGLER_SHARE * messages["window_ns"]:
         return []
-    share = percent_text(messages["exposed_waiting_ns"] / messages["window_ns"])
+    share = percent_text(exposed_ns / messages["window_ns"])
     message = (
         f"{len(messages['ranks'])} ranks wait {share} of their window for each other in sends and receives. In a "
         "pipeline that is its bubble: more micro-batches, an interleaved schedule or evener stages shorten it"
     )
     return [Finding("waits-in-messages", Severity.INFO, message, len(messages["ranks"]))]
+
+
+def _start_findings(ranks: RanksFound) -> list[Finding]:
+    """Waiting for ranks whose profilers were still starting."""
+    unrecorded_ns = ranks.method.get("unrecorded_waiting_ns", 0)
+    window = sum(sum(row["shares"].values()) for row in ranks.rows if row["waiting_ns"] is not None)
+    if unrecorded_ns < STRAGGLER_SHARE * window or not unrecorded_ns:
+        return []
+    message = (
+        f"{duration_text(unrecorded_ns)} ({percent_text(unrecorded_ns / window)} of the ranks' windows) is waiting for "
+        "ranks whose recording had not begun: the start of their profilers, not the job. Start the profilers of all "
+        "ranks behind a barrier, or record more steps"
+    )
+    return [Finding("recordings-apart", Severity.WARNING, message)]
 
 
 def bucket_findings(communication: Sequence[Row], steps: int) -> list[Finding]:

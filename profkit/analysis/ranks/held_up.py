@@ -17,6 +17,10 @@ _MOSTLY: Final = 0.5
 _WORTH_SAYING: Final = 0.02
 """Of the window: less waiting than this is not told."""
 
+_PERHAPS_PROFILER: Final = (
+    "A profiler slows hosts down, and not all alike: see whether the late rank is late without one too."
+)
+
 _OWN_TIME: Final = {
     "compute": "in kernels that arithmetic limits",
     "memory": "in kernels that memory bandwidth limits",
@@ -32,8 +36,8 @@ _OWN_TIME: Final = {
 def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
     """The verdict, with the waiting for other ranks told from the transfer.
 
-    The share `communication` stays what it is, the time in which a device only communicates; where most of it is
-    waiting for another rank, the sentence (if communication is the verdict) and a caveat say so.
+    The shares stay what they are. Where most exposed communication is waiting, the sentence says so, if communication
+    is the verdict or if one late rank costs more than anything else; else a caveat does.
 
     Args:
         verdict: The verdict over all devices.
@@ -47,31 +51,59 @@ def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
     late = _most_to_blame(compared)
     if late is None or not waiting or waiting < _MOSTLY * exposed or waiting < _WORTH_SAYING * total:
         return {**verdict, "held_up_by": None}
+    straggler = late["straggler"]
     extra, extra_ns = _own_bottleneck(late, compared)
     held_up = {
-        "rank": late["rank"] if late["straggler"] else None,
+        "rank": late["rank"] if straggler else None,
         "waiting_ns": waiting,
         "share": waiting / total,
-        "bound": extra if late["straggler"] else None,
+        "bound": extra if straggler else None,
     }
-    messages = ranks.method.get("messages") or {"exposed_waiting_ns": 0}
-    by_messages = messages["exposed_waiting_ns"] * 2 > waiting
-    who = _who(late, extra, extra_ns, by_messages=by_messages)
-    told = f"{percent_text(waiting / exposed)} of the exposed communication is waiting for ranks that come late, not transfer: {who}."
-    sentence, caveats = verdict["sentence"], [*verdict["caveats"], told]
+    told = f"{percent_text(waiting / exposed)} of the exposed communication is waiting for ranks that come late, not transfer"
+    where = "a send or receive" if ranks.waits_in_messages else "a collective"
+    if ranks.method.get("unrecorded_waiting_ns", 0) > _MOSTLY * waiting:
+        by, who = "the start of its recording", "most of it for ranks whose recording had not begun"
+    elif straggler:
+        by, who = f"rank {late['rank']}", _who(late, extra, extra_ns)
+    else:
+        by, who = "ranks that wait for each other", _in_turn(late, compared, pipeline=ranks.waits_in_messages)
+    sentence, caveats = verdict["sentence"], verdict["caveats"]
+    if straggler and extra == "launch" and not caveats:
+        caveats = [_PERHAPS_PROFILER]
     if verdict["bound"] == "communication":
-        caveats = verdict["caveats"]
-        by = f"rank {late['rank']}" if late["straggler"] else "ranks that wait for each other"
         sentence = (
             f"The step is held up by {by}, not by the network: for {percent_text(waiting / total)} of the time "
-            f"a GPU waits in {'a send or receive' if by_messages else 'a collective'} for a rank that has not "
-            f"entered it; {who}."
+            f"a GPU waits in {where} for a rank that has not entered it; {who}."
         )
+    elif straggler and verdict["bound"] in SHARES and _costs_most(late, compared, extra, extra_ns):
+        sentence = (
+            f"The step is held up by {by}: the others wait {percent_text(_cost(late, compared))} of their time in "
+            f"{where} for it; {who}."
+        )
+    else:
+        caveats = [*caveats, f"{told}: {who}."]
     return {**verdict, "sentence": sentence, "caveats": caveats, "held_up_by": held_up}
 
 
 def _most_to_blame(rows: Sequence[Row]) -> Row | None:
-    return max(rows, key=lambda r: (r["holds_up_ns"], -r["rank"]), default=None)
+    return max(rows, key=lambda r: (r["straggler"], r["holds_up_ns"], -r["rank"]), default=None)
+
+
+def _cost(late: Row, rows: Sequence[Row]) -> float:
+    """The part of the window that the others wait for it: at most so much shorter is the step without it."""
+    return float(late["holds_up_ns"] * len(rows) / sum(sum(row["shares"].values()) for row in rows))
+
+
+def _costs_most(late: Row, rows: Sequence[Row], extra: str, extra_ns: int) -> bool:
+    """Whether a late rank costs more than any share would without it.
+
+    What it does while the others wait, and their waiting, have one cause, though they are two shares of the mean.
+    """
+    total = sum(sum(row["shares"].values()) for row in rows)
+    left = {share: sum(row["shares"][share] for row in rows) for share in SHARES}
+    left[extra] -= min(extra_ns, late["holds_up_ns"])
+    left["communication"] -= late["holds_up_ns"] * (len(rows) - 1)
+    return bool(_cost(late, rows) * total >= max(left.values()))
 
 
 def _own_bottleneck(late: Row, rows: Sequence[Row]) -> tuple[str, int]:
@@ -86,10 +118,16 @@ def _own_bottleneck(late: Row, rows: Sequence[Row]) -> tuple[str, int]:
     return largest, more[largest]
 
 
-def _who(late: Row, extra: str, extra_ns: int, *, by_messages: bool) -> str:
-    if not late["straggler"]:
-        bubble = ", as the stages of a pipeline do (its bubble)" if by_messages else ""
-        return f"no single rank is to blame, they wait for each other in turn{bubble}"
+def _in_turn(late: Row, rows: Sequence[Row], *, pipeline: bool) -> str:
+    if pipeline:
+        return "no single rank is to blame, they wait for each other in turn, as the stages of a pipeline do (its bubble)"
+    waiting = sum(row["exposed_waiting_ns"] for row in rows)
+    most = late["holds_up_ns"] * (len(rows) - 1) > _MOSTLY * waiting
+    which = f", most of the time for rank {late['rank']}, but not steadily" if most else ""
+    return f"no single rank is to blame, they wait for each other in turn{which}"
+
+
+def _who(late: Row, extra: str, extra_ns: int) -> str:
     window = sum(late["shares"].values())
     steps = max(round(window / late["step_ns"]), 1) if late["step_ns"] else 1
     return (

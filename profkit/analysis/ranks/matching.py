@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from profkit.analysis.ranks.events import DeviceCollectives
 from profkit.analysis.tables.grouping import group_rows
 
-__all__ = ["Matching", "match_again", "match_collectives"]
+__all__ = ["Matching", "common_steps", "match_again", "match_collectives"]
 
 Column = NDArray[np.int64]
 
@@ -57,7 +57,7 @@ def match_collectives(devices: Sequence[DeviceCollectives]) -> Matching:
     device = np.repeat(np.arange(len(devices)), [len(d) for d in devices])
     if not len(device):
         return Matching(device, device, device, np.empty(0, bool))
-    key, step = _common_keys(devices), _common_steps(devices)
+    key, step = _common_keys(devices), common_steps(devices)
     sequence = np.concatenate([d.sequence for d in devices])
     numbered = sequence >= 0
     cell = group_rows(key, np.where(numbered, -2, step))[0]
@@ -103,7 +103,8 @@ def _common_keys(devices: Sequence[DeviceCollectives]) -> Column:
     return np.concatenate(parts)
 
 
-def _common_steps(devices: Sequence[DeviceCollectives]) -> Column:
+def common_steps(devices: Sequence[DeviceCollectives]) -> Column:
+    """The step of each row of all devices, numbered alike on all, or -1."""
     numbers: dict[str, int] = {}
     parts = []
     for each in devices:

@@ -10,22 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.intervals import Intervals
-from profkit.analysis.ranks.clocks import Clock, align_clocks, sure_ends
+from profkit.analysis.ranks.blame import blame, name_stragglers
+from profkit.analysis.ranks.clocks import Clock, align_clocks
 from profkit.analysis.ranks.events import DeviceCollectives, partners_unknown
-from profkit.analysis.ranks.matching import Matching, match_again, match_collectives
+from profkit.analysis.ranks.instants import common_instants
+from profkit.analysis.ranks.matching import Matching, common_steps, match_again, match_collectives
 from profkit.analysis.ranks.waiting import Waiting, find_waiting
 from profkit.analysis.result import Row
 from profkit.analysis.tables.grouping import sums
 
-__all__ = ["STRAGGLER_SHARE", "RanksFound", "compare_ranks"]
+__all__ = ["RanksFound", "compare_ranks"]
 
 Column = NDArray[np.int64]
-
-STRAGGLER_SHARE: Final = 0.05
-"""A rank that makes the others wait for this share of the window is a straggler."""
-
-_TIMES_THE_USUAL: Final = 2
-"""... if it also makes them wait this many times as long as the median rank does: jitter has no culprit."""
 
 _MOST_PAIRS: Final = 200
 _END_SPREAD_NS: Final = 20_000
@@ -44,6 +40,12 @@ class RanksFound:
     """By file."""
     waiting: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
     """By row of the communication table: the time in its collectives before the last rank entered."""
+
+    @property
+    def waits_in_messages(self) -> bool:
+        """Whether most of the exposed waiting is in sends and receives."""
+        messages = self.method.get("messages") or {"exposed_waiting_ns": 0}
+        return bool(messages["exposed_waiting_ns"] * 2 > sum(r["exposed_waiting_ns"] or 0 for r in self.rows))
 
 
 def compare_ranks(devices: Sequence[DeviceCollectives], world_size: int | None = None) -> RanksFound:
@@ -93,13 +95,15 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
         reason = "no collective was found on several ranks, so nothing is compared across their clocks"
         return RanksFound(rows=rows, method={"matched": 0, "instead": reason})
     shift = shifts[found.device]
-    waiting = find_waiting(devices, found.device, found.event, shift)
+    everywhere = find_waiting(devices, found.device, found.event, shift)
+    waiting = everywhere.in_window()
     errors = _errors(devices, found, shift)
     _add_comparison(rows, devices, waiting, errors, clocks)
-    _add_blame(rows, devices, waiting, waiting.held_up_ns(devices, shifts))
+    blamed = blame(devices, everywhere, common_steps(devices)[everywhere.row], shifts)
+    name_stragglers(rows, devices, waiting, blamed)
     return RanksFound(
         rows=rows,
-        method=_method(devices, found, waiting, rows),
+        method={**_method(devices, found, waiting, rows), "unrecorded_waiting_ns": blamed.unrecorded_ns},
         clocks=clocks,
         waiting=_by_table_row(devices, waiting),
     )
@@ -149,12 +153,13 @@ def _device_shifts(devices: Sequence[DeviceCollectives], clocks: Mapping[int, Cl
 
 def _errors(devices: Sequence[DeviceCollectives], found: Matching, shift: Column) -> list[int | None]:
     """How far each device's ends lie from the last end of the same collective, nine times of ten."""
-    sure = sure_ends(devices, found)
-    end = np.concatenate([d.end_ns for d in devices]) + shift
-    rows = np.flatnonzero(found.event >= 0)
-    last = np.full(int(found.event.max()) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(last, found.event[rows], end[rows])
-    behind = last[found.event[rows]] - end[rows]
+    instants = common_instants(devices, found)
+    event, sure = instants.event, instants.sure
+    end = np.concatenate([d.end_ns for d in devices]) + shift - instants.lead_ns
+    rows = np.flatnonzero(event >= 0)
+    last = np.full(int(event.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(last, event[rows], end[rows])
+    behind = last[event[rows]] - end[rows]
     errors: list[int | None] = []
     for at in range(len(devices)):
         mine = found.device[rows] == at
@@ -188,28 +193,6 @@ def _add_comparison(
         row["critical"] = row is least
 
 
-def _add_blame(rows: list[Row], devices: Sequence[DeviceCollectives], waiting: Waiting, held: Column) -> None:
-    """Who holds the others up, and whether that makes it a straggler."""
-    compared = [row for row in rows if row["waiting_ns"] is not None]
-    usual = int(np.sort(held)[(len(devices) - 1) // 2])
-    window = float(np.mean([d.window_ns for d in devices]))
-    error = max(row["clock_error_ns"] for row in compared)
-    least = STRAGGLER_SHARE * window
-    most_waiting = float("inf")
-    if int(waiting.exposed_ns[waiting.message].sum()) * 2 > int(waiting.exposed_ns.sum()):
-        # The stages of a pipeline wait for each other even when all are equally fast.
-        most_waiting = float(np.median([row["exposed_waiting_ns"] for row in compared])) - least
-    for row, device, ns in zip(rows, devices, held.tolist(), strict=True):
-        if row["waiting_ns"] is not None:
-            doubt = 2 * error * max(len(device.step_ns), 1)
-            row["holds_up_ns"] = ns
-            row["straggler"] = (
-                ns >= max(least, _TIMES_THE_USUAL * usual)
-                and ns > doubt
-                and row["exposed_waiting_ns"] <= most_waiting
-            )
-
-
 def _latest_by_step(device: DeviceCollectives, waiting: Waiting, at: int) -> int:
     """How much later than the first it came where it came latest in each kept step: the mean over the steps."""
     mine = np.flatnonzero(waiting.device == at)
@@ -237,7 +220,7 @@ def _method(
     steps = [row["step_ns"] for row in rows]
     return {
         "matched": int(np.unique(found.event[found.event >= 0]).size),
-        "unmatched": int((found.event < 0).sum()),
+        "unmatched": int(((found.event < 0) & np.concatenate([d.kept for d in devices])).sum()),
         "unmatched_exposed_ns": _unmatched_exposed_ns(devices, found),
         "step_spread_ns": max(steps) - min(steps),
         "critical_rank": next((row["rank"] for row in rows if row["critical"]), None),

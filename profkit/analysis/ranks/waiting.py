@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.ranks.charging import charge
 from profkit.analysis.ranks.events import MESSAGE, DeviceCollectives, of_kind
+from profkit.analysis.ranks.instants import LEFT_BEFORE_NS, waited_for_room
 from profkit.analysis.tables.grouping import group_rows, sums
 
 __all__ = ["Waiting", "find_waiting"]
@@ -21,16 +21,13 @@ __all__ = ["Waiting", "find_waiting"]
 Column = NDArray[np.int64]
 
 
-_GONE_NS: Final = 50_000
-"""Who leaves so long before the last one enters has not waited for it: its data were taken into a buffer."""
-
 _LEAVES_EARLY: Final = frozenset({MESSAGE, "broadcast", "scatter", "gather", "reduce"})
 """Collectives that one rank can leave before another has entered."""
 
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """Of every row that counts for the window and has a matched collective."""
+    """Of every row that has a matched collective."""
 
     row: Column
     """Its place among all rows of all devices."""
@@ -38,7 +35,7 @@ class Waiting:
     last: Column
     """The device that entered last."""
     late_ns: Column
-    """How much later than the first it entered."""
+    """How much later than the first it entered; of a message that went into a buffer, how long its sender waited."""
     waiting_ns: Column
     """How long it was in the collective before the last one entered."""
     exposed_ns: Column
@@ -51,28 +48,17 @@ class Waiting:
     """When it began, on the common clock."""
     step: Column
     """The step of its device that it belongs to, or -1."""
+    kept: NDArray[np.bool_]
+    """Whether it counts for the window."""
+
+    def in_window(self) -> Waiting:
+        """The rows that count for the window."""
+        return _taken(self, self.kept)
 
     def by_device(self, devices: int, column: Column) -> Column:
         """The sum of a column for each device."""
         total: Column = sums(self.device, column, devices)
         return total
-
-    def held_up_ns(self, devices: Sequence[DeviceCollectives], shift: Column) -> Column:
-        """The exposed waiting of the others that each device causes, as the mean over those others.
-
-        Args:
-            devices: One a rank.
-            shift: From each device's clock to the common one.
-        """
-        waits = np.flatnonzero(self.waiting_ns > 0)
-        until = self.start[waits] + self.waiting_ns[waits]
-        parts = charge(self.device[waits], self.last[waits], self.start[waits], until, len(devices))
-        exposed = np.zeros(len(parts.wait), np.int64)
-        for at, each in enumerate(devices):
-            mine = np.flatnonzero(parts.device == at)
-            exposed[mine] = each.exposed.within(parts.start[mine] - shift[at], parts.end[mine] - shift[at])
-        others = np.maximum(self.members[waits[parts.wait]] - 1, 1)
-        return np.floor(sums(parts.to, exposed / others, len(devices)) + 0.5).astype(np.int64)
 
     def pairs(self) -> list[tuple[int, int, int, int]]:
         """(device, the device it waits for, waiting ns, exposed ns), most waiting first."""
@@ -114,9 +100,14 @@ def find_waiting(
     which = np.repeat(np.arange(len(opens)), closes - opens + 1)
     first, last = start[rows[opens]][which], start[rows[closes]][which]
     upto = np.clip(last, start[rows], end[rows])
-    gone = of_kind(devices, _LEAVES_EARLY)[rows] & (end[rows] + _GONE_NS < last)
-    upto = np.where(gone, start[rows], upto)
-    kept = np.concatenate([d.kept for d in devices])[rows]
+    message = of_kind(devices, {MESSAGE})[rows]
+    gone = of_kind(devices, _LEAVES_EARLY)[rows] & (end[rows] + LEFT_BEFORE_NS < last)
+    # What a receiver that comes last takes is the transfer; a sender that took longer waited for it to make room.
+    duration, transfer = (end - start)[rows], (end - start)[rows[closes]][which]
+    room = np.where(message & waited_for_room(duration, transfer), duration - transfer, 0)
+    upto = np.where(gone, start[rows] + room, upto)
+    waited_for, entered = (upto - start[rows])[opens][which], start[rows] - first
+    late = np.where(message & gone[opens][which], np.minimum(entered, waited_for), entered)
     exposed = np.zeros(len(rows), np.int64)
     for at, each in enumerate(devices):
         mine = np.flatnonzero(device[rows] == at)
@@ -126,16 +117,17 @@ def find_waiting(
         row=rows,
         device=device[rows],
         last=device[rows[closes]][which],
-        late_ns=start[rows] - first,
+        late_ns=late,
         waiting_ns=upto - start[rows],
         exposed_ns=exposed,
         members=(closes - opens + 1)[which],
-        message=of_kind(devices, {MESSAGE})[rows],
+        message=message,
         start=start[rows],
         step=np.concatenate([d.step for d in devices])[rows],
+        kept=np.concatenate([d.kept for d in devices])[rows],
     )
     operation = np.concatenate([d.operation for d in devices])[rows]
-    return _taken(_with_stages(found, len(devices)), kept & _longest(found, operation))
+    return _taken(_with_stages(found, len(devices)), _longest(found, operation))
 
 
 def _taken(found: Waiting, rows: NDArray[np.bool_]) -> Waiting:

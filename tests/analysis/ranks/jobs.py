@@ -23,6 +23,8 @@ class Rank:
     """The kernel before each collective of a step."""
     sleep_ns: int = 0
     """The host sleeps so long at the start of every step."""
+    sleeps_in: tuple[int, ...] | None = None
+    """... or of these steps only."""
     clock_ns: int = 0
     """What the rank's clock shows more than the common time."""
     epoch_ns: int | None = EPOCH
@@ -51,7 +53,7 @@ def job(ranks, *, steps=3, transfer_ns=500 * US, marked=True, name=ALL_REDUCE, e
     for step in range(steps):
         began = dict(free)
         for at in range(meetings):
-            enter = {r.number: _compute(builders[r.number], r, free[r.number], at) for r in ranks}
+            enter = {r.number: _compute(builders[r.number], r, free[r.number], at, step) for r in ranks}
             last = max(enter.values())
             for rank in ranks:
                 end = last + transfer_ns + (ends_ns or {}).get(rank.number, 0)
@@ -79,9 +81,10 @@ def job(ranks, *, steps=3, transfer_ns=500 * US, marked=True, name=ALL_REDUCE, e
     return [_finished(builders[r.number].trace(), r, columns) for r in ranks]
 
 
-def _compute(builder, rank, free, at):
+def _compute(builder, rank, free, at, step):
     """A kernel on the compute stream; when it is over, the collective can start."""
-    start = free + 60 * US + (rank.sleep_ns if at == 0 else 0)
+    sleeps = at == 0 and (rank.sleeps_in is None or step in rank.sleeps_in)
+    start = free + 60 * US + (rank.sleep_ns if sleeps else 0)
     end = start + rank.compute_ns[at]
     clock = rank.clock_ns
     launch = (start - 40 * US + clock, start - 30 * US + clock)

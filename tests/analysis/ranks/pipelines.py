@@ -62,13 +62,21 @@ def gpipe(stages, micro_batches, forward, backward):
     return programs
 
 
-def play(programs, *, steps=3, transfer=200 * US, buffered=False):
-    """Run the programs, step after step; a rank goes on to its next step by itself."""
+def play(programs, *, steps=3, transfer=200 * US, buffered=False, depth=None):
+    """Run the programs, step after step; a rank goes on to its next step by itself.
+
+    Args:
+        programs: What each rank does in a step.
+        steps: How many.
+        transfer: Of a message, in ns.
+        buffered: Whether sends are over without their receivers.
+        depth: How many messages the buffer holds; a send waits until an earlier one has been taken out. None: any.
+    """
     ranks = sorted(programs)
     todo = {r: [*programs[r]] * steps for r in ranks}
     free = dict.fromkeys(ranks, GAP)
     played = Played({r: [] for r in ranks})
-    entered, counts = {}, {}
+    entered, counts, taken = {}, {}, {}
     at = dict.fromkeys(ranks, 0)
     while any(at[r] < len(todo[r]) for r in ranks):
         moved = False
@@ -90,8 +98,15 @@ def play(programs, *, steps=3, transfer=200 * US, buffered=False):
             if value not in entered[key] and not early:
                 continue
             other = entered[key].get(value, 0)
-            end = free[r] + transfer if early else max(free[r], other) + transfer
-            waiting = 0 if early else max(other - free[r], 0)
+            if early:
+                earlier = counts[r, what, value] - depth if depth else -1
+                other = taken.get((r, value, earlier)) if earlier >= 0 else 0
+                if other is None:
+                    continue
+            end = max(free[r], other) + transfer
+            waiting = max(other - free[r], 0)
+            if what == "recv":
+                taken[value, r, counts[r, what, value]] = end
             messages = (("send", value), ("recv", value)) if what == "both" else ((what, value),)
             played.kernels[r].append(Kernel(free[r], end, messages, waiting))
             if waiting:

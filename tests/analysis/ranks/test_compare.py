@@ -76,6 +76,49 @@ def test_ranks_that_wait_for_each_other_in_turn_have_no_straggler():
     assert [row["waiting_ns"] for row in result.ranks] == [24 * MS, 24 * MS]
 
 
+def late_ranks(*ranks, steps=5):
+    result = summarise(job(ranks, steps=steps))
+    return [row["rank"] for row in result.ranks if row["straggler"]], result
+
+
+@pytest.mark.parametrize(
+    ("steps_late", "named"), [((2,), []), ((1, 2), []), ((1, 2, 4), [1]), ((0, 1, 2, 3, 4), [1])]
+)
+def test_a_straggler_is_late_in_most_steps(steps_late, named):
+    found, result = late_ranks(Rank(0), Rank(1, sleep_ns=30 * MS, sleeps_in=steps_late), Rank(2))
+    assert found == named
+    told = " ".join([result.verdict["sentence"], *result.verdict["caveats"]])
+    assert "rank 1" in told
+    assert ("not steadily" in told) is (not named)
+
+
+def test_of_two_slow_ranks_the_one_that_waits_more_than_it_makes_wait_is_none():
+    """Rank 1 is 20 ms late in every step, rank 2 is 25 ms late in two of five and waits for it in none."""
+    slow = [Rank(1, sleep_ns=20 * MS), Rank(2, sleep_ns=25 * MS, sleeps_in=(1, 3))]
+    assert late_ranks(Rank(0), *slow, Rank(3))[0] == [1]
+
+
+def test_two_ranks_that_are_late_by_turns_are_no_stragglers():
+    even, odd = (0, 2, 4), (1, 3, 5)
+    ranks = [Rank(0, sleep_ns=20 * MS, sleeps_in=even), Rank(1, sleep_ns=20 * MS, sleeps_in=odd)]
+    assert late_ranks(*ranks, steps=6)[0] == []
+
+
+def test_one_late_rank_of_two_is_the_verdict_though_its_idling_and_the_waiting_are_two_shares():
+    """15 ms of sleep in a step of 25.6 ms: a third each of the mean are launch, communication and computing."""
+    verdict = summarise(job([Rank(0), Rank(1, sleep_ns=15 * MS)])).verdict
+    assert verdict["bound"] != "communication"
+    assert verdict["sentence"].startswith("The step is held up by rank 1: the others wait 59 % of their time")
+    assert "waiting for the host's launches" in verdict["sentence"]
+
+
+def test_a_late_rank_that_costs_less_than_the_work_does_is_a_caveat():
+    verdict = summarise(job([Rank(0), Rank(1, sleep_ns=3 * MS)])).verdict
+    assert verdict["sentence"].startswith("The step is compute-bound")
+    assert verdict["held_up_by"]["rank"] == 1
+    assert any("rank 1" in text for text in verdict["caveats"])
+
+
 @pytest.mark.parametrize("clock_ns", [0, 3 * MS, -700 * US, 10**12])
 def test_a_wrong_clock_is_found_and_changes_nothing(clock_ns):
     ranks = [Rank(0), Rank(1, sleep_ns=20 * MS, clock_ns=clock_ns)]

@@ -47,6 +47,25 @@ def test_waiting_in_messages_is_what_was_played(tmp_path, stages, told):
     assert result.method["ranks"]["unmatched"] == 0
 
 
+@pytest.mark.parametrize("depth", [1, 4, 8])
+@pytest.mark.parametrize("off_ns", [0, 40 * US, -300 * US])
+def test_a_sender_that_waits_for_room_in_the_buffer_waits_for_its_receiver(tmp_path, depth, off_ns):
+    """A send ends with the receive that makes room, of an earlier message: seen on H200s, four messages deep."""
+    programs = {
+        0: [("run", 1 * MS), ("send", 1)] * 12,
+        1: [("recv", 0), ("run", 3 * MS), ("send", 2)] * 12,
+        2: [("recv", 1), ("run", 7 * MS)] * 12,
+    }
+    clocks = {1: off_ns, 2: 2 * off_ns}
+    played, result = compared(tmp_path, programs, told="host", clocks=clocks, buffered=True, depth=depth)
+    # A send of a buffer of one ends about when its own receive begins: a transfer counts as waiting there.
+    assert waits(result) == pytest.approx(played.waits, abs=200 * US * (depth == 1))
+    rows = by_rank(result)
+    assert {rank: row["clock_offset_ns"] for rank, row in rows.items()} == {0: 0, 1: -off_ns, 2: -2 * off_ns}
+    assert [rank for rank in rows if rows[rank]["straggler"]] == [2]
+    assert rows[2]["late_ns"] <= 7 * MS
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_uneven_stages_wrong_clocks_and_any_program_are_matched(tmp_path, seed):
     """Chains of messages, swaps and kernels of random length; every wait as it was played."""
