@@ -1,4 +1,4 @@
-"""Rules about several devices: exposed collectives, small buckets, reductions in every micro-step, DataParallel."""
+"""Rules about several devices: exposed collectives and messages, small buckets, reductions in every micro-step, DataParallel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from profkit.analysis.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.analysis.range_names import matching
+from profkit.analysis.tables.communication import describe_communication
 from profkit.analysis.view import TraceView
 from profkit.analysis.whatif.collectives import asked_earlier, exposed_ns, shrunk, transfer_ns
 from profkit.analysis.whatif.draft import Draft
+from profkit.analysis.whatif.facts import StepFacts
 from profkit.analysis.whatif.launching import without_ranges
 from profkit.analysis.work.families import Family
 from profkit.units import duration_text
@@ -20,6 +22,7 @@ __all__ = ["RULES"]
 
 _EXPOSED = 0.05
 """Of the step."""
+_MOSTLY_SENT = 0.8
 _SMALL_NS = 60_000
 _FEWEST_BUCKETS = 16
 _MERGED = 8
@@ -31,7 +34,16 @@ _ACCUMULATED = "torch::autograd::AccumulateGrad"
 
 
 def _collectives(case: Case) -> NDArray[np.bool_]:
-    return case.facts.of_family(Family.COMMUNICATION)
+    """Operations of the step in which all ranks of a group take part."""
+    return case.facts.of_family(Family.COMMUNICATION) & ~_messages(case)
+
+
+def _messages(case: Case) -> NDArray[np.bool_]:
+    """Sends and receives between two ranks, as the stages of a pipeline have."""
+    described = describe_communication(case.view)
+    message = np.array([key[0] == "send_recv" for key in described.keys] or [False])[described.kind]
+    found: NDArray[np.bool_] = np.isin(case.facts.program.row, described.rows[message])
+    return found
 
 
 def _exposed(case: Case) -> Evidence | None:
@@ -41,16 +53,36 @@ def _exposed(case: Case) -> Evidence | None:
         return None
     wide = chosen & np.isin(facts.dtype.astype(str), ("fp32", ""))
     transfer = transfer_ns(case.views or [case.view], facts)
-    whole, sent = float(facts.program.duration_ns[chosen].sum()), float(transfer[chosen].sum())
-    late = (
-        f" Of {duration_text(whole)} in collectives {duration_text(whole - sent)} is waiting for a rank that comes later."
-        if sent < 0.8 * whole
-        else ""
-    )
+    late = _waiting_within(facts, chosen, transfer, "collectives")
     return Evidence(
         f"Collectives run alone for {duration_text(alone)} of the step: nothing computes meanwhile.{late}",
         kernels_seen(facts, chosen),
         [shrunk(wide, 0.5 * transfer)] if wide.any() else None,
+        "low",
+    )
+
+
+def _waiting_within(
+    facts: StepFacts, chosen: NDArray[np.bool_], transfer: NDArray[np.float64], where: str
+) -> str:
+    """A sentence on what is not transfer, if that is much."""
+    whole, sent = float(facts.program.duration_ns[chosen].sum()), float(transfer[chosen].sum())
+    if sent >= _MOSTLY_SENT * whole:
+        return ""
+    return f" Of {duration_text(whole)} in {where} {duration_text(whole - sent)} is waiting for a rank that comes later."
+
+
+def _bubble(case: Case) -> Evidence | None:
+    facts, chosen = case.facts, _messages(case)
+    alone = float(exposed_ns(facts, chosen).sum())
+    if alone < _EXPOSED * case.step.plain_ns:
+        return None
+    late = _waiting_within(facts, chosen, transfer_ns(case.views or [case.view], facts), "them")
+    return Evidence(
+        f"Sends and receives run alone for {duration_text(alone)} of the step: the pipeline's bubble, or a stage with more "
+        f"work than the others.{late}",
+        kernels_seen(facts, chosen),
+        None,
         "low",
     )
 
@@ -224,6 +256,14 @@ RULES = (
         "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\nmodel.register_comm_hook(None, bf16_compress_hook)",
         "Collectives overlap the backward pass.",
         ("A rank that arrives late makes all others wait in the collective: balance the work first.",), _DDP,
+    ),
+    Rule(
+        "pipeline-bubble", "Shorten the pipeline's bubble", _bubble,
+        "Split the batch into more micro-batches, interleave stages, and give all stages the same work.",
+        "from torch.distributed.pipelining import ScheduleInterleaved1F1B\nschedule = ScheduleInterleaved1F1B(stages, n_microbatches=16, loss_fn=loss)",
+        "Stages wait less in sends and receives: compare the ranks' waiting.",
+        ("Micro-batches that are too small fill no GPU.", "A single slow stage (see the stragglers) delays all: balance the stages first."),
+        "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
     ),
     Rule(
         "fsdp-prefetch", "Ask for a layer's parameters ahead of its use", _prefetch,

@@ -10,6 +10,7 @@ from tests.analysis.advice.made_steps import (
 from tests.analysis.advice.steps_of_arithmetic import bf16_products, many_small
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
 
 def reducing(step, number, us=2000, times=1):
@@ -24,6 +25,13 @@ def reducing_little(step, number):
 
 def reducing_in_crumbs(step, number):
     reducing(step, number, us=40, times=24)
+
+
+def passing_on(step, number):
+    """A stage of a pipeline: long receives, and many short ones."""
+    bf16_products(step, number)
+    for us in (2000, *[40] * 24):
+        step.launch(SEND_RECV, us, operators=("nccl:recv 1<-0",))
 
 
 def accumulating(step, number, passes=3):

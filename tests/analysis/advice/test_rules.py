@@ -56,6 +56,7 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "index-gradients": ((models.indexing, {}), (models.embedding, {})),
     "small-grids": ((models.narrow, {}), (models.wide, {})),
     "exposed-communication": ((devices.reducing, {}), (devices.reducing_little, {})),
+    "pipeline-bubble": ((devices.passing_on, {}), (devices.reducing, {})),
     "ddp-buckets": ((devices.reducing_in_crumbs, {}), (devices.reducing, {})),
     "ddp-no-sync": ((devices.accumulating, {}), (devices.reducing_once, {})),
     "data-parallel": ((devices.copying_models, {"devices": 2}), (devices.two_devices, {"devices": 2})),
@@ -110,6 +111,12 @@ def test_faster_kernels_are_no_advice_where_the_step_waits_for_its_host(rule):
 
     assert rule in advised(body, **options)
     assert rule not in advised(host_bound(body), **options)
+
+
+def test_messages_are_no_collectives():
+    rules = advised(devices.passing_on)
+
+    assert rules.keys().isdisjoint({"exposed-communication", "ddp-buckets"})
 
 
 def test_small_collectives_that_are_merged_still_send_what_they_sent():
