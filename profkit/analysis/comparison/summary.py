@@ -16,7 +16,7 @@ from profkit.analysis.comparison.tables import (
     phase_pairs,
     sync_pairs,
 )
-from profkit.analysis.comparison.verdict import NO_CHANGE, NOT_COMPARABLE, Judgement, judge
+from profkit.analysis.comparison.verdict import NO_CHANGE, NOT_COMPARABLE, Judgement, idle_ns, judge
 from profkit.analysis.comparison.work import Work, compare_work
 from profkit.analysis.result import SHARES, Result, Row
 from profkit.units import bytes_text, duration_text
@@ -27,7 +27,7 @@ COMPARE_SCHEMA: Final = "profkit.compare/1"
 _TOLD: Final = 3
 """Parts that the sentence names, at most."""
 _BLIND: Final = 0.05
-"""With more noise than this share of the step, no change means little."""
+"""With more noise than this share of the step, no change means little; so much of the profiler is worth telling."""
 _WORTH_TELLING: Final = 0.03
 """A part below this share of the difference explains nothing."""
 
@@ -82,16 +82,17 @@ def compare_results(before: Sequence[Result], after: Sequence[Result]) -> Compar
     judged = judge(first, second, warnings)
     parts = part_rows(first, second)
     memory = memory_pairs(first, second)
+    kernels = kernel_pairs(first, second)
     counts = [side.per_step(sum(row["count"] for row in side.rows("kernels"))) for side in (first, second)]
     return Comparison(
         verdict=judged.verdict,
-        sentence=_sentence(judged, parts, memory),
+        sentence=_sentence(judged, parts, memory) + _remark(judged, kernels) + _unprofiled(first, second),
         step=_step(judged, work),
         warnings=warnings,
         parts=parts,
         phases=phase_parts(first, second),
         shares=_shares(first, second),
-        kernels=kernel_pairs(first, second),
+        kernels=kernels,
         kernel_count={"before": round(counts[0], 2), "after": round(counts[1], 2)},
         phase_details=phase_pairs(first, second),
         memory=memory,
@@ -129,13 +130,12 @@ def _sentence(judged: Judgement, parts: Sequence[Row], memory: Row | None) -> st
         else "from nothing"
     )
     times = f"{duration_text(judged.before_ns)} → {duration_text(judged.after_ns)} per step ({change}"
-    noise = f"noise ±{duration_text(judged.noise_ns)}"
+    of = " of the busy time" if judged.evidence == "busy" else ""
+    noise = f"noise{of} ±{duration_text(judged.noise_ns)}"
     if judged.verdict == NOT_COMPARABLE:
         return f"Not comparable: {judged.reason}. The step is {times})."
     if judged.verdict == NO_CHANGE:
-        blind = judged.noise_ns > _BLIND * judged.before_ns
-        more = " Steps spread widely: record more of them, or several times." if blind else ""
-        return f"No change beyond the noise: {times}, {noise}).{more}"
+        return f"No change beyond the noise: {times}, {noise})."
     told = [
         f"{part_label(row['name'], row['kind'])} {signed_text(row['delta_ns'])}"
         for row in parts[:_TOLD]
@@ -143,6 +143,36 @@ def _sentence(judged: Judgement, parts: Sequence[Row], memory: Row | None) -> st
     ]
     because = f"; most of it: {', '.join(told)}" if told else ""
     return f"{judged.verdict.capitalize()}: {times}, {noise}){because}."
+
+
+def _remark(judged: Judgement, kernels: Sequence[Row]) -> str:
+    """What to know of a step that did not change: why it may not have, and what would tell more."""
+    if judged.verdict != NO_CHANGE or not judged.before_ns:
+        return ""
+    remarks = []
+    if judged.hidden_ns:
+        more = "longer" if judged.hidden_ns > 0 else "shorter"
+        remarks.append(
+            f"The device is busy {duration_text(abs(judged.hidden_ns))} {more}, which idle time hides."
+        )
+    if kernels and all(
+        row["matched_by"] == "name" and row["count_before"] == row["count_after"] for row in kernels
+    ):
+        remarks.append(
+            "Both sides run the same kernels, each as often: what was changed did not reach the device."
+        )
+    if judged.noise_ns > _BLIND * judged.before_ns:
+        remarks.append("Steps spread widely: record each side several times (--before, --after).")
+    return "".join(f" {remark}" for remark in remarks)
+
+
+def _unprofiled(before: Side, after: Side) -> str:
+    """The step without the profiler's cost, where that is known and large."""
+    costs = [idle_ns(side, "profiler") for side in (before, after)]
+    if not any(c > _BLIND * side.step_ns for c, side in zip(costs, (before, after), strict=True)):
+        return ""
+    was, now = (side.step_ns - c for c, side in zip(costs, (before, after), strict=True))
+    return f" Without what the profiler costs: {duration_text(was)} → {duration_text(now)}."
 
 
 def signed_text(ns: float) -> str:

@@ -1,12 +1,13 @@
 """Real recordings for comparisons: as they are, resampled, and with slower kernels."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
 import profkit
-from profkit.analysis.comparison.side import kept_steps
+from profkit.analysis.comparison.side import apportioned, kept_steps
 from profkit.analysis.summary import summarise
 from profkit.readers import read
 from tests.shared import DATA
@@ -60,9 +61,14 @@ def of_steps(result, times):
     steps = [template | {"device_ns": busy + idle, "gpu_busy_ns": busy, "note": None} for busy, idle in times]
     busy, idle = (sum(column) for column in zip(*times, strict=True))
     part = {"share": "compute", "cause": None, "family": "gemm", "kernel": None, "phase": None, "ns": busy}
-    gap = {"share": "launch", "cause": "host", "family": None, "kernel": None, "phase": None, "ns": idle}
+    waits = Counter()
+    for row in result.window["parts"]:
+        if row["cause"]:
+            waits[row["cause"]] += row["ns"]
+    cut = apportioned({cause: ns * idle for cause, ns in waits.items()}, max(waits.total(), 1))
+    gaps = [part | {"share": "launch", "cause": cause, "family": None, "ns": ns} for cause, ns in cut.items()]
     return replace(
         result,
         devices=[result.devices[0] | {"busy_ns": busy, "window_ns": busy + idle}],
-        window=result.window | {"device_ns": busy + idle, "steps": steps, "parts": [part, gap]},
+        window=result.window | {"device_ns": busy + idle, "steps": steps, "parts": [part, *gaps]},
     )

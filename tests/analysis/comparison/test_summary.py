@@ -4,7 +4,7 @@ import pytest
 
 import profkit
 from profkit.analysis.comparison import compare_results
-from tests.analysis.comparison.recordings import recorded
+from tests.analysis.comparison.recordings import of_steps, recorded
 from tests.rendering.sample_reports import SAMPLES
 from tests.shared import DATA
 
@@ -180,3 +180,22 @@ def test_any_two_reports_can_be_compared(before):
     for after in SAMPLES.values():
         found = compare_results([SAMPLES[before]()], [after()])
         assert sum(row["delta_ns"] for row in found.parts) == found.step["delta_ns"] or not found.parts
+
+
+def test_no_change_says_where_both_sides_run_the_same_kernels():
+    same = compare_results([recorded("gpt_fp32")], [recorded("gpt_fp32")])
+    assert "Both sides run the same kernels, each as often" in same.sentence
+    result = recorded("gpt_fp32")
+    more = replace(result, kernels=[result.kernels[0] | {"count": 99}, *result.kernels[1:]])
+    assert "same kernels" not in compare_results([result], [more]).sentence
+
+
+def test_no_change_says_what_idle_time_hides():
+    result = recorded("gpt_bf16", "kineto")
+    before, after = (
+        of_steps(result, [list(step)] * 10) for step in ((30_000_000, 20_000_000), (33_000_000, 17_000_000))
+    )
+    found = compare_results([before], [after])
+    assert found.verdict == "no change"
+    assert "The device is busy 3.00 ms longer, which idle time hides." in found.sentence
+    assert "record each side several times" in found.sentence
