@@ -94,7 +94,8 @@ def build(model: str, change: str, device: str, burden: Callable[[], None] | Non
         flag = torch.ones(1, device=device)
         for layer in network:
             layer.register_forward_hook(lambda *_: flag.item() and None)
-    if change == "compiled":  # not network.compile(), which leaves a Sequential of torch's own layers as it is
+    if change == "compiled":
+        # network.compile() would leave a Sequential of torch's own layers as it is.
         network = torch.compile(network)
 
     def step() -> Any:
