@@ -12,8 +12,10 @@ __all__ = ["LIKELY", "SCENARIOS", "Constants"]
 class Constants:
     """One assumption about everything that a recording does not tell."""
 
-    recorder: float = 1.0
-    """A factor on the recorder's cost; see `profkit.analysis.whatif.recorder`."""
+    host: float = 1.0
+    """A factor on the host's time. A plain run's is known to 12 % from a recording of the same hour, and the same steps
+    took a host of the same kind 0.73 to 1.1 times as long on another day (data/before.json and data/after.json of
+    reports/advice)."""
     matrix: float = 0.70
     """The share of its peak that a large matrix product reaches. H200: 76 % fp32, 77 % TF32 and bf16 for cubes of
     8192, 66 to 72 % for the layers of a GPT (reports/calibration, environment.json and gpt traces)."""
@@ -41,6 +43,8 @@ class Constants:
     """What entering a compiled graph takes of the host, in usual launches: guards and AOTAutograd."""
     kept: float = 0.6
     """The share of intermediate results that a fused kernel still writes for the backward pass."""
+    arithmetic: float = 1.0
+    """A factor on the instructions of a fused kernel; see `profkit.analysis.whatif.fusion`."""
     half: float = 0.65
     """What a pointwise kernel takes after autocast: between 0.5 (16 bits in and out) and 1 (fp32 kept)."""
     cast_launch: float = 0.5
@@ -50,29 +54,33 @@ class Constants:
     lifted_ns: float = 8_000.0
     """What a wait that is lifted still takes of the host: it goes on launching while the device works, which slows
     both (sync_item without its 24 waits: 1.28 ms before, 1.51 after)."""
+    asked: float = 1.0
+    """The share of the host's time for asking for a value that a lifted wait leaves: where the device's results had to
+    come first, all of it went (item_host_bound of reports/advice: 0.64 to 0.38 ms)."""
     tried: float = 0.8
     """What a convolution by a general algorithm takes once cuDNN has tried all (no measurement; 0.5 to 1 is assumed)."""
     hidden: float = 0.7
     """The share of a collective's transfer that runs beside kernels once it is asked for a layer ahead: both share the
     memory's bandwidth, and layers are not evenly long (no measurement; 0.4 to 0.9 is assumed)."""
-    worker: float = 1.0
-    """A factor on the time that a loader's workers need for a batch: they share cores and send results."""
+    worker: float = 1.5
+    """A factor on the time that a loader's workers need for a batch: they share cores and send results (fitted on
+    loader_4_workers and loader_8_workers of reports/advice: 2.5 and at most 1.8)."""
 
 
 LIKELY: Final = Constants()
 
 SCENARIOS: Final = (
-    replace(LIKELY, recorder=0.65),
-    replace(LIKELY, recorder=1.3),
+    replace(LIKELY, host=1.15),
+    replace(LIKELY, host=0.75),
     Constants(
         matrix=0.60, matrix_start_ns=3_500.0, attention=0.25, attention_call=9.0, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_600.0, graph_launch=3.0,
-        compiled_launch=0.95, compiled_entry=30.0, kept=0.8, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=14_000.0,
-        tried=1.0, hidden=0.4, worker=1.5,
+        compiled_launch=0.95, compiled_entry=30.0, kept=0.8, arithmetic=1.5, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=14_000.0,
+        tried=1.0, hidden=0.4, worker=2.7,
     ),
     Constants(
         matrix=0.76, matrix_start_ns=2_000.0, attention=0.40, attention_call=4.0, memory=0.85, rowwise=0.9, start_ns=1_000.0, node_ns=800.0, graph_launch=0.5,
-        compiled_launch=0.60, compiled_entry=8.0, kept=0.4, half=0.55, cast_launch=0.35, update=0.35, lifted_ns=3_000.0,
-        tried=0.5, hidden=0.9, worker=0.9,
+        compiled_launch=0.60, compiled_entry=8.0, kept=0.4, arithmetic=0.5, half=0.55, cast_launch=0.35, update=0.35, lifted_ns=0.0, asked=0.0,
+        tried=0.5, hidden=0.9, worker=0.95,
     ),
 )  # fmt: skip
 """What the figure's low and high are the extremes of: one thing at a time, then all of the change's together."""

@@ -26,6 +26,7 @@ Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 _OPTIMIZER_WORDS: Final = frozenset({"optimizer", "optim", "opt", "optimizer_step", "optim_step", "opt_step"})
+_SIZE: Final = re.compile(r"\d")
 _COMPILED: Final = re.compile(r"CompiledFunction|Torch-Compiled Region|Call CompiledFxGraph")
 
 
@@ -179,7 +180,7 @@ def _chain(view: TraceView, row: int) -> Iterator[int]:
 def _shaped(view: TraceView, chain: list[int]) -> int:
     shapes = view.trace.ranges.shapes
     for row in chain:
-        if shapes[row] >= 0 and "[" in view.trace.strings[shapes[row]].strip("[]"):
+        if shapes[row] >= 0 and _SIZE.search(view.trace.strings[shapes[row]]):
             return row
     return next((row for row in chain if shapes[row] >= 0), chain[0] if chain else -1)
 

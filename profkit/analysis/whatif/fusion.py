@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,7 +13,7 @@ from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts
 from profkit.analysis.whatif.program import LAUNCH
 from profkit.analysis.work.families import Family
-from profkit.hardware import DTYPE_BYTES
+from profkit.hardware import DTYPE_BYTES, VECTOR
 
 __all__ = ["compile_model", "fusible"]
 
@@ -29,6 +30,13 @@ _FUSED: Final = (
 )
 _ROWWISE: Final = (Family.NORM, Family.SOFTMAX, Family.REDUCE)
 _LOSS: Final = ("cross_entropy", "nll_loss", "NllLoss", "log_softmax", "LogSoftmax", "mse_loss", "MseLoss")
+_TRANSCENDENTAL: Final = re.compile(
+    r"tanh|gelu|sigmoid|silu|erf|exp(?!and)|log(?!ical)|softplus|mish|softmax"
+)
+_INSTRUCTIONS: Final = {"transcendental": 14.0, "random": 180.0}
+"""Issue slots for each element in a generated kernel: an exponential and a division; ten rounds of Philox, of whose
+four numbers one is used. Fitted on compile_chain (320 million tanh in 0.22 ms) and compile_norm_chain of
+reports/advice."""
 _MOST: Final = 0.8
 _LOST_UNKNOWN: Final = 0.55
 """Without shapes, the share of a chain's time that fusing it takes away (with them: 0.3 to 0.95)."""
@@ -53,6 +61,9 @@ def compile_model(draft: Draft) -> None:
             continue
         for group in _alike(facts, segment):
             gone[_fuse(draft, group)] = True
+            if len(group) == 1 and _sums_columns(facts, int(group[0])):
+                # Partial sums, then theirs: two kernels (gpt_bf16_compile has three times the reductions of gpt_bf16).
+                draft.add(int(group[0]), draft.constants.start_ns, draft.usual_launch_ns)
     draft.drop(gone)
     draft.scale_host(~outside, draft.constants.compiled_launch)
     inside = np.flatnonzero(draft.alive & ~outside)
@@ -91,9 +102,11 @@ def _alike(facts: StepFacts, segment: NDArray[np.int64]) -> Iterator[NDArray[np.
     """The parts of a segment over equally many elements: only those share a kernel.
 
     A sum over rows in the backward pass (gradients of bias and scale) goes the other way through the data than what is
-    around it, and stays a kernel of its own.
+    around it, and stays a kernel of its own; so do the statistics of a batch, which must be whole before they are used.
     """
-    across = np.array([_sums_columns(facts, row) for row in segment.tolist()], bool)
+    across = np.array([_sums_columns(facts, row) for row in segment.tolist()], bool) | _statistics(
+        facts, segment
+    )
     for row in segment[across].tolist():
         yield np.array([row])
     segment = segment[~across]
@@ -103,6 +116,19 @@ def _alike(facts: StepFacts, segment: NDArray[np.int64]) -> Iterator[NDArray[np.
     key = np.where(unknown, np.where(big, -1.0, -2.0 - np.arange(len(segment))), sizes)
     for each in np.unique(key).tolist():
         yield segment[key == each]
+
+
+def _statistics(facts: StepFacts, segment: NDArray[np.int64]) -> Flags:
+    """Kernels of a batch norm before its last, which applies what they found."""
+    batch = np.array(
+        [
+            facts.family[r] is Family.NORM and any("batch_norm" in n for n in facts.operators[r])
+            for r in segment.tolist()
+        ],
+        bool,
+    )
+    call = facts.operator_row[segment]
+    return batch & np.append((call[:-1] == call[1:]), False) if len(segment) else batch
 
 
 def _sums_columns(facts: StepFacts, row: int) -> bool:
@@ -121,7 +147,7 @@ def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
         left = _remaining_bytes(draft, group)
         rows = any(facts.family[row] in _ROWWISE for row in group.tolist())
         rate = bandwidth * constants.memory * (constants.rowwise if rows else 1.0)
-        fused = constants.start_ns + left / rate * 1e9
+        fused = constants.start_ns + left / rate * 1e9 + _arithmetic_ns(draft, group)
         draft.bytes[group[0]] = left
     elif (even := _even(facts, group)).sum() > 1:
         # Each reads and writes about as much as the others: what one moves is left, and what is kept between.
@@ -132,6 +158,24 @@ def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
         fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5)
     draft.duration_ns[group[0]] = min(total, max(fused, min(constants.start_ns, total)))
     return [int(row) for row in group[1:]]
+
+
+def _arithmetic_ns(draft: Draft, group: NDArray[np.int64]) -> float:
+    """What the instructions of a fused kernel take: its operators were limited by memory, one by one."""
+    facts = draft.facts
+    peak = facts.gpu.peak("fp32", VECTOR) if facts.gpu else None
+    if not peak or len(group) < 2:
+        return 0.0
+    slots = sum(float(facts.elements[row]) * _slots(facts, row) for row in group.tolist())
+    return draft.constants.arithmetic * slots / (peak / 2) * 1e9
+
+
+def _slots(facts: StepFacts, row: int) -> float:
+    if facts.family[row] is Family.RANDOM:
+        return _INSTRUCTIONS["random"]
+    kernel, names = facts.kernels[row], facts.operators[row]
+    text = f"{kernel.function if kernel else ''} {names[0] if names else ''}"
+    return _INSTRUCTIONS["transcendental"] if _TRANSCENDENTAL.search(text) else 1.0
 
 
 def _even(facts: StepFacts, group: NDArray[np.int64]) -> Flags:

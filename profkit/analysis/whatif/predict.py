@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -18,16 +19,26 @@ from profkit.analysis.whatif.launching import lift_waits
 from profkit.analysis.whatif.program import WAIT, Program, step_program
 from profkit.analysis.whatif.recorder import recorder_cost
 from profkit.analysis.whatif.replay import Replay, replay, without_recorder
+from profkit.analysis.whatif.transfers import pageable_copies, pin_memory
 
 __all__ = ["Change", "Prediction", "Step", "find_step"]
 
 Change = Callable[[Draft], None]
 
 _DEVICE_ERROR: Final = 1.06
-_HOST_ERROR: Final = 1.18
+_HOST_ERROR: Final = 1.15
 """What the replay itself is off by: its periods differ from recorded ones by up to 3 %, and the same step timed twice
 without a recorder by up to 5 % where the device is the limit and by 15 % (at times 30 %) where the host is. These and
 the assumptions are independent of each other, so that their squares add up."""
+
+_NOISE: Final = 0.15
+"""Of the logarithm of a gain where the host decides (root mean square of `foreach` to `zero_grad` pairs, timed twice)."""
+
+_STAGED: Final = 0.25
+"""How much longer the same copies from pageable memory took on another day (pinned_prefetch of reports/advice)."""
+
+_HOSTS: Final = 3
+"""The first assumptions differ in the host's speed alone: what is likely is their mean."""
 
 _SLACK: Final = 0.8
 """Where the host needs more of the step than this, it holds the device up now and then."""
@@ -60,13 +71,13 @@ class Step:
     plain_step_ns: int | None
 
     def _program(self, factor: float) -> Program:
-        cost = recorder_cost(self.facts.view.trace, self.facts.program, factor)
-        return without_recorder(self.facts.program, cost, self.plain_step_ns)
+        cost = recorder_cost(self.facts.view.trace, self.facts.program)
+        return without_recorder(self.facts.program, cost, self.plain_step_ns, factor)
 
     @cached_property
     def _programs(self) -> dict[float, tuple[Program, float]]:
         programs = {}
-        for factor in {c.recorder for c in (LIKELY, *SCENARIOS)}:
+        for factor in {c.host for c in (LIKELY, *SCENARIOS)}:
             program = self._program(factor)
             programs[factor] = (program, replay(program).step_ns)
         return programs
@@ -74,12 +85,12 @@ class Step:
     @property
     def plain_ns(self) -> float:
         """The step's time without a recorder, an estimate."""
-        return self._programs[LIKELY.recorder][1]
+        return self._programs[LIKELY.host][1]
 
     @property
     def program(self) -> Program:
         """The step without a recorder."""
-        return self._programs[LIKELY.recorder][0]
+        return self._programs[LIKELY.host][0]
 
     def changed(self, changes: Sequence[Change], constants: Constants = LIKELY) -> tuple[Replay, float]:
         """Replay the step with some changes; the bound from outside the step comes with it."""
@@ -87,7 +98,8 @@ class Step:
         if lift_waits not in changes:
             return played, least
         held, _ = self._replayed([change for change in changes if change is not lift_waits], constants)
-        return replace(played, step_ns=max(played.step_ns, held.step_ns - self._waits_cost_ns)), least
+        most = self._waits_cost_ns if constants.asked else held.step_ns
+        return replace(played, step_ns=max(played.step_ns, held.step_ns - most)), least
 
     @cached_property
     def _waits_cost_ns(self) -> float:
@@ -100,10 +112,14 @@ class Step:
         return float(view.wait_cost_ns[self.facts.device, mine].sum())
 
     def _replayed(self, changes: Sequence[Change], constants: Constants) -> tuple[Replay, float]:
-        draft = Draft(self.facts, self._programs[constants.recorder][0], constants)
+        draft = Draft(self.facts, self._programs[constants.host][0], constants)
         for change in changes:
             change(draft)
         return replay(draft.program()), draft.least_ns
+
+    @property
+    def _staged_ns(self) -> float:
+        return float(self.program.duration_ns[pageable_copies(self.facts)].sum())
 
     @cached_property
     def unchanged(self) -> Replay:
@@ -126,16 +142,28 @@ class Step:
         limit = _limit(played, least)
         if not changes:
             return Prediction(before, after, 1.0, 1.0, 1.0, limit)
-        ratios = []
-        for constants in SCENARIOS:
-            other, bound = self.changed(changes, constants)
-            ratios.append(self._programs[constants.recorder][1] / max(other.step_ns, bound, 1.0))
+        gains = [math.log(before / after), *(self._gain(changes, constants) for constants in SCENARIOS)]
         busy_host = max(r.host_ns / r.step_ns for r in (self.unchanged, played) if r.step_ns)
-        unsure = _DEVICE_ERROR if limit == "device" and busy_host < _SLACK else _HOST_ERROR
-        likely = before / after
-        lower = _together([math.log(likely / ratio) for ratio in ratios], math.log(unsure))
-        higher = _together([math.log(ratio / likely) for ratio in ratios], math.log(unsure))
-        return Prediction(before, after, likely * math.exp(-lower), likely, likely * math.exp(higher), limit)
+        by_device = limit == "device" and busy_host < _SLACK
+        unsure = math.log(_DEVICE_ERROR if by_device else _HOST_ERROR)
+        gain = fmean(gains[:_HOSTS])
+        if not by_device and limit != "loader":
+            gain = _beyond_noise(gain)
+        staged = math.log1p(_STAGED * self._staged_ns / before) if pin_memory in changes else 0.0
+        lower = _together([staged, *(gain - each for each in gains)], unsure)
+        higher = _together([staged, *(each - gain for each in gains)], unsure)
+        low, likely, high = (math.exp(each) for each in (gain - lower, gain, gain + higher))
+        return Prediction(before, before / likely, low, likely, high, limit)
+
+    def _gain(self, changes: Sequence[Change], constants: Constants) -> float:
+        """The logarithm of the speed-up under some assumption."""
+        played, bound = self.changed(changes, constants)
+        return math.log(self._programs[constants.host][1] / max(played.step_ns, bound, 1.0))
+
+
+def _beyond_noise(gain: float) -> float:
+    """What is left to expect of a host's gain that may be noise, when most changes bring little."""
+    return gain * gain**2 / (gain**2 + _NOISE**2)
 
 
 def _together(logarithms: Sequence[float], unsure: float) -> float:

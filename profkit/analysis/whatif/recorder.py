@@ -18,8 +18,6 @@ _OF_CALLS: Final = 0.25
 """Without operators (nsys alone) a call costs this share of its host time. Seen: 0.1 us a call in tiny_mlp, 1 in
 dataloader_stall and lstm_loop, 3 to 5 in optimizer_many_small and mlp_tiny_eager, 7 or more in sync_item,
 item_host_bound, ddp and convnet_fp16_channels_last."""
-_LESS_SURE: Final = 3.5
-"""So the share is known that much less well than the cost of a range."""
 _PLAIN_US: Final = 1.5
 """Without the recorder, the host's time for each event is this times the square root of the recorded one, both in us.
 
@@ -36,20 +34,18 @@ _FEWEST: Final = 10
 _USUAL_SHARE: Final = 0.95
 
 
-def recorder_cost(trace: Trace, program: Program, factor: float = 1.0) -> RecorderCost:
+def recorder_cost(trace: Trace, program: Program) -> RecorderCost:
     """What the recorder of a trace took for each host event.
 
     Args:
         trace: The recording; with operators (torch.profiler, emit_nvtx) every event of them costs.
         program: The step as recorded: the time of its typical event shows how slow the host was.
-        factor: How much more or less to assume.
     """
     if not (trace.ranges.kind == RangeKind.OPERATOR).any():
-        unsure = max(1.0 + _LESS_SURE * (factor - 1.0), 0.0)
-        each = min(_OF_CALLS * _typical_us(program, 1.0), _MOST_US) * 1_000 * unsure
+        each = min(_OF_CALLS * _typical_us(program, 1.0), _MOST_US) * 1_000
         return RecorderCost(each, each)
     recorded = _typical_us(program, _CALL_SHARE)
-    each = min(max(recorded - _PLAIN_US * recorded**0.5, 0.0), _MOST_US) * 1_000 * factor
+    each = min(max(recorded - _PLAIN_US * recorded**0.5, 0.0), _MOST_US) * 1_000
     return RecorderCost(each, each * _CALL_SHARE)
 
 

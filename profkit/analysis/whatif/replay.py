@@ -88,7 +88,9 @@ class RecorderCost:
     """For each call of the CUDA runtime or driver."""
 
 
-def without_recorder(program: Program, cost: RecorderCost, plain_step_ns: int | None = None) -> Program:
+def without_recorder(
+    program: Program, cost: RecorderCost, plain_step_ns: int | None = None, host: float = 1.0
+) -> Program:
     """The program as it would run without the recorder.
 
     Args:
@@ -96,17 +98,18 @@ def without_recorder(program: Program, cost: RecorderCost, plain_step_ns: int | 
         cost: What the recorder took for each host event.
         plain_step_ns: The step's time without the recorder: then the host is scaled so that the replay gives it. Where
             the device alone takes that long, it says nothing of the host, and the estimated cost is taken.
+        host: A factor on the estimated time of the host.
 
     Returns:
-        The program with a faster host; never one with a slower.
+        The program with a faster host; never with a slower than the factor makes it.
     """
     if plain_step_ns is None:
-        return _charged(program, cost)
+        return _charged(program, cost, host)
     low, high = 0.0, 1.0
     if replay(program).step_ns <= plain_step_ns:
         return program
     if replay(_scaled(program, low)).step_ns >= _DEVICE_ALONE * plain_step_ns:
-        return _charged(program, cost)
+        return _charged(program, cost, host)
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (
@@ -115,13 +118,13 @@ def without_recorder(program: Program, cost: RecorderCost, plain_step_ns: int | 
     return _scaled(program, (low + high) / 2)
 
 
-def _charged(program: Program, cost: RecorderCost) -> Program:
+def _charged(program: Program, cost: RecorderCost, host: float) -> Program:
     """Take the recorder's time for its events off the gaps and calls that hold them; most of each is left."""
     taken = program.ranges * cost.range_ns + program.calls * cost.call_ns
     least = 0.25
     whole = program.gap_ns + program.own_ns
     left = np.maximum(whole - taken, whole * least) / np.maximum(whole, 1)
-    return _times(program, left)
+    return _times(program, left * host)
 
 
 def _scaled(program: Program, factor: float) -> Program:

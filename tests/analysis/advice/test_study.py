@@ -61,6 +61,7 @@ def test_what_is_known_is_not_predicted_any_more(study):
 
 def test_another_model_adds_a_file_and_the_same_model_none(study, monkeypatch):
     folder, predict, _ = study
+    (folder / "data" / "after.json").unlink()
     monkeypatch.setattr(predict, "PAIRS", {"compile_chain": (["compile"], None)})
     monkeypatch.setattr(predict, "predict", lambda name: {"speedup": {}})
     monkeypatch.setattr(predict, "model_sha256", lambda: "another")

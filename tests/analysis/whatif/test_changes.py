@@ -193,7 +193,8 @@ def test_workers_that_are_too_few_hold_the_step_up():
     step = step_of(body)
     two, many = step.predict(changes_named([], 2)), step.predict(changes_named([], 32))
 
-    assert two.after_ns == pytest.approx(4 * MS, rel=0.05)
+    # Each takes half as long again as the step's own process did.
+    assert two.after_ns == pytest.approx(6 * MS, rel=0.05)
     assert two.limit == "loader"
     assert many.after_ns < 1 * MS
 
@@ -323,7 +324,8 @@ def test_fused_attention_still_takes_the_host_what_its_call_takes():
 
     # Six launches give way to a call that takes as long as six; eighteen to the same call.
     assert few.predict(change).likely == pytest.approx(1.0, abs=0.02)
-    assert many.predict(change).likely == pytest.approx(38 / 26, rel=0.05)
+    assert many.predict(change).likely == pytest.approx(38 / 26, rel=0.1)
+    assert many.plain_ns / many.changed(change)[0].step_ns == pytest.approx(38 / 26, rel=0.05)
 
 
 @pytest.mark.parametrize(("grids", "least"), [((512, 512), 0.1), ((512, 64), 0.3)])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.analysis.whatif import optimizers, predict, replay, transfers
+from profkit.analysis.whatif import fusion, optimizers, predict, replay, transfers
 from profkit.analysis.whatif.constants import LIKELY, SCENARIOS
 
 PAGE = " ".join((Path(__file__).parents[3] / "docs" / "advice.md").read_text().split())
@@ -26,7 +26,11 @@ def percent(share):
         f"no waits, but {LIKELY.lifted_ns / 1000:g} us of host time for each",
         f"FLOP at {LIKELY.attention:g} of the 16-bit peak",
         f"a call takes the host {LIKELY.attention_call:g} usual launches",
-        f"the recorder's cost at {SCENARIOS[0].recorder:g} and at {SCENARIOS[1].recorder:g} times",
+        f"the host's time at {SCENARIOS[1].host:g} and at {SCENARIOS[0].host:g} times",
+        f"where the host decides, noise of {percent(predict._NOISE)}",
+        f"{fusion._INSTRUCTIONS['transcendental']:g} instructions an element",
+        f"{fusion._INSTRUCTIONS['random']:g} for a random number",
+        f"a batch every (time of fetching x {LIKELY.worker:g} / N)",
         f"{percent(predict._DEVICE_ERROR - 1)} for the replay itself where the device is the limit",
         f"else {percent(predict._HOST_ERROR - 1)}",
         f"At most {replay.QUEUE_DEPTH} launches queue",
