@@ -22,6 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "tests" / "data" / "kineto" / f"ddp_rank{rank}.json.gz" for rank in (0, 1)]
 RANKS, DAMAGED, MISSING = 64, 17, 40
+POLL_S = 0.25
+"""Looking at all processes takes milliseconds, of which two busy cores have none to spare."""
 WAYS = {"one process": None, "two workers": "local"}
 
 
@@ -74,7 +76,7 @@ def run(files, way):
     while child.poll() is None:
         for pid, seconds, megabytes in processes_of(child.pid):
             cpu_s[pid], peak_mb[pid] = seconds, megabytes
-        time.sleep(0.02)
+        time.sleep(POLL_S)
     seconds = time.perf_counter() - began
     if child.returncode:
         sys.exit(f"a run failed with exit code {child.returncode}")
@@ -87,10 +89,12 @@ def processes_of(session):
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) != session:
+                continue
             peak = re.search(r"VmHWM:\s+(\d+)", (folder / "status").read_text())
         except OSError:  # it has ended
             continue
-        if int(fields[3]) == session and peak:
+        if peak:
             ticks = int(fields[11]) + int(fields[12])
             yield int(folder.name), ticks / os.sysconf("SC_CLK_TCK"), int(peak[1]) / 1024
 
