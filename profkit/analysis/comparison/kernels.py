@@ -26,7 +26,8 @@ class _Kernels:
     short_name: str = ""
     family: str = ""
     total_ns: int = 0
-    count: int = 0
+    count: float = 0
+    """Launches per step."""
 
     def add(self, other: _Kernels) -> None:
         self.short_name = self.short_name if self.total_ns >= other.total_ns else other.short_name
@@ -86,7 +87,7 @@ def _by_name(side: Side) -> dict[str, _Kernels]:
                 row["short_name"],
                 str(row["family"]),
                 row["total_ns"],
-                row["count"],
+                side.per_step(row["count"]),
             )
         )
     return found
@@ -108,7 +109,7 @@ def _operator_and_shape(kernels: _Kernels) -> object:
 
 def _family_shape_and_count(kernels: _Kernels) -> object:
     shape = kernels.shapes.most_common(1)[0][0]
-    return None if "None" in shape else (kernels.family, shape, kernels.count)
+    return None if "None" in shape else (kernels.family, shape, round(kernels.count, 2))
 
 
 _KEYS: Final[Iterable[tuple[str, Callable[[_Kernels], object]]]] = (
@@ -138,6 +139,6 @@ def _row(word: str, left: _Kernels | None, right: _Kernels | None, before: Side,
         "before_ns": was,
         "after_ns": now,
         "delta_ns": now - was,
-        "count_before": round(before.per_step(left.count), 2) if left else 0,
-        "count_after": round(after.per_step(right.count), 2) if right else 0,
+        "count_before": round(left.count, 2) if left else 0,
+        "count_after": round(right.count, 2) if right else 0,
     }

@@ -199,3 +199,19 @@ def test_no_change_says_what_idle_time_hides():
     assert found.verdict == "no change"
     assert "The device is busy 3.00 ms longer, which idle time hides." in found.sentence
     assert "record each side several times" in found.sentence
+
+
+def test_kernels_of_other_names_and_operators_match_by_launches_per_step_whatever_the_number_of_steps():
+    result = recorded("gpt_fp32")
+    kernel = max(result.kernels, key=lambda row: row["total_ns"]) | {"operators": {}}
+    steps = result.window["steps"]
+    first, *others = [step for step in steps if step["kept"]]
+
+    def side(name, kept):
+        count = 4 * len(kept)
+        row = kernel | {"name": name, "short_name": name, "count": count}
+        return replace(result, kernels=[row], window=result.window | {"steps": kept})
+
+    before, after = side("old", [first, *others]), side("new", [first])
+    found = compare_results([before], [after]).kernels
+    assert [(row["name"], row["name_after"], row["matched_by"]) for row in found] == [("old", "new", "shape")]
