@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -24,6 +25,7 @@ def render_comparison_html(comparison: Comparison) -> str:
         .render(
             style=Markup(_asset("report.css")),
             comparison=comparison,
+            headline=_headline(comparison.sentence),
             warnings=[(row["effect"], warning_text(row)) for row in comparison.warnings],
             before=compared_text(comparison.before),
             after=compared_text(comparison.after),
@@ -33,6 +35,13 @@ def render_comparison_html(comparison: Comparison) -> str:
         )
     )
     return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _headline(sentence: str) -> tuple[str, str]:
+    """The verdict with its times, and what follows: a reason, an explanation, remarks."""
+    found = re.match(r"(Not comparable): (.*)", sentence) or re.match(r"(.*?\))(?:; |\. ?)(.*)", sentence)
+    first, rest = found.groups() if found else (sentence, "")
+    return first, rest[:1].upper() + rest[1:]
 
 
 def _bars(parts: list[Row]) -> list[Row]:
