@@ -69,8 +69,12 @@ PAIRS: dict[str, tuple[list[str], int | None]] = {
 
 
 def predict(name: str) -> dict[str, object]:
-    path = HERE / "data" / f"{name}.json.gz"
     names, workers = PAIRS[name]
+    return from_trace(HERE / "data" / f"{name}.json.gz", names, workers)
+
+
+def from_trace(path: Path, names: list[str], workers: int | None) -> dict[str, object]:
+    """What the model says of a change, from a trace of the first side and nothing else."""
     views, _ = timelines([read(path)], Options())
     step = find_step(views[0], 0)
     if step is None:
