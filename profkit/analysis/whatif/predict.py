@@ -144,10 +144,11 @@ class Step:
             return Prediction(before, after, 1.0, 1.0, 1.0, limit)
         gains = [math.log(before / after), *(self._gain(changes, constants) for constants in SCENARIOS)]
         busy_host = max(r.host_ns / r.step_ns for r in (self.unchanged, played) if r.step_ns)
-        by_device = limit == "device" and busy_host < _SLACK
-        unsure = math.log(_DEVICE_ERROR if by_device else _HOST_ERROR)
+        # Where neither is the limit after the change, the host's part of the step before is in the assumptions.
+        by_host = limit == "host" or (limit == "device" and busy_host >= _SLACK)
+        unsure = math.log(_HOST_ERROR if by_host else _DEVICE_ERROR)
         gain = fmean(gains[:_HOSTS])
-        if not by_device and limit != "loader":
+        if by_host:
             gain = _beyond_noise(gain)
         staged = math.log1p(_STAGED * self._staged_ns / before) if pin_memory in changes else 0.0
         lower = _together([staged, *(gain - each for each in gains)], unsure)

@@ -109,7 +109,7 @@ def without_recorder(
     if replay(program).step_ns <= plain_step_ns:
         return program
     if replay(_scaled(program, low)).step_ns >= _DEVICE_ALONE * plain_step_ns:
-        return _charged(program, cost, host)
+        return _charged(program, cost, min(host, 1.0))
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (
