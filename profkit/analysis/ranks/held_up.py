@@ -67,7 +67,7 @@ def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
         by, who = f"rank {late['rank']}", _who(late, extra, extra_ns)
     else:
         by, who = "ranks that wait for each other", _in_turn(late, compared, pipeline=ranks.waits_in_messages)
-    sentence, caveats = verdict["sentence"], verdict["caveats"]
+    sentence, caveats, second = verdict["sentence"], verdict["caveats"], verdict["runner_up"]
     if straggler and extra == "launch" and not caveats:
         caveats = [_PERHAPS_PROFILER]
     if verdict["bound"] == "communication":
@@ -80,9 +80,11 @@ def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
             f"The step is held up by {by}: the others wait {percent_text(_cost(late, compared))} of their time in "
             f"{where} for it; {who}."
         )
+        # What is close behind has the same cause, or is far from it.
+        second = None
     else:
         caveats = [*caveats, f"{told}: {who}."]
-    return {**verdict, "sentence": sentence, "caveats": caveats, "held_up_by": held_up}
+    return {**verdict, "sentence": sentence, "runner_up": second, "caveats": caveats, "held_up_by": held_up}
 
 
 def _most_to_blame(rows: Sequence[Row]) -> Row | None:
