@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from profkit.analysis.comparison.kernels import kernel_pairs
 from profkit.analysis.comparison.partition import part_rows, phase_parts
-from profkit.analysis.comparison.setup import setup_warnings
+from profkit.analysis.comparison.setup import HOST_COST, setup_warnings
 from profkit.analysis.comparison.side import Side
 from profkit.analysis.comparison.tables import (
     communication_pairs,
@@ -86,7 +86,9 @@ def compare_results(before: Sequence[Result], after: Sequence[Result]) -> Compar
     counts = [side.per_step(sum(row["count"] for row in side.rows("kernels"))) for side in (first, second)]
     return Comparison(
         verdict=judged.verdict,
-        sentence=_sentence(judged, parts, memory) + _remark(judged, kernels) + _unprofiled(first, second),
+        sentence=_sentence(judged, _comparable(parts, warnings), memory)
+        + _remark(judged, kernels)
+        + _unprofiled(first, second),
         step=_step(judged, work),
         warnings=warnings,
         parts=parts,
@@ -143,6 +145,12 @@ def _sentence(judged: Judgement, parts: Sequence[Row], memory: Row | None) -> st
     ]
     because = f"; most of it: {', '.join(told)}" if told else ""
     return f"{judged.verdict.capitalize()}: {times}, {noise}){because}."
+
+
+def _comparable(parts: Sequence[Row], warnings: Sequence[Row]) -> Sequence[Row]:
+    """The parts that may be said to explain it: without idle time, where the recorders cost the host other amounts."""
+    other_cost = any(row["effect"] == HOST_COST for row in warnings)
+    return [row for row in parts if not (other_cost and row["kind"] == "idle")]
 
 
 def _remark(judged: Judgement, kernels: Sequence[Row]) -> str:

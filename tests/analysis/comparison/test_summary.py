@@ -215,3 +215,11 @@ def test_kernels_of_other_names_and_operators_match_by_launches_per_step_whateve
     before, after = side("old", [first, *others]), side("new", [first])
     found = compare_results([before], [after]).kernels
     assert [(row["name"], row["name_after"], row["matched_by"]) for row in found] == [("old", "new", "shape")]
+
+
+def test_idle_time_explains_nothing_where_the_recorders_cost_the_host_other_amounts():
+    found = compare_results([recorded("gpt_bf16", "kineto")], [recorded("gpt_bf16_compile", "nsys")])
+    assert found.verdict == "faster"
+    assert "most of it: casts and copies" in found.sentence
+    assert "idle" not in found.sentence
+    assert found.parts[0]["kind"] == "idle"  # the parts still add up
