@@ -53,11 +53,11 @@ def adam(**options: Any) -> Any:
 
 
 def zeroed(set_to_none: bool) -> Any:
-    """A wide network in fp32 with few rows: gradients are most of the traffic."""
+    """A wide network with few rows: gradients are most of the traffic."""
 
     def build() -> Any:
         torch.manual_seed(0)
-        n = size(width=6144, layers=4, rows=128)
+        n = size(width=12288, layers=4, rows=128)
         model = nn.Sequential(*[nn.Linear(n["width"], n["width"]) for _ in range(n["layers"])])
         model = model.to(steps.DEVICE, BF16)
         x = torch.randn(n["rows"], n["width"], device=steps.DEVICE, dtype=BF16)
@@ -215,8 +215,8 @@ PAIRS: dict[str, Pair] = {
     "loader_2_workers": ([], 2, "change", partial(loader.loading, 0), partial(loader.loading, 2)),
     "zeroed_small_gpt": (["set-to-none"], None, "little", gpt(batch=4, length=128, width=512, layers=2, amp=BF16, set_to_none=False), gpt(batch=4, length=128, width=512, layers=2, amp=BF16)),
     "compile_norms": (["compile"], None, "change", normed(False), normed(True)),
-    "compile_gate": (["compile"], None, "change", gated(False), gated(True)),
     "tuned_ordinary": ([], None, "little", ordinary(compiled=True), ordinary(compiled=True)),
+    "compile_gate": (["compile"], None, "change", gated(False), gated(True)),
     "compile_ordinary": (["compile"], None, "unclear", ordinary(), ordinary(compiled=True)),
 }  # fmt: skip
 """Changes as profkit names them, loader workers, what is expected, and how both sides are built."""

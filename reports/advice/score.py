@@ -1,6 +1,7 @@
 """Score every file of predictions against the times that were measured: writes scores.json, prints README.md's tables.
 
-``data/after.json`` (from ``record_pairs.py after``) has both sides. Until it exists, the pairs are scored whose second
+``data/after.json`` (from ``record_pairs.py after``) has both sides of the first study; ``second/blind.json`` (from
+``blind.py``) has the second. What the present model says of the first is computed anew, and shown as in view. Until it exists, the pairs are scored whose second
 side is the first side of another pair, timed in the same process: `SAME`; these are not blind.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import predict  # noqa: E402
 from predict import model_sha256, prediction_files  # noqa: E402
 
 PROMISE = 1.1
@@ -94,6 +96,11 @@ def scored(path: Path, times: dict[str, tuple[float, float]]) -> dict[str, Any]:
     predictions = json.loads(path.read_text())
     stale = [n for n in sorted(times) if n in predictions and digest(n) != predictions[n]["trace_sha256"]]
     rows = [row(n, predictions[n], *times[n]) for n in sorted(times) if n in predictions and n not in stale]
+    return {**summaries(rows), "traces_that_changed": stale, "rows": rows}
+
+
+def summaries(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Scores over the pairs that change, over the others, and the promises that were false."""
     unchanged = [r for r in rows if not r["changes"]]
     return {
         "changed": summary([r for r in rows if r["changes"]]),
@@ -101,7 +108,37 @@ def scored(path: Path, times: dict[str, tuple[float, float]]) -> dict[str, Any]:
         "promises_over_10_percent_that_bring_nothing": [
             r["pair"] for r in unchanged if r["likely"] > PROMISE >= r["speedup"]
         ],
+    }
+
+
+def in_view(times: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """What the present model says, with the second sides in view: some of its constants were fitted on them."""
+    rows = [row(n, predict.predict(n), *times[n]) for n in sorted(times) if n in predict.PAIRS]
+    return {**summaries(rows), "rows": rows}
+
+
+def blind(folder: Path) -> dict[str, Any] | None:
+    """The second study: each prediction was written before either side of its pair was timed."""
+    if not (folder / "blind.json").exists():
+        return None
+    found = json.loads((folder / "blind.json").read_text())
+    pairs = {n: r for n, r in found["pairs"].items() if "step_ms" in r.get("after", ())}
+    stale = [
+        n
+        for n, r in pairs.items()
+        if hashlib.sha256((folder / f"{n}.json.gz").read_bytes()).hexdigest()
+        != r["predicted"]["trace_sha256"]
+    ]
+    rows = [
+        row(n, r["predicted"], r["before"]["step_ms"], r["after"]["step_ms"])
+        for n, r in pairs.items()
+        if n not in stale
+    ]
+    return {
+        **{k: found[k] for k in ("card", "torch", "model_sha256", "pairs_sha256")},
+        **summaries(rows),
         "traces_that_changed": stale,
+        "failed": {n: r["error"] for n, r in found["pairs"].items() if "error" in r},
         "rows": rows,
     }
 
@@ -121,16 +158,26 @@ def show(rows: list[dict[str, Any]]) -> None:
         )
 
 
+def tell(title: str, scores: dict[str, Any]) -> None:
+    print(f"\n{title}\n")
+    show(scores["rows"])
+    print(json.dumps({k: v for k, v in scores.items() if k != "rows"}, indent=1))
+
+
 def main() -> None:
-    times, blind = measured()
-    found: dict[str, Any] = {"blind": blind}
+    times, known = measured()
+    found: dict[str, Any] = {"blind": known}
     for path in prediction_files():
         found[path.name] = each = scored(path, times)
         made_by = json.loads(path.read_text()).get("model_sha256")
         now = "this model" if made_by == model_sha256() else "an earlier model"
-        print(f"\n{path.name}, by {now}\n")
-        show(each["rows"])
-        print(json.dumps({k: v for k, v in each.items() if k != "rows"}, indent=1))
+        tell(f"{path.name}, by {now}", each)
+    found["in_view"] = in_view(times)
+    tell("the present model, IN VIEW of the times, not blind", found["in_view"])
+    second = blind(HERE / "second")
+    if second:
+        found["second_study"] = second
+        tell("the second study, blind", second)
     (HERE / "scores.json").write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -118,3 +118,29 @@ def test_every_rule_is_described():
     text = (ROOT / "docs" / "advice.md").read_text()
 
     assert [rule.id for rule in RULES if f"`{rule.id}`" not in text] == []
+
+
+def test_the_second_study_scores_what_was_timed_and_names_what_failed(study):
+    folder, _, score = study
+    out = folder / "second"
+    out.mkdir(exist_ok=True)
+    (out / "a.json.gz").write_bytes(b"a trace")
+    made = {
+        "trace_sha256": hashlib.sha256(b"a trace").hexdigest(),
+        "speedup": {"low": 1.5, "likely": 1.6, "high": 2.1},
+        "amdahl_speedup": 3.0,
+    }
+    pairs = {
+        "a": {"predicted": made, "before": {"step_ms": 10.0}, "after": {"step_ms": 5.0}},
+        "b": {"predicted": made, "before": {"step_ms": 10.0}, "error": "TimeoutError: the pair took more"},
+    }
+    head = dict.fromkeys(("card", "torch", "model_sha256", "pairs_sha256"), "known")
+    (out / "blind.json").write_text(json.dumps({**head, "pairs": pairs}))
+
+    found = score.blind(out)
+
+    assert [(r["pair"], r["error"], r["inside"]) for r in found["rows"]] == [("a", 0.25, True)]
+    assert found["failed"] == {"b": "TimeoutError: the pair took more"}
+    (out / "a.json.gz").write_bytes(b"another")
+    assert score.blind(out)["traces_that_changed"] == ["a"]
+    assert score.blind(folder / "nothing") is None

@@ -205,3 +205,16 @@ def test_a_range_holds_the_only_launch_of_a_step(call):
     views, _ = timelines([made.trace()], Options())
 
     assert find_step(views[0], 0).facts.optimizer.tolist() == [True]
+
+
+def test_an_operator_of_a_single_tensor_has_shapes_and_one_of_numbers_has_none():
+    def body(step, number):
+        for shapes, outer in (([[8, 8]], [[64, 8], [8, 8]]), ([[], []], [[64, 8]])):
+            since = step.host
+            step.launch(ADD, 10, operators=("aten::inner",), shapes=shapes)
+            step.builder.operator(since * 1_000, step.host * 1_000, "aten::outer", outer)
+
+    facts = step_of(body).facts
+
+    assert [names[:2] for names in facts.operators] == [("aten::inner", "aten::outer")] * 2
+    assert facts.inputs == [(64.0,), (512.0,)]

@@ -393,3 +393,58 @@ def test_a_chain_of_which_some_bytes_are_unknown_loses_a_share_of_its_time():
     compile_model(draft)
 
     assert draft.duration_ns[0] == pytest.approx(1_800_000 * (1 - 0.55 * 0.5 * 1.5))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "operator", "slots"),
+    [
+        (ADD, "aten::add", 1),
+        (GELU, "aten::gelu", 14),
+        (ADD, "aten::logical_and", 1),
+        (ADD, "aten::silu", 14),
+        (ADD, "aten::expand", 1),
+    ],
+)
+def test_what_a_fused_kernel_computes_takes_its_time_besides_the_traffic(kernel, operator, slots):
+    def body(step, number):
+        for _ in range(2):
+            step.launch(kernel, 9_000, operators=(operator,), shapes=SHAPE)
+
+    draft, _ = compiled(body, with_constants(compiled_entry=0.0, compiled_launch=1.0))
+    rate = draft.facts.gpu.peak("fp32", "vector") / 2
+
+    assert draft.duration_ns[0] == pytest.approx(
+        streamed(draft, draft.bytes[0]) + 2 * slots * ELEMENTS / rate * 1e9
+    )
+
+
+BATCH_NORM = "void at::native::batch_norm_collect_statistics_channels_last_kernel<at::native::Var, float, float, 4>(float const*)"
+
+
+def test_the_statistics_of_a_batch_are_a_kernel_of_their_own():
+    images = [[64, 64, 128, 128]]
+
+    def body(step, number):
+        since = step.host
+        for _ in range(2):
+            step.launch(BATCH_NORM, 900, operators=())
+        step.builder.operator(since * 1_000, step.host * 1_000, "aten::native_batch_norm", images)
+        step.launch(ADD, 900, operators=("aten::clamp_min",), shapes=images)
+
+    draft, _ = compiled(body)
+
+    assert draft.alive.tolist() == [True, True, False]
+
+
+def test_a_generated_sum_over_columns_is_two_kernels():
+    def body(step, number):
+        for _ in range(3):
+            product(step)
+            step.backward(SUM, 900, operators=("aten::sum",), shapes=[[8192, 64]])
+
+    draft = draft_of(body, CONSTANTS)
+    host = draft.gap_ns.sum() + draft.own_ns.sum()
+    compile_model(draft)
+
+    assert draft.alive.all()
+    assert draft.gap_ns.sum() + draft.own_ns.sum() == pytest.approx(host + 3 * draft.usual_launch_ns)

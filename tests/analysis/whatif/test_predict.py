@@ -69,7 +69,12 @@ def ratio(step, changes, constants):
 
 
 @pytest.mark.parametrize(
-    ("body", "name", "unsure"), [(products, "tf32", _DEVICE_ERROR), (launches, "cuda-graphs", _DEVICE_ERROR), (launches, "no-sync", _HOST_ERROR)]
+    ("body", "name", "unsure"),
+    [
+        (products, "tf32", _DEVICE_ERROR),
+        (launches, "cuda-graphs", _DEVICE_ERROR),
+        (launches, "no-sync", _HOST_ERROR),
+    ],
 )
 def test_low_and_high_are_as_far_off_as_all_assumptions_and_the_replay_together(body, name, unsure):
     step, changes = step_of(body), changes_named([name])
