@@ -21,6 +21,7 @@ from profkit.mapping import AUTO, MANY_FILES, failure_findings, summarise_many, 
 from profkit.readers import read
 from profkit.readers.remote import is_remote, list_remote, shown_name
 from profkit.rendering import RENDERERS, render_html, render_text
+from profkit.rendering.formats import format_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,17 +30,7 @@ if TYPE_CHECKING:
     from profkit.model import Trace
     from profkit.model_memory import MemoryHistory
 
-__all__ = ["FORMATS", "Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]
-
-FORMATS: dict[str, str] = {
-    ".html": "html",
-    ".htm": "html",
-    ".json": "json",
-    ".md": "md",
-    ".txt": "text",
-    ".csv": "csv",
-}
-"""The format of a report by the suffix of its file."""
+__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]
 
 _FOLDER_SUFFIXES = (
     ".json", ".json.gz", ".sqlite", ".sqlite.gz", ".nsys-rep", ".qdrep", ".pickle", ".pickle.gz", ".pkl", ".pkl.gz",
@@ -136,7 +127,7 @@ class Report:
         return RENDERERS[format](self.result)
 
     def save(self, path: PathLike) -> Path:
-        """Write the report to a file; its suffix chooses the format (html when it says nothing).
+        """Write the report to a file; its suffix chooses the format (html without one).
 
         The file appears whole or not at all.
 
@@ -144,7 +135,7 @@ class Report:
             OutputError: It cannot be written there.
         """
         target = Path(path)
-        text = self.render(FORMATS.get(target.suffix.lower(), "html"))
+        text = self.render(format_of(target))
         write_whole(target, text)
         return target
 

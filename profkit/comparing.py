@@ -20,6 +20,7 @@ from profkit.rendering.comparisons import (
     render_comparison_html,
     render_comparison_text,
 )
+from profkit.rendering.formats import format_of
 
 __all__ = [
     "DATABASE",
@@ -34,7 +35,6 @@ __all__ = [
 ]
 
 Source = PathLike | Report
-_FORMATS: Final = {".html": "html", ".htm": "html", ".json": "json", ".md": "md", ".txt": "text"}
 DATABASE: Final = "profkit.db"
 """Where a history is kept unless another place is named."""
 _RUN: Final = re.compile(r"(?P<database>.+)#(?P<run>[^#/\\]+)")
@@ -83,13 +83,13 @@ class ComparisonReport:
         return COMPARISON_RENDERERS[format](self.comparison)
 
     def save(self, path: PathLike) -> Path:
-        """Write the comparison to a file; its suffix chooses the format (html when it says nothing).
+        """Write the comparison to a file; its suffix chooses the format (html without one).
 
         Raises:
             OutputError: It cannot be written there.
         """
         target = Path(path)
-        write_whole(target, self.render(_FORMATS.get(target.suffix.lower(), "html")))
+        write_whole(target, self.render(format_of(target)))
         return target
 
     def _repr_html_(self) -> str:

@@ -87,7 +87,7 @@ def command(
 
     collect_rarely()
     reuse_large_blocks()
-    from profkit.api import FORMATS, analyze, refuse_input, write_whole
+    from profkit.api import analyze, refuse_input, write_whole
     from profkit.cli.history import parse_tags
     from profkit.hardware import load_peaks
     from profkit.rendering import render_text
@@ -95,6 +95,8 @@ def command(
     if verify_ and "-" in files:
         raise click.UsageError("--verify reads each file twice: give files, not standard input")
     named = parse_tags(tags)
+    inputs = [*files, *([peaks] if peaks else []), *([database] if database else [])]
+    chosen = _format(output, format_, inputs)
     with _progress(quiet) as progress:
         report = analyze(
             files,
@@ -113,15 +115,12 @@ def command(
 
         run = save_run(report, files, database, tags=named, baseline=baseline)
         click.echo(f"Saved as {run}", err=True)
-    chosen = format_ or (
-        FORMATS.get(PurePath(output).suffix.lower(), "html") if output and output != "-" else None
-    )
     printed = output == "-" or (output is None and chosen not in (None, "html"))
     if printed:
         click.echo(report.render(chosen or "text"), nl=False)
     else:
         target = Path(output) if output else Path(f"{_stem(files[0])}.profkit.html")
-        refuse_input(target, [*files, *([peaks] if peaks else []), *([database] if database else [])])
+        refuse_input(target, inputs)
         write_whole(target, report.render(chosen or "html"))
     if output is None and not printed and not quiet:
         click.echo(render_text(report.result, color=sys.stdout.isatty()), nl=False)
@@ -133,6 +132,17 @@ def command(
             click.launch(str(target))
     if found is not None:
         _tell(found, quiet)
+
+
+def _format(output: str | None, given: str | None, inputs: list[str]) -> str | None:
+    """The format to write; refuses the name of an input, and a suffix that no format has, before anything is read."""
+    from profkit.api import refuse_input
+    from profkit.rendering.formats import format_of
+
+    if output is None or output == "-":
+        return given
+    refuse_input(Path(output), inputs)
+    return format_of(output, given)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import click
 
@@ -50,15 +50,14 @@ def command(
       profkit compare main.json branch.sqlite --after branch2.sqlite
       profkit compare profkit.db#main report.json --format md -o comment.md
     """
-    from profkit.api import FORMATS, refuse_input, write_whole
+    from profkit.api import refuse_input, write_whole
     from profkit.comparing import compare
     from profkit.rendering.comparisons import render_comparison_text
+    from profkit.rendering.formats import format_of
 
+    chosen = format_of(output, format_) if output and output != "-" else format_ or "text"
     sides = [before, *more_before], [after, *more_after]
     report = compare(*sides, step=step)
-    chosen = format_ or (
-        FORMATS.get(PurePath(output).suffix.lower(), "html") if output and output != "-" else "text"
-    )
     if output is None or output == "-":
         if chosen == "text":
             click.echo(render_comparison_text(report.comparison, color=sys.stdout.isatty()), nl=False)

@@ -57,12 +57,15 @@ def command(
     from profkit.analysis.comparison import find_changes
     from profkit.api import refuse_input, write_whole
     from profkit.history import History, metric_of
+    from profkit.rendering.formats import format_of
     from profkit.rendering.trend import change_sentences, render_trend_html, render_trend_text
 
     subjects = {"phase": phase, "family": family, "kernel": kernel, "idle": idle}
     chosen = {name: of for name, of in subjects.items() if of is not None}
     if len(chosen) > 1:
         raise click.UsageError(f"Follow one of {', '.join('--' + name for name in chosen)}.")
+    if output and format_of(output) != "html":
+        raise click.UsageError("The trend is a page: name it .html.")
     with History(database) as history:
         if set_baseline:
             name, _, run = set_baseline.rpartition("=")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import click
 
@@ -25,14 +25,13 @@ def command(run: str, output: str | None, format_: str | None) -> None:
       profkit show profkit.db#main -o report.html
       profkit show report.json --format md
     """
-    from profkit.api import FORMATS, refuse_input, write_whole
+    from profkit.api import refuse_input, write_whole
     from profkit.comparing import open_report
     from profkit.rendering import render_text
+    from profkit.rendering.formats import format_of
 
+    chosen = format_of(output, format_) if output and output != "-" else format_ or "text"
     report = open_report(run)
-    chosen = format_ or (
-        FORMATS.get(PurePath(output).suffix.lower(), "html") if output and output != "-" else "text"
-    )
     if output is None or output == "-":
         text = (
             render_text(report.result, color=sys.stdout.isatty())

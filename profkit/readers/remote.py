@@ -49,7 +49,9 @@ def open_remote(path: str) -> IO[bytes]:
     try:
         stream = fs.open(inside, "rb")
     except FileNotFoundError:
-        raise ReadError(without_secrets(path), "there is no such file") from None
+        raise ReadError(
+            without_secrets(path), "there is no such file", "Check the name and the folder"
+        ) from None
     except Exception as error:  # noqa: BLE001 - a file system raises what its client library likes
         raise _refused(path, error) from None
     return cast("IO[bytes]", _Stream(path, stream))

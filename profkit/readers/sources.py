@@ -193,7 +193,7 @@ def _open(path: str, stack: ExitStack) -> tuple[IO[bytes], bool]:
     try:
         stream = stack.enter_context(file.open("rb"))
     except FileNotFoundError:
-        raise ReadError(path, "there is no such file") from None
+        raise ReadError(path, "there is no such file", "Check the name and the folder") from None
     except PermissionError:
         raise ReadError(path, "you may not read it", "Change its permissions: chmod u+r FILE.") from None
     except ValueError as error:  # a NUL in the name

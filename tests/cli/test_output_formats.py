@@ -1,0 +1,42 @@
+"""What a file is called is what is in it."""
+
+import pytest
+from click.testing import CliRunner
+
+from profkit.cli import main
+from tests.shared import DATA
+
+TRACE = str(DATA / "pairs" / "gpt_none.json.gz")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["analyze", TRACE], ["show", TRACE], ["compare", TRACE, TRACE], ["gate", TRACE, "--min-busy", "1%"]],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("name", ["x.pdf", "x.json.gz"])
+def test_a_suffix_that_no_format_has_is_refused_before_anything_is_read(command, name, tmp_path, monkeypatch):
+    monkeypatch.setattr("profkit.readers.read", lambda *_: pytest.fail("it was read"))
+    done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / name)])
+    assert done.exit_code == 1
+    assert "no format is called ." in done.output
+    assert "Choose one of .html" in done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_format_that_is_named_may_be_kept_under_any_name(tmp_path):
+    done = CliRunner().invoke(main, ["show", TRACE, "-o", str(tmp_path / "x.log"), "--format", "text"])
+    assert done.exit_code == 0
+    assert (tmp_path / "x.log").read_text().startswith("The step is")
+
+
+def test_a_missing_file_says_what_to_do(tmp_path):
+    done = CliRunner().invoke(main, ["analyze", str(tmp_path / "none.json")])
+    assert done.exit_code == 1
+    assert "there is no such file. Check the name and the folder" in done.output
+
+
+def test_a_trend_is_a_page(tmp_path):
+    done = CliRunner().invoke(main, ["history", "--metric", "step_ms", "-o", str(tmp_path / "x.md")])
+    assert done.exit_code == 2
+    assert "name it .html" in done.output
