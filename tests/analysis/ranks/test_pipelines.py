@@ -66,6 +66,16 @@ def test_a_sender_that_waits_for_room_in_the_buffer_waits_for_its_receiver(tmp_p
     assert rows[2]["late_ns"] <= 7 * MS
 
 
+def test_where_receivers_wait_too_they_tell_how_deep_the_buffer_is_though_the_clock_is_far_off(tmp_path):
+    programs = {
+        0: [("run", 9 * MS), ("send", 1)] * 4 + [("run", 1 * MS), ("send", 1)] * 10,
+        1: [("recv", 0), ("run", 3 * MS)] * 14,
+    }
+    _, result = compared(tmp_path, programs, told="host", clocks={1: -5 * MS}, buffered=True, depth=4)
+    assert by_rank(result)[1]["clock_offset_ns"] == 5 * MS
+    assert set(waits(result)) == {(0, 1), (1, 0)}
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_uneven_stages_wrong_clocks_and_any_program_are_matched(tmp_path, seed):
     """Chains of messages, swaps and kernels of random length; every wait as it was played."""

@@ -159,6 +159,7 @@ def test_waiting_for_profilers_that_start_later_is_no_rank_s_fault():
     """Rank 2 began 0.6 s, rank 3 1.1 s after rank 1; the buffers held four messages, then all stood still."""
     result = report("messages", 4)
     assert "recordings-apart" in codes(result)
+    assert "waits-in-messages" not in codes(result)
     assert stragglers(result) == []
     assert result.method["ranks"]["unrecorded_waiting_ns"] > 1_500 * MS
     assert "recordings-apart" not in codes(report("messages", 2))
