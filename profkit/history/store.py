@@ -120,9 +120,8 @@ class History:
             if found is None and text.isdecimal() and len(text) < 19:
                 found = self._database.execute("SELECT id FROM runs WHERE id = ?", [int(text)]).fetchone()
         if found is None:
-            raise ReadError(
-                self._place(text), "there is no such run or baseline", "profkit history lists them"
-            )
+            hint = f"profkit history --db {self.path} lists them"
+            raise ReadError(self._place(text), "there is no such run or baseline", hint)
         return int(found[0])
 
     def set_baseline(self, name: str, run: str | int) -> None:
