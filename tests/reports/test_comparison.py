@@ -20,7 +20,8 @@ def study(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.delitem(importlib.sys.modules, "record", raising=False)  # the calibration has one too
     yield importlib.import_module
-    importlib.sys.modules.pop("record", None)
+    for name in ("record", "power"):
+        importlib.sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +82,33 @@ def test_parts_that_miss_a_nanosecond_do_not_add_up(study):
     assert study("score").adds_up(rows, step)
     rows[0]["after_ns"] = 3
     assert not study("score").adds_up(rows, step)
+
+
+def test_the_committed_results_are_what_the_committed_recordings_give(study, tmp_path):
+    score = study("score")
+    rows, reports = score.read(FOLDER / "data")
+    for name, report in reports.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(report))
+    found = {"changes": score.changes(rows, tmp_path), **score.repetitions(rows, tmp_path)}
+    committed = json.loads((FOLDER / "results.json").read_text())
+    assert json.loads(json.dumps(found)) == {key: committed[key] for key in found}
+
+
+def test_the_power_of_a_comparison_grows_with_steps_and_with_recordings(study, monkeypatch):
+    power = study("power")
+    monkeypatch.setattr(power, "REPEATS", 60)
+    spread, host = power.Kind(0.02, busy_spread=0.05), power.Kind(0.5)
+    assert (
+        power.rate("slower", spread, 1, 50, (0.05, 0)) > power.rate("slower", spread, 1, 5, (0.05, 0)) + 0.3
+    )
+    assert power.rate("slower", host, 10, 10, (0, 0.1)) > power.rate("slower", host, 1, 10, (0, 0.1)) + 0.3
+    assert power.smallest(power.Kind(0.02), 1, 10, lambda share: (share, 0)) in ("2.5 %", "3 %")
+    assert power.smallest(host, 1, 3, lambda _: (0, 0)) == "over 50 %"
+
+
+def test_the_page_of_comparisons_holds_the_tables_of_power(study):
+    page = (ROOT / "docs" / "comparing.md").read_text()
+    power = study("power")
+    between = page.partition(power.START)[2].partition(power.END)[0]
+    assert between.count("| 12 % (taken) |") == 1
+    assert power.drift() in between
