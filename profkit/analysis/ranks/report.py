@@ -40,6 +40,8 @@ class RanksFound:
     """By file."""
     waiting: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
     """By row of the communication table: the time in its collectives before the last rank entered."""
+    buffered: frozenset[tuple[Any, ...]] = frozenset()
+    """Rows of the communication table with messages that went into a buffer."""
 
     @property
     def waits_in_messages(self) -> bool:
@@ -106,6 +108,7 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
         method={**_method(devices, found, waiting, rows), "unrecorded_waiting_ns": blamed.unrecorded_ns},
         clocks=clocks,
         waiting=_by_table_row(devices, waiting),
+        buffered=_buffered(devices, waiting),
     )
 
 
@@ -211,6 +214,15 @@ def _by_table_row(devices: Sequence[DeviceCollectives], waiting: Waiting) -> dic
             key = each.table_keys[row]
             found[key] = found.get(key, 0) + int(total[row])
     return found
+
+
+def _buffered(devices: Sequence[DeviceCollectives], waiting: Waiting) -> frozenset[tuple[Any, ...]]:
+    table_row = np.concatenate([d.table_row for d in devices])[waiting.row]
+    return frozenset(
+        each.table_keys[row]
+        for at, each in enumerate(devices)
+        for row in np.unique(table_row[waiting.buffered & (waiting.device == at)]).tolist()
+    )
 
 
 def _method(

@@ -73,7 +73,7 @@ def rank_section(files: Sequence[FileOfRanks], communication: Sequence[Row]) -> 
     devices = [device for file in files for device in file.devices]
     world_size = max((f.world_size for f in files if f.world_size is not None), default=None)
     found = compare_ranks(devices, world_size)
-    add_waiting(communication, found.waiting)
+    add_waiting(communication, found.waiting, found.buffered)
     parallelism = merge_parallelism([file.parallelism for file in files])
     streams = [row for file in files for row in file.streams]
     return RankSection(

@@ -44,6 +44,8 @@ class Waiting:
     """How many devices of the report were in it; of a message, how many are joined by messages."""
     message: NDArray[np.bool_]
     """Whether it is a send or a receive."""
+    buffered: NDArray[np.bool_]
+    """Whether it is of a message that was over for its sender before the receiver came."""
     start: Column
     """When it began, on the common clock."""
     step: Column
@@ -54,11 +56,6 @@ class Waiting:
     def in_window(self) -> Waiting:
         """The rows that count for the window."""
         return _taken(self, self.kept)
-
-    def by_device(self, devices: int, column: Column) -> Column:
-        """The sum of a column for each device."""
-        total: Column = sums(self.device, column, devices)
-        return total
 
     def pairs(self) -> list[tuple[int, int, int, int]]:
         """(device, the device it waits for, waiting ns, exposed ns), most waiting first."""
@@ -107,7 +104,8 @@ def find_waiting(
     room = np.where(message & waited_for_room(duration, transfer), duration - transfer, 0)
     upto = np.where(gone, start[rows] + room, upto)
     waited_for, entered = (upto - start[rows])[opens][which], start[rows] - first
-    late = np.where(message & gone[opens][which], np.minimum(entered, waited_for), entered)
+    buffered = message & gone[opens][which]
+    late = np.where(buffered, np.minimum(entered, waited_for), entered)
     exposed = np.zeros(len(rows), np.int64)
     for at, each in enumerate(devices):
         mine = np.flatnonzero(device[rows] == at)
@@ -122,6 +120,7 @@ def find_waiting(
         exposed_ns=exposed,
         members=(closes - opens + 1)[which],
         message=message,
+        buffered=buffered,
         start=start[rows],
         step=np.concatenate([d.step for d in devices])[rows],
         kept=np.concatenate([d.kept for d in devices])[rows],

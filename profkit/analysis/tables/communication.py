@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -126,19 +126,26 @@ def merge_communication(parts: Sequence[Row]) -> list[Row]:
     )
 
 
-def add_waiting(rows: Sequence[Row], waiting: Mapping[tuple[Any, ...], int]) -> None:
+def add_waiting(
+    rows: Sequence[Row], waiting: Mapping[tuple[Any, ...], int], buffered: Collection[tuple[Any, ...]] = ()
+) -> None:
     """Tell waiting from transfer, where ranks were compared, and give the bandwidth of the transfer alone.
 
     Args:
         rows: The table, which is changed.
         waiting: By (collective, group, type, bytes of one): the time before the last rank entered, in ns.
+        buffered: Those whose data went into a buffer before the receiver came: what that one takes is no bandwidth
+            of the network.
     """
     for row in rows:
         for size in row["sizes"]:
             key = (row["collective"], row["group"], row["dtype"], size["bytes"])
             _split(size, min(waiting[key], size["total_ns"]) if key in waiting else None)
+            size["transfer_bus_gbs"] = None if key in buffered else size["transfer_bus_gbs"]
         known = [s["waiting_ns"] for s in row["sizes"] if s["waiting_ns"] is not None]
         _split(row, sum(known) if known else None)
+        if any((row["collective"], row["group"], row["dtype"], s["bytes"]) in buffered for s in row["sizes"]):
+            row["transfer_bus_gbs"] = None
 
 
 def _split(row: Row, waiting_ns: int | None) -> None:

@@ -120,6 +120,21 @@ def test_ranks_of_one_machine_have_one_clock(case, ranks):
         assert row["clock_error_ns"] < 100_000
 
 
+NVLINK_GBS = 450
+"""One way, of an H200: NVLink 4 with 18 links of 25 GB/s."""
+
+
+@recorded(*COMPARED)
+def test_bandwidth_without_the_waiting_is_below_that_of_the_links(case, ranks):
+    found = [size for row in report(case, ranks).communication for size in row["sizes"] if size["bytes"]]
+    assert all(size["transfer_bus_gbs"] is None or size["transfer_bus_gbs"] < NVLINK_GBS for size in found)
+    large = [size for size in found if size["bytes"] >= 16 << 20]
+    if case == "messages":  # what a receiver takes out of its own memory is no bandwidth of the network
+        assert all(size["transfer_bus_gbs"] is None for size in large)
+    elif case != "pipeline":
+        assert all(size["transfer_bus_gbs"] > 150 for size in large)
+
+
 @recorded("buckets")
 def test_tiny_buckets_are_told(case, ranks):
     assert "small-buckets" in codes(report(case, ranks))
