@@ -41,6 +41,37 @@ def test_a_trace_keeps_no_host_no_path_and_no_environment(record, tmp_path):
     assert kept == {"schemaVersion": 1, "distributedInfo": {"rank": 0}, "traceEvents": [event]}
 
 
+def _event(category, name, ts, dur, **args):
+    return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "args": args}
+
+
+def test_trimming_cuts_what_no_reader_looks_at_and_late_steps_of_long_cases(record, tmp_path):
+    launched = [
+        _event("cuda_runtime", "cudaLaunchKernel", at, 2, correlation=at, cbid=211) for at in (5, 15, 25)
+    ]
+    kernels = [_event("kernel", "k", at + 20, 2, correlation=at, queued=0, device=0) for at in (5, 15, 25)]
+    steps = [_event("user_annotation", f"ProfilerStep#{n}", 10 * n, 9) for n in range(3)]
+    on_gpu = [_event("gpu_user_annotation", "ProfilerStep#0", 20, 9)]
+    trace = {"schemaVersion": 1, "traceEvents": [*steps, *launched, *kernels, *on_gpu]}
+    kept = {}
+    for case in ("buckets", "ddp"):
+        path = tmp_path / f"{case}_rank0.json.gz"
+        record.write(json.loads(json.dumps(trace)), path)
+        kept[case] = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    of_all = [e["name"] for e in kept["ddp"]]
+    assert of_all == [f"ProfilerStep#{n}" for n in range(3)] + ["cudaLaunchKernel"] * 3 + ["k"] * 3
+    assert [e["args"].get("correlation") for e in kept["buckets"]] == [None, None, 5, 15, 5, 15]
+    assert {key for e in kept["ddp"] for key in e["args"]} == {"correlation", "device"}
+
+
+def test_the_kept_recordings_are_what_the_script_would_keep(record, tmp_path):
+    for folder in ("2_gpus", "4_gpus"):
+        for file in (SCRIPT.parents[2] / "tests" / "data" / "ranks" / folder).glob("messages_*.gz"):
+            kept = gzip.decompress(file.read_bytes())
+            record.write(json.loads(kept), tmp_path / file.name)
+            assert gzip.decompress((tmp_path / file.name).read_bytes()) == kept
+
+
 def test_the_same_trace_packs_to_the_same_bytes(record, tmp_path):
     packed = []
     for name in ("a.json", "b.json"):

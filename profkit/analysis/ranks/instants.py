@@ -97,9 +97,8 @@ def common_instants(devices: Sequence[DeviceCollectives], found: Matching) -> In
         sent, received = _sides(event, rows, are_sends(devices))
         end = unix_times(devices, "end_ns")
         pair = group_rows(found.device[sent], found.device[received])[0]
-        for each in np.unique(pair).tolist():
-            mine = np.flatnonzero(pair == each)
-            mine = mine[np.argsort(end[received[mine]], kind="stable")]
+        order = np.lexsort((end[received], pair))
+        for mine in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
             messages = _Messages(
                 end[sent[mine]], end[received[mine]], duration[sent[mine]], duration[received[mine]]
             )

@@ -54,10 +54,12 @@ def test_the_verdict_names_the_late_rank_and_what_it_does_instead_of_blaming_the
     told = " ".join([verdict["sentence"], *verdict["caveats"]])
     assert "rank 1" in told
     assert "waiting for the host's launches" in told
+    assert "slows" in told  # the host is late perhaps only while it is recorded
 
 
 def test_a_rank_with_more_gpu_work_is_told_from_one_that_sleeps():
     verdict = summarise(job([Rank(0), Rank(1, compute_ns=(30 * MS,))])).verdict
+    assert not any("slows" in text for text in verdict["caveats"])
     assert verdict["held_up_by"]["rank"] == 1
     assert verdict["held_up_by"]["bound"] != "launch"
 
