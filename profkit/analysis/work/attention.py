@@ -18,7 +18,7 @@ from profkit.analysis.work.work import Work
 
 __all__ = ["ATTENTION_MODELS", "visible_pairs"]
 
-_BLOCK_ROWS = 128
+_BLOCK_ROWS, _BLOCK_KEYS = 128, 64
 _DIAGONAL_ROWS = 64
 """Side of the blocks on a causal diagonal, which are computed whole."""
 
@@ -76,11 +76,18 @@ def _work(schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor], causal: bool, gue
         flop = 2.0 * pairs * (3 * wide + 2 * deep)
         read = inputs + out + accumulated + 2 * statistics + alone * out
         written = inputs - size + accumulated + alone * size
-    executed = 1.0 + _DIAGONAL_ROWS / max(queries, _DIAGONAL_ROWS) if causal and queries > 1 else 1.0
+    executed = _whole(queries, _BLOCK_ROWS) * _whole(keys, _BLOCK_KEYS) if queries > 1 else 1.0
+    if causal and queries > 1:
+        executed *= 1.0 + _DIAGONAL_ROWS / max(queries, _DIAGONAL_ROWS)
     return Work(
         flop, read, written, dtype=q.dtype, guessed=guessed, executed=executed, exponentials=pairs * executed,
         written_early=not schema.backward,
     )  # fmt: skip
+
+
+def _whole(rows: int, block: int) -> float:
+    """Rows over rows when blocks are computed whole."""
+    return math.ceil(rows / block) * block / max(rows, 1)
 
 
 def _with_bias(work: Work, bias: Tensor | None, stored: str) -> Work:

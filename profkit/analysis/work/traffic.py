@@ -78,15 +78,16 @@ def _banded(
 def reread_bytes(work: Work, launch: Launch, gpu: Gpu | None) -> float:
     """What a second pass reads from memory again.
 
-    Blocks on the chip at one time compete for the cache with what they read; a persistent kernel keeps its
-    data in registers and shared memory as well, as far as it fits.
+    Blocks on the chip at one time compete for the cache with what they read, and what they have in common they read
+    once; a persistent kernel keeps its data in registers and shared memory as well, as far as it fits.
     """
     l2 = (gpu.l2_bytes if gpu else None) or _DEFAULT_L2_BYTES
+    resident = launch.blocks_per_sm() * ((gpu.sm_count if gpu else None) or _DEFAULT_SMS)
     if work.repeated[1]:
-        return work.repeated[0] * work.repeated[1] * _missed(work.repeated[0], l2)
+        turns = max(launch.blocks / resident, 1.0) if launch.blocks else math.inf
+        return work.repeated[0] * min(work.repeated[1], turns - 1.0) * _missed(work.repeated[0], l2)
     if work.held:
         return max(work.reread_bytes - HELD_ON_CHIP * l2, 0.0)
-    resident = launch.blocks_per_sm() * ((gpu.sm_count if gpu else None) or _DEFAULT_SMS)
     in_flight = work.reread_bytes * min(1.0, resident / max(launch.blocks, 1))
     return work.reread_bytes * _missed(in_flight, l2)
 
