@@ -115,6 +115,13 @@ def test_those_that_the_meta_device_cannot_run_are_few():
     assert len(NO_META) <= 3
 
 
+def test_the_second_round_was_scored_by_the_models_fixed_before():
+    assert (
+        json.loads((DATA / "blind_again_scores.json").read_text())["models_at_revision"]
+        == AGAIN["models_at_revision"]
+    )
+
+
 def test_the_scores_of_the_first_look_are_those_of_the_models_fixed_before():
     first = json.loads((DATA / "blind_scores.json").read_text())
     assert first["models_at_revision"] == FIXED["models_at_revision"]

@@ -13,6 +13,7 @@ from profkit.analysis.work.grouping import group_rows, where_class
 from profkit.analysis.work.inferred import infer_side, infer_work, used_share
 from profkit.analysis.work.issue import issue_ns
 from profkit.analysis.work.launch import Launch
+from profkit.analysis.work.layout import converted
 from profkit.analysis.work.measured import Activity, sampled_activity
 from profkit.analysis.work.names import KernelClass, classify
 from profkit.analysis.work.rates import exponential_ns, peak_of
@@ -216,6 +217,7 @@ def _work_of_groups(
         groups.side[index] = infer_side(kernel, launch if ids[index] < 0 else None)
         groups.used[index] = used_share(launch, gpu)
         found = works[ids[index]] if ids[index] >= 0 else infer_work(kernel, launch, gpu)
+        found = converted(found, launch) if found and found.images else found
         groups.peak[index] = peak_of(kernel, found, gpu)
         if found:
             groups.flop[index], groups.written[index] = found.flop, found.write_bytes

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from profkit.analysis.work.layout import SECTOR_BYTES, image_of, layout_work, padded
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
 from profkit.analysis.work.thresholds import INSTRUCTIONS
@@ -20,8 +21,6 @@ from profkit.analysis.work.work import Work
 __all__ = ["CONVOLUTION_MODELS", "GRADIENTS", "convolution_results"]
 
 _TILE_CHANNELS, _FEWEST_CHANNELS = 64, 8
-_ALIGNED_BYTES, _SECTOR_BYTES = 16, 32
-"""What a matrix kernel loads at once, and what DRAM moves at least (CUDA C++ programming guide, device memory)."""
 _BAND_TILES = 4
 _NATIVE = re.compile(r"first_layer|align[abc]?[124](?!\d)")
 """Names of matrix kernels that take a few channels as they are; the others want them padded to 16 bytes."""
@@ -57,13 +56,15 @@ def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None
             return None
         stored = _stored(kernel)
         out_bytes = out * element_bytes(x.dtype or kernel.out_dtype or stored)
+        groups = (call.integers(arguments.groups) or (1 if transposed else _groups(x, weight),))[0]
         if kernel.family is Family.LAYOUT:
-            return _layout(kernel, x, (x.nbytes(stored) + weight.nbytes(stored), out_bytes))
+            outputs = weight.shape[1] * groups if transposed else weight.shape[0]
+            result = (x.shape[0], outputs, round(out / max(x.shape[0] * outputs, 1)))
+            return layout_work(kernel, x, [image_of(x.shape), image_of(weight.shape), result])
         if not _multiplies(kernel):
             return None
         spread = x.numel if transposed else out
         known = _known(kernel, weight)
-        groups = (call.integers(arguments.groups) or (_groups(x, weight),))[0]
         image_bytes = x.nbytes(stored) * _padding(kernel, x, groups)
         return Work(
             flop=2.0 * spread * weight.shape[1] * math.prod(weight.shape[2:]),
@@ -107,30 +108,11 @@ def _instructions(kernel: KernelClass, weight: Tensor, elements: float) -> float
     return 0.0 if kernel.is_matrix else elements * math.prod(weight.shape[2:]) * INSTRUCTIONS["tap"]
 
 
-def _layout(kernel: KernelClass, x: Tensor, sizes: tuple[float, float]) -> Work | None:
-    """Kernels around a convolution that bring tensors to its layout and back, or pad few channels to eight."""
-    to, back = sizes
-    if "addpadding" in kernel.function:
-        size = x.nbytes(kernel.dtype)
-        return Work(0.0, size, size * _padded(x.shape[1], element_bytes(x.dtype or kernel.dtype)), role="pad")
-    if x.shape[1] < _FEWEST_CHANNELS:
-        return None  # padded to more channels, which are not known
-    if "nhwctonchw" in kernel.function:
-        return Work(0.0, back, back, role="back")
-    return Work(0.0, to, to, role="to") if "nchwtonhwc" in kernel.function else None
-
-
-def _padded(channels: int, size: float) -> float:
-    """Channels over channels after padding to whole loads."""
-    together = max(int(_ALIGNED_BYTES // size), 1)
-    return math.ceil(channels / together) * together / max(channels, 1)
-
-
 def _padding(kernel: KernelClass, x: Tensor, groups: int) -> float:
     """How much larger a matrix kernel finds an image than it is: few channels come padded."""
     if not kernel.tensor_core or groups > 1 or _NATIVE.search(kernel.function):
         return 1.0
-    return _padded(x.shape[1], element_bytes(x.dtype or kernel.dtype))
+    return padded(x.shape[1], element_bytes(x.dtype or kernel.dtype))
 
 
 def _bands(kernel: KernelClass, channels: int) -> float:
@@ -195,7 +177,7 @@ def _backward(
             return None
         gb, ib, wb = (tensor.nbytes(_stored(kernel)) for tensor in (g, i, w))
         if kernel.family is Family.LAYOUT:
-            return _layout(kernel, i, (2 * gb + ib + wb, ib + wb))  # each gradient brings its own dout over
+            return layout_work(kernel, i, [image_of(tensor.shape) for tensor in (g, i, w)])
         if not _multiplies(kernel):
             return None
         groups, stride = _groups(i, w), call.integers(4) or _steps(i, g)
@@ -234,7 +216,7 @@ def _phases(stride: tuple[int, ...]) -> float:
 
 def _half_sectors(stride: tuple[int, ...], pixel_bytes: float) -> float:
     """How often the phases write, and so first read, a sector that holds several narrow pixels; 0 where none is shared."""
-    shared = min(float(stride[-1]), _SECTOR_BYTES / max(pixel_bytes, 1.0))
+    shared = min(float(stride[-1]), SECTOR_BYTES / max(pixel_bytes, 1.0))
     return shared if shared > 1 else 0.0
 
 

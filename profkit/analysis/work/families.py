@@ -51,7 +51,7 @@ _RULES: tuple[tuple[Family, re.Pattern[str]], ...] = tuple(
                            r"|all_?reduce_kernel|allgather_kernel|reduce_scatter_kernel|deep_?ep|intranode::|internode::"),
         (_F.FILL, r"rocclr_fillbuffer|^memset|init_device_workspace"),
         (_F.COPY, r"rocclr_copybuffer|^memcpy|catarraybatchedcopy|split_with_sizes_copy|chunk_cat|copy_out_contiguous|reshape_and_cache|store_kv|^copy_"),
-        (_F.LAYOUT, r"nchwtonhwc|nhwctonchw|generictranspose|converttensor|batched_transpose|addpadding|scalepackedtensor|cublastransposeparams"
+        (_F.LAYOUT, r"nchwtonhwc|nhwctonchw|foldednhwc|generictranspose|converttensor|batched_transpose|addpadding|scalepackedtensor|cublastransposeparams"
                     r"|tensor_?transform|subtensorop|^transpose|cudnn.*transpose"),
         (_F.ATTENTION, r"flash_?(?:fwd|bwd|attn|attention)|flashattn|fmha|sdpa|memeffattention|attentionkernel"
                        r"|attentionbackwardkernel|paged_attention|kvcachekernel|_attn_(?:fwd|bwd)|attn_fwd|attn_bwd|flex_attention"

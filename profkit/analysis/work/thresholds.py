@@ -50,10 +50,10 @@ HELD_ON_CHIP = 1.5
 
 INSTRUCTIONS = {
     "unrolled": 26.0, "cat": 96.0, "norm": 50.0, "norm row": 30_000.0, "softmax": 55.0, "reduce": 10.0, "scan": 90.0,
-    "tap": 20.0, "fused": 12.0,
+    "tap": 20.0, "fused": 12.0, "turned": 33.0,
 }  # fmt: skip
 """Instructions for one element: of a casting pointwise kernel for each array, of a depthwise convolution for each tap,
-of a fused kernel for each word of its name, of the others in all; and for each row of a norm."""
+of a fused kernel for each word of its name, of a conversion between layouts for each place of its blocks, of the others in all; and for each row of a norm."""
 
 STRIDED_BASE = 11.0
 STRIDED_PER_DIMENSION = 6.0

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from profkit.analysis.work.names import KernelClass
 
-__all__ = ["Basis", "OperationBound", "OperationWork", "Work"]
+__all__ = ["Basis", "Image", "OperationBound", "OperationWork", "Work"]
+
+Image = tuple[int, int, int]
+"""Images, channels, pixels of one."""
 
 
 class OperationBound(IntEnum):
@@ -66,6 +69,10 @@ class Work:
     """A scalar that the formula needs is not recorded; the basis is then `Basis.INFERRED`."""
     whole: bool = False
     """Each kernel does this work by itself, as every pass of a sort does."""
+    images: tuple[Image, ...] = ()
+    """One of these is brought into another layout; the grid tells which (layout.py)."""
+    size: float = 0.0
+    """Bytes of an element of these."""
     gemm: tuple[float, float, float, float] | None = None
     """Batch, rows, columns, depth of the matrix product, for the model of repeated reads."""
 

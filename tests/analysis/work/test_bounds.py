@@ -203,6 +203,39 @@ def test_shapes_have_the_last_word_over_the_grid():
     assert (work.bound[0], work.basis[0]) == (B.COMPUTE, Basis.MODELLED)
 
 
+GRADIENT = (
+    "aten::convolution_backward", [[64, 64, 112, 112], [64, 3, 224, 224], [64, 3, 7, 7]], ["c10::Half"] * 3, -1,
+)  # fmt: skip
+TO = "void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>(int)"
+BACK = "void cudnn::engines_precompiled::nhwcToNchwKernel<__half, __half, float, true, false, (cudnnKernelDataType_t)0>(int)"
+
+
+def conversion(name, grid, ns=140_000):
+    columns = dict(zip(("grid_x", "grid_y", "grid_z"), grid, strict=True))
+    return work_of([{"name": name, "ns": ns, "block_x": 256, **columns}], [0], [GRADIENT], CARD_OF_4_TB)
+
+
+CARD_OF_4_TB = dataclasses.replace(CARD, bandwidth_bytes_per_s=4e12)
+
+
+def test_the_grid_tells_which_image_a_conversion_between_layouts_turns():
+    image, wide, result = 2 * 64 * 3 * 224**2, 2 * 64 * 8 * 224**2, 2 * 64 * 64 * 112**2
+    x, dy = (1568, 1, 64), (392, 2, 64)
+    # pixels of three channels are written in halves of sectors, which are read first
+    assert conversion(TO, x).dram_bytes[0] == image + 2 * wide
+    assert conversion(BACK, x).dram_bytes[0] == image + wide
+    assert conversion(TO, dy).dram_bytes[0] == conversion(BACK, dy).dram_bytes[0] == 2 * result
+    unknown = conversion(TO, (1567, 1, 64))
+    assert np.isnan(unknown.dram_bytes[0])
+    assert unknown.bound[0] == B.MEMORY
+
+
+def test_each_conversion_of_a_convolution_counts_by_itself():
+    twice = [{"name": TO, "ns": 140_000, "grid_x": 392, "grid_y": 2, "grid_z": 64}] * 2
+    found = work_of(twice, [0, 0], [GRADIENT], CARD_OF_4_TB)
+    assert found.dram_bytes.tolist() == [2 * 2 * 64 * 64 * 112**2] * 2
+
+
 def test_without_shapes_few_blocks_for_a_short_time_are_overhead():
     work = work_of([{"name": GEMM, "ns": 4_000, "grid_x": 4}, {"name": GEMM, "ns": 60_000, "grid_x": 4}])
     assert work.bound.tolist() == [B.OVERHEAD, B.COMPUTE]

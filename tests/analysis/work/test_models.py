@@ -183,6 +183,17 @@ def test_a_gradient_named_by_cutlass_has_its_direction():
     assert work("aten::convolution_backward", name, shapes).role == "wgrad"
 
 
+def test_attention_computes_whole_blocks_of_queries_and_keys():
+    def executed(queries, keys):
+        shapes = [[2, 8, queries, 64], [2, 8, keys, 64], [2, 8, keys, 64], *[[]] * 4]
+        scalars = ["", "", "", "0.0", "False", "False", ""]
+        return work("aten::_scaled_dot_product_flash_attention", FLASH, shapes, (), scalars).executed
+
+    assert executed(128, 64) == executed(4096, 4096) == 1
+    assert executed(49, 49) == pytest.approx(128 / 49 * 64 / 49)
+    assert executed(1, 4096) == 1  # one token: kernels for it pack heads into the rows
+
+
 def test_a_bias_of_attention_is_read_again_for_each_sequence():
     kernel = "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)"
     heads = [[8, 16, 256, 64]] * 3

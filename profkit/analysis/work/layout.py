@@ -1,0 +1,66 @@
+"""Bytes of the kernels around a convolution that bring images into its layout and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from profkit.analysis.work.launch import Launch
+from profkit.analysis.work.names import KernelClass
+from profkit.analysis.work.shapes import Tensor, element_bytes
+from profkit.analysis.work.thresholds import INSTRUCTIONS
+from profkit.analysis.work.work import Image, Work
+
+__all__ = ["SECTOR_BYTES", "converted", "image_of", "layout_work", "padded"]
+
+SECTOR_BYTES = 32
+"""What DRAM moves at least (CUDA C++ programming guide, device memory accesses)."""
+_ALIGNED_BYTES = 16
+"""What a matrix kernel loads at once, so that an image's channels are padded to it."""
+_SIDE = 32
+"""Pixels and channels that a block of cuDNN's conversions turns: its grid has a block for each, and each image."""
+
+
+def padded(channels: int, size: float) -> float:
+    """Channels over channels after padding to whole loads."""
+    together = max(int(_ALIGNED_BYTES // size), 1)
+    return math.ceil(channels / together) * together / max(channels, 1)
+
+
+def image_of(shape: Sequence[int]) -> Image:
+    """A tensor of NCHW, NCL or NCDHW as images, channels and pixels."""
+    return shape[0], shape[1], math.prod(shape[2:])
+
+
+def layout_work(kernel: KernelClass, x: Tensor, images: Sequence[Image]) -> Work | None:
+    """What is known without the grid: of a conversion the images that it may be about, of padding all."""
+    size = element_bytes(x.dtype or kernel.dtype)
+    if "addpadding" in kernel.function:
+        wide = x.nbytes(kernel.dtype)
+        return Work(0.0, wide, wide * padded(x.shape[1], size), role="pad")
+    role = {"nchwtonhwc": "to", "nhwctonchw": "back"}.get(kernel.function.removesuffix("kernel"))
+    unknown = math.nan
+    return (
+        Work(unknown, unknown, unknown, role=role, whole=True, images=tuple(images), size=size)
+        if role
+        else None
+    )
+
+
+def converted(work: Work, launch: Launch) -> Work:
+    """The same with the bytes of the image whose grid it is; unknown where no image has this grid.
+
+    A pixel narrower than a sector is written in parts, so that the sector is read first. Blocks turn their places also
+    where there are no channels for them.
+    """
+    for count, channels, pixels in work.images:
+        if launch.grid == (math.ceil(pixels / _SIDE), math.ceil(channels / _SIDE), count):
+            work = replace(work, flop=0.0, instructions=launch.blocks * _SIDE**2 * INSTRUCTIONS["turned"])
+            plain = count * channels * pixels * work.size
+            wide = plain * padded(channels, work.size)
+            if work.role == "back":
+                return replace(work, read_bytes=wide, write_bytes=plain)
+            filled = wide if wide < SECTOR_BYTES * count * pixels else 0.0
+            return replace(work, read_bytes=plain + filled, write_bytes=wide)
+    return work
