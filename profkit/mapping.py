@@ -47,6 +47,8 @@ _LOCAL_SETTINGS: Final = {
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.tick.cycle": "10s",
     "distributed.admin.system-monitor.interval": "5s",
+    # Asked 10 times a second, the memory of two workers costs 2 % of a core; files that expand too far are refused first.
+    "distributed.worker.memory.monitor-interval": "500ms",
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.nanny.http.routes": [],
