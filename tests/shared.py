@@ -1,6 +1,8 @@
 """Where the tests find recordings that are not part of the project."""
 
 import os
+import runpy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,3 +16,10 @@ DATA = Path(__file__).parent / "data"
 needs_shared = pytest.mark.skipif(
     not SHARED.is_dir(), reason=f"SKIPPED LOUDLY: no shared recordings at {SHARED}"
 )
+
+
+@cache
+def studied_recordings() -> Path:
+    """The calibration study's recordings, out of their archive: a folder for each recorder."""
+    packed = Path(__file__).parents[1] / "reports" / "calibration" / "packed.py"
+    return Path(runpy.run_path(str(packed))["unpacked"]())

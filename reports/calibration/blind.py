@@ -32,7 +32,8 @@ def main() -> None:
     again = sys.argv[1:] == ["again"]
     file = "blind_again" if again else "blind"
     names = [work.name for work in REGISTRY.values() if work.blind == 1 + again]
-    recorded = [n for n in names if list(DATA.glob(f"*/{n}.*.gz"))]
+    known = {row["name"] for row in json.loads((DATA / "workloads.json").read_text())}
+    recorded = [name for name in names if name in known]
     if recorded:
         sys.exit(f"{recorded[0]} is recorded already: the blind workloads stay as they are")
     git = ["git", "-C", str(HERE), "log", "-1", "--format=%H", "--", "../../profkit"]

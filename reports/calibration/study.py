@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from packed import unpacked
 
 from profkit.analysis.summary import Options, summarise, timelines
 from profkit.analysis.work.work import Basis, OperationBound
@@ -111,7 +112,7 @@ def plain_ms(work: Workload) -> float | None:
 
 def recordings(work: Workload) -> Iterator[tuple[str, Trace]]:
     for recorder, suffix in RECORDERS.items():
-        path = DATA / recorder / f"{work.name}{suffix}"
+        path = unpacked() / recorder / f"{work.name}{suffix}"
         if path.exists():
             trace = read(path)
             assert isinstance(trace, Trace)
@@ -120,7 +121,7 @@ def recordings(work: Workload) -> Iterator[tuple[str, Trace]]:
 
 def counters(work: Workload) -> list[dict[str, Any]]:
     """ncu's rows of one step, in launch order."""
-    with gzip.open(DATA / "ncu" / f"{work.name}.csv.gz", "rt") as file:
+    with gzip.open(unpacked() / "ncu" / f"{work.name}.csv.gz", "rt") as file:
         rows = list(csv.DictReader(file))
     shape = {c: [tuple(int(n) for n in re.findall(r"\d+", r[c])) for r in rows] for c in ("grid", "block")}
     numbers = [

@@ -36,6 +36,11 @@ def workloads(study):
     return {w.name: w for w in study.workloads()}
 
 
+@pytest.fixture
+def recordings(study):
+    return importlib.import_module("packed").unpacked()
+
+
 def recording(study, work, recorder):
     return dict(study.recordings(work))[recorder]
 
@@ -57,17 +62,17 @@ def test_both_parts_have_memory_bound_matrix_products(workloads, held_out):
     assert len(found) >= 5
 
 
-def test_every_workload_was_recorded_in_every_way_that_it_needs(workloads):
+def test_every_workload_was_recorded_in_every_way_that_it_needs(workloads, recordings):
     plain = json.loads((DATA / "plain.json").read_text())
     for name, work in workloads.items():
-        assert (DATA / "nsys" / f"{name}.sqlite.gz").exists()
-        assert (DATA / "kineto" / f"{name}.json.gz").exists()
-        assert (DATA / "ncu" / f"{name}.csv.gz").exists() is work.counters
+        assert (recordings / "nsys" / f"{name}.sqlite.gz").exists()
+        assert (recordings / "kineto" / f"{name}.json.gz").exists()
+        assert (recordings / "ncu" / f"{name}.csv.gz").exists() is work.counters
         assert (name in plain) is (work.kind != "probe")
 
 
-def test_the_data_name_no_machine_and_no_environment():
-    files = sorted(DATA.glob("*/*.gz"))
+def test_the_data_name_no_machine_and_no_environment(recordings):
+    files = sorted(recordings.glob("*/*.gz"))
     assert len(files) > 300
     for path in files:
         found = LEAK.search(gzip.decompress(path.read_bytes()))

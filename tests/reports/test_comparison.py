@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import profkit
+from tests.shared import studied_recordings
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "reports" / "comparison"
-KINETO = ROOT / "reports" / "calibration" / "data" / "kineto"
 SIDES = ("adam_foreach_fp32", "adamw_fused_fp32")
 
 
@@ -26,7 +26,8 @@ def study(monkeypatch):
 
 @pytest.fixture(scope="module")
 def reports():
-    return {name: json.loads(profkit.analyze(KINETO / f"{name}.json.gz").render("json")) for name in SIDES}
+    folder = studied_recordings() / "kineto"
+    return {name: json.loads(profkit.analyze(folder / f"{name}.json.gz").render("json")) for name in SIDES}
 
 
 @pytest.mark.torch

@@ -8,20 +8,24 @@ import pytest
 
 from tests.analysis.work.recordings import bound, read
 from tests.analysis.work.score import measure, read_counters, score
+from tests.shared import studied_recordings
 
 STUDY = Path(__file__).parents[3] / "reports" / "calibration" / "data"
-needs_study = pytest.mark.skipif(not (STUDY / "ncu").is_dir(), reason="the study's data is not here")
+needs_study = pytest.mark.skipif(
+    not (STUDY / "recordings.tar.xz").exists(), reason="the study's data is not here"
+)
 
 
 @cache
 def studied(kind, held_out):
     groups, products = [], 0
+    folder = studied_recordings()
     for workload in json.loads((STUDY / "workloads.json").read_text()):
-        counters = STUDY / "ncu" / f"{workload['name']}.csv.gz"
-        recording = STUDY / kind / f"{workload['name']}.{'json' if kind == 'kineto' else 'sqlite'}.gz"
+        counters = folder / "ncu" / f"{workload['name']}.csv.gz"
+        recording = folder / kind / f"{workload['name']}.{'json' if kind == 'kineto' else 'sqlite'}.gz"
         if workload["held_out"] != held_out or not counters.is_file() or not recording.is_file():
             continue
-        trace = read(kind, workload["name"], STUDY)
+        trace = read(kind, workload["name"], folder)
         found, _ = measure(trace, bound(trace), read_counters(counters))
         groups += found
         products += any(g.kernel.is_matrix and g.counters.dram > max(45, g.counters.sm) for g in found)
