@@ -1,8 +1,9 @@
 """Score every file of predictions against the times that were measured: writes scores.json, prints README.md's tables.
 
 ``data/after.json`` (from ``record_pairs.py after``) has both sides of the first study; ``second/blind.json`` (from
-``blind.py``) has the second. What the present model says of the first is computed anew, and shown as in view. Until it exists, the pairs are scored whose second
-side is the first side of another pair, timed in the same process: `SAME`; these are not blind.
+``blind.py``) has the second. What the present model says of both is computed anew, and shown as in view. Until the first
+exists, its pairs are scored whose second side is the first side of another, timed in the same process: `SAME`; these are
+not blind.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ sys.path.insert(0, str(HERE))
 
 import predict  # noqa: E402
 from predict import model_sha256, prediction_files  # noqa: E402
+
+from profkit.analysis.summary import Options, timelines  # noqa: E402
+from profkit.analysis.whatif import changes_named, find_step  # noqa: E402
+from profkit.readers import read  # noqa: E402
 
 PROMISE = 1.1
 CHANGED = 1.2
@@ -117,6 +122,27 @@ def in_view(times: dict[str, tuple[float, float]]) -> dict[str, Any]:
     return {**summaries(rows), "rows": rows}
 
 
+def second_in_view(folder: Path, frozen: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the present model says of the second study's traces, for the changes that were predicted."""
+    pairs = json.loads((folder / "blind.json").read_text())["pairs"]
+    rows = []
+    for each in frozen:
+        names = pairs[each["pair"]]["predicted"]["changes"]
+        workers = [int(n.split()[1]) for n in names if n.startswith("loader")]
+        views, _ = timelines([read(folder / f"{each['pair']}.json.gz")], Options())
+        step = find_step(views[0], 0)
+        assert step is not None
+        found = step.predict(changes_named([n for n in names if not n.startswith("loader")], *workers[:1]))
+        said = {k: round(getattr(found, k), 4) for k in ("low", "likely", "high")}
+        amdahl = pairs[each["pair"]]["predicted"]["amdahl_speedup"]
+        rows.append(
+            row(
+                each["pair"], {"speedup": said, "amdahl_speedup": amdahl}, each["before_ms"], each["after_ms"]
+            )
+        )
+    return {**summaries(rows), "rows": rows}
+
+
 def blind(folder: Path) -> dict[str, Any] | None:
     """The second study: each prediction was written before either side of its pair was timed."""
     if not (folder / "blind.json").exists():
@@ -178,6 +204,8 @@ def main() -> None:
     if second:
         found["second_study"] = second
         tell("the second study, blind", second)
+        found["second_study_in_view"] = second_in_view(HERE / "second", second["rows"])
+        tell("the second study, IN VIEW, not blind", found["second_study_in_view"])
     (HERE / "scores.json").write_text(json.dumps(found, indent=1) + "\n")
 
 

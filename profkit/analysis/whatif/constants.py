@@ -13,7 +13,7 @@ class Constants:
     """One assumption about everything that a recording does not tell."""
 
     host: float = 1.0
-    """A factor on the host's time. A plain run's is known to 12 % from a recording of the same hour, and the same steps
+    """A factor on the host's time. A plain run's is known to 14 % from a recording of the same hour, and the same steps
     took a host of the same kind 0.73 to 1.1 times as long on another day (data/before.json and data/after.json of
     reports/advice)."""
     matrix: float = 0.70
@@ -44,6 +44,11 @@ class Constants:
     """What entering a compiled graph takes of the host, in usual launches: guards and AOTAutograd."""
     kept: float = 0.6
     """The share of intermediate results that a fused kernel still writes for the backward pass."""
+    normed: float = 0.55
+    """What a batch norm takes at least in channels_last, as a share of before (channels_last_large: about 0.7)."""
+    idle: float = 0.5
+    """The share of the device's idle time after waits that lifting them saves: kernels that follow each other without
+    a rest take longer (item_gpu_bound and item_large of reports/advice: 0.48 in both)."""
     arithmetic: float = 1.0
     """A factor on the instructions of a fused kernel; see `profkit.analysis.whatif.fusion`."""
     half: float = 0.65
@@ -71,16 +76,16 @@ class Constants:
 LIKELY: Final = Constants()
 
 SCENARIOS: Final = (
-    replace(LIKELY, host=1.15),
-    replace(LIKELY, host=0.75),
+    replace(LIKELY, host=1.2),
+    replace(LIKELY, host=0.8),
     Constants(
         matrix=0.60, matrix_start_ns=3_500.0, attention=0.25, attention_call=9.0, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_300.0, graph_launch=3.0,
-        compiled_launch=0.95, compiled_entry=30.0, kept=0.8, arithmetic=1.5, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=14_000.0,
+        compiled_launch=0.95, compiled_entry=30.0, kept=0.8, normed=0.8, idle=0.25, arithmetic=1.5, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=14_000.0,
         tried=1.0, hidden=0.4, worker=3.0,
     ),
     Constants(
         matrix=0.76, matrix_start_ns=2_000.0, attention=0.40, attention_call=4.0, memory=0.85, rowwise=0.9, start_ns=1_000.0, node_ns=400.0, graph_launch=0.5,
-        compiled_launch=0.60, compiled_entry=8.0, kept=0.4, arithmetic=0.5, half=0.55, cast_launch=0.35, update=0.35, lifted_ns=0.0, asked=0.0,
+        compiled_launch=0.60, compiled_entry=8.0, kept=0.4, normed=0.4, idle=1.0, arithmetic=0.5, half=0.55, cast_launch=0.35, update=0.35, lifted_ns=0.0, asked=0.0,
         tried=0.5, hidden=0.9, worker=0.95,
     ),
 )  # fmt: skip

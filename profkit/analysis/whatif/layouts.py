@@ -59,7 +59,8 @@ def channels_last(draft: Draft) -> None:
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth:
         streamed = draft.constants.start_ns + draft.bytes / (bandwidth * draft.constants.memory * 0.7) * 1e9
-        draft.retime(planes & ~np.isnan(streamed), np.nan_to_num(streamed))
+        least = draft.duration_ns * draft.constants.normed
+        draft.retime(planes & ~np.isnan(streamed), np.maximum(np.nan_to_num(streamed), least))
 
 
 def handmade_attention(facts: StepFacts) -> Flags:

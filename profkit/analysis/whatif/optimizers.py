@@ -35,6 +35,9 @@ _HOST: Final = {
 """What an optimizer's step takes of the host, in usual launches: a part of its own, and for each parameter. Seen in 40
 first sides of reports/advice and in tests/data, 8 to 148 parameters: Adam by itself 9 to 14 for each; foreach 45 to 100
 for 28 and 126 for 40, SGD 30 to 37 for 20; fused 25 for 28, 52 for 40 and 56 to 93 for 148."""
+_RENEWED: Final = 0.5
+"""The host's time for zeroing that stays, as gradients are allocated anew (no more came of it on steps that wait for their
+host: zero_grad_gpt 1.04, zeroed_small_gpt 0.99 of reports/advice)."""
 _FEWEST_KERNELS: Final = 6
 _TENSORS_A_LAUNCH: Final = 30.0
 
@@ -113,7 +116,7 @@ def zeroing(facts: StepFacts) -> Flags:
 
 def drop_gradients(draft: Draft) -> None:
     """``zero_grad(set_to_none=True)``: nothing is written, and the first gradient is kept instead of added."""
-    draft.drop(zeroing(draft.facts))
+    draft.drop(zeroing(draft.facts), host=_RENEWED)
 
 
 def _rewrite(draft: Draft, *, fused: bool) -> None:

@@ -97,7 +97,7 @@ def without_recorder(
         program: As recorded.
         cost: What the recorder took for each host event.
         plain_step_ns: The step's time without the recorder: then the host is scaled so that the replay gives it. Where
-            the device alone takes that long, it says nothing of the host, and the estimated cost is taken.
+            the device alone takes that long, it only bounds the host, and the estimated cost is taken.
         host: A factor on the estimated time of the host.
 
     Returns:
@@ -108,8 +108,14 @@ def without_recorder(
     low, high = 0.0, 1.0
     if replay(program).step_ns <= plain_step_ns:
         return program
-    if replay(_scaled(program, low)).step_ns >= _DEVICE_ALONE * plain_step_ns:
-        return _charged(program, cost, min(host, 1.0))
+    alone = replay(_scaled(program, low)).step_ns
+    if alone >= _DEVICE_ALONE * plain_step_ns:
+        estimated, plain_step_ns = (
+            _charged(program, cost, min(host, 1.0)),
+            max(plain_step_ns, round(alone * 1.02)),
+        )
+        if replay(estimated).step_ns <= plain_step_ns:
+            return estimated
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (

@@ -39,7 +39,9 @@ def test_the_first_predictions_are_frozen():
 @pytest.fixture
 def study(tmp_path, monkeypatch):
     """The study's scripts over a folder of its own, with the newest predictions."""
-    shutil.copytree(STUDY, tmp_path / "advice", ignore=shutil.ignore_patterns("*.gz", "__pycache__"))
+    shutil.copytree(
+        STUDY, tmp_path / "advice", ignore=shutil.ignore_patterns("*.gz", "second", "__pycache__")
+    )
     monkeypatch.syspath_prepend(str(STUDY))
     modules = [importlib.import_module(name) for name in ("predict", "score")]
     for module in modules:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.analysis.whatif import fusion, optimizers, predict, replay, transfers
+from profkit.analysis.whatif import fusion, optimizers, predict, recorder, replay, transfers
 from profkit.analysis.whatif.constants import LIKELY, SCENARIOS
 
 PAGE = " ".join((Path(__file__).parents[3] / "docs" / "advice.md").read_text().split())
@@ -27,7 +27,9 @@ def percent(share):
         f"FLOP at {LIKELY.attention:g} of the 16-bit peak",
         f"a call takes the host {LIKELY.attention_call:g} usual launches",
         f"the host's time at {SCENARIOS[1].host:g} and at {SCENARIOS[0].host:g} times",
-        f"where the host decides, noise of {percent(predict._NOISE)}",
+        f"less the {recorder._LAUNCH_US:g} us that it takes without a recorder",
+        f"at least {LIKELY.normed:g} of its time",
+        f"{LIKELY.idle:g} of what the device stood idle after them",
         f"{fusion._INSTRUCTIONS['transcendental']:g} instructions an element",
         f"{fusion._INSTRUCTIONS['random']:g} for a random number",
         f"a batch every (time of fetching x {LIKELY.worker:g} / N)",

@@ -216,7 +216,7 @@ def test_slower_workers_bound_the_step_by_more():
 
 def test_each_assumption_is_likely_between_a_worse_and_a_better_one():
     worse, better = SCENARIOS[2:]
-    rates = ("matrix", "attention", "memory", "rowwise", "hidden")
+    rates = ("matrix", "attention", "memory", "rowwise", "hidden", "idle")
     for name, likely in vars(LIKELY).items():
         # More of a rate is better, less of a time.
         sign = 1 if name in rates else -1
@@ -229,7 +229,7 @@ def test_each_assumption_is_likely_between_a_worse_and_a_better_one():
         least = 0 if name == "lifted_ns" else likely / most
         assert least <= getattr(better, name) <= most * likely, name
         assert likely / most <= getattr(worse, name) <= most * likely, name
-    for name in ("matrix", "attention", "memory", "rowwise", "hidden", "kept", "half", "update"):
+    for name in ("matrix", "attention", "memory", "rowwise", "hidden", "kept", "half", "update", "normed"):
         assert all(0 < getattr(each, name) < 1 for each in (LIKELY, worse, better)), name
     assert [each.host for each in (LIKELY, worse, better)] == [1, 1, 1]
     assert (worse.asked, LIKELY.asked, better.asked) == (1, 1, 0)

@@ -28,31 +28,28 @@ def test_the_recorder_is_taken_off_the_host_and_never_put_on():
     assert without_recorder(program, RecorderCost(0, 0), plain_step_ns=10**12) is program
 
 
-def recorded_by_a_host_of(us, pause_us=0):
+def recorded_with_launches_of(us, launches=60):
     def body(step, number):
-        step.idle(pause_us)
-        for _ in range(60):
-            step.launch(ADD, 5, host=us)
+        for _ in range(launches):
+            step.launch(ADD, 5)
 
     step = step_of(body)
-    return recorder_cost(step.facts.view.trace, step.facts.program)
+    trace = step.facts.view.trace
+    calls = replace(trace.calls, end_ns=trace.calls.start_ns + round(us * 1_000))
+    return recorder_cost(replace(trace, calls=calls), step.facts.program)
 
 
-def test_a_slower_host_paid_more_for_each_recorded_range():
-    quick, slow = recorded_by_a_host_of(10), recorded_by_a_host_of(20)
+@pytest.mark.parametrize(("us", "cost_us"), [(2.0, 0.0), (3.7, 0.0), (5.7, 2.0), (9.7, 6.0), (100.0, 8.0)])
+def test_an_event_costs_what_a_launch_took_beyond_a_plain_one(us, cost_us):
+    cost = recorded_with_launches_of(us)
 
-    assert 0 < quick.range_ns < slow.range_ns
-    assert slow.call_ns < slow.range_ns
-
-
-def test_the_recorder_took_no_more_than_ever_seen_however_slow_the_host():
-    assert recorded_by_a_host_of(1_000).range_ns <= 8_000
+    assert cost.range_ns == pytest.approx(cost_us * 1_000, abs=1)
+    assert cost.call_ns == cost.range_ns / 2
 
 
-def test_a_pause_of_the_program_is_not_taken_for_a_slow_host():
-    assert recorded_by_a_host_of(20, pause_us=50_000).range_ns == pytest.approx(
-        recorded_by_a_host_of(20).range_ns, rel=0.05
-    )
+def test_too_few_launches_tell_nothing_of_the_recorder():
+    assert recorded_with_launches_of(9, launches=9).range_ns == pytest.approx(3_000)
+    assert recorded_with_launches_of(9, launches=10).range_ns == pytest.approx(5_300)
 
 
 @pytest.mark.parametrize(("us", "cost_us"), [(8, 2.0), (400, 8.0)])

@@ -42,9 +42,21 @@ def test_channels_last_drops_transposes_and_streams_batch_norm():
     assert transposes(draft.facts).tolist() == [True] + [False] * 5
     assert laid_out(draft.facts).tolist() == [False, True, False, True, False, False]
     assert draft.alive.tolist() == [False] + [True] * 5
+    assert LIKELY.start_ns + 8e8 / rate * 1e9 < LIKELY.normed * 900_000
     assert draft.duration_ns.tolist() == pytest.approx(
-        [50_000, 200_000, LIKELY.start_ns + 8e8 / rate * 1e9, 900_000, 900_000, 900_000]
+        [50_000, 200_000, LIKELY.normed * 900_000, 900_000, 900_000, 900_000]
     )
+
+
+def test_a_batch_norm_in_channels_last_takes_as_long_as_its_bytes():
+    draft = draft_of(
+        lambda step, number: step.launch(NORM, 900, operators=("aten::cudnn_batch_norm",), shapes=IMAGE)
+    )
+    draft.bytes[:] = 1.2e9
+    channels_last(draft)
+    rate = draft.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory * 0.7
+
+    assert draft.duration_ns[0] == pytest.approx(LIKELY.start_ns + 1.2e9 / rate * 1e9)
 
 
 def attention(step, between=1, product=SGEMM, softmax=SOFTMAX, operator="aten::_softmax", bmm="aten::bmm"):
