@@ -28,6 +28,9 @@ Flags = NDArray[np.bool_]
 
 _HALF: Final = {"bf16", "fp16"}
 _LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w+<[^>]*, true, \w+>")
+_BACKWARD_LAUNCHES: Final = 2.0
+"""What the backward pass of fused attention takes of the host, in usual launches (0.6 to 4 in 22 first sides of
+reports/advice, median 1.8)."""
 _RECOMPUTABLE: Final = (
     "aten::native_layer_norm", "aten::addmm", "aten::gelu", "aten::relu", "aten::clamp_min", "aten::native_batch_norm",
     "aten::cudnn_convolution", "aten::_cudnn_attention_forward", "aten::_flash_attention_forward",
@@ -124,7 +127,8 @@ def _fuse_run(draft: Draft, rows: NDArray[np.int64]) -> None:
     host = draft.host_ns(tokens)
     draft.drop(np.isin(np.arange(facts.count), rows[1:]))
     draft.duration_ns[rows[0]] = min(ns, total)
-    draft.give_host(int(tokens[0]), min(host, draft.constants.attention_call * draft.usual_launch_ns))
+    call = _BACKWARD_LAUNCHES if facts.backward[rows[0]] else draft.constants.attention_call
+    draft.give_host(int(tokens[0]), min(host, call * draft.usual_launch_ns))
 
 
 def _in_half(facts: StepFacts, rows: NDArray[np.int64]) -> bool:

@@ -14,6 +14,7 @@ from profkit.analysis.view import TraceView
 from profkit.analysis.whatif.constants import LIKELY, SCENARIOS, Constants
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts, find_facts
+from profkit.analysis.whatif.fusion import compile_model
 from profkit.analysis.whatif.launching import lift_waits
 from profkit.analysis.whatif.program import WAIT, Program, step_program
 from profkit.analysis.whatif.recorder import recorder_cost
@@ -36,6 +37,10 @@ and the assumptions are independent of each other, so that their squares add up.
 _STAGED: Final = 0.7
 """How far the time of copies from pageable memory may be off (a quarter longer on another day for pinned_prefetch, a
 quarter shorter in the same run for pinned_wide, both of reports/advice)."""
+
+_FUSED: Final = 0.75
+"""What the logarithm of a compiler's gain is off by, as a share of it (root mean square of eight pairs of reports/advice:
+what the compiler keeps and recomputes is not in a trace)."""
 
 _SLACK: Final = 0.95
 """Where the host needs more of the step than this, it holds the device up now and then."""
@@ -144,8 +149,9 @@ class Step:
         by_host = limit == "host" or (limit == "device" and busy_host >= _SLACK)
         gain, unsure = gains[0], math.log(_HOST_ERROR if by_host else _DEVICE_ERROR)
         staged = math.log1p(_STAGED * self._staged_ns / before) if pin_memory in changes else 0.0
-        lower = _together([staged, *(gain - each for each in gains)], unsure)
-        higher = _together([staged, *(each - gain for each in gains)], unsure)
+        fused = _FUSED * abs(gain) if compile_model in changes else 0.0
+        lower = _together([staged, fused, *(gain - each for each in gains)], unsure)
+        higher = _together([staged, fused, *(each - gain for each in gains)], unsure)
         low, likely, high = (math.exp(each) for each in (gain - lower, gain, gain + higher))
         return Prediction(before, before / likely, low, likely, high, limit)
 

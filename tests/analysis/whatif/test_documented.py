@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.analysis.whatif import fusion, optimizers, predict, recorder, replay, transfers
+from profkit.analysis.whatif import fusion, layouts, optimizers, predict, recorder, replay, transfers
 from profkit.analysis.whatif.constants import LIKELY, SCENARIOS
 
 PAGE = " ".join((Path(__file__).parents[3] / "docs" / "advice.md").read_text().split())
@@ -35,6 +35,8 @@ def percent(share):
         f"a batch every (time of fetching x {LIKELY.worker:g} / N)",
         f"{percent(predict._DEVICE_ERROR - 1)} for the replay itself where the device is the limit",
         f"else {percent(predict._HOST_ERROR - 1)}",
+        f"{percent(predict._FUSED)} of the gain (its logarithm) for `compile`",
+        f"its backward {layouts._BACKWARD_LAUNCHES:g}",
         f"At most {replay.QUEUE_DEPTH} launches queue",
         f"fetching takes {transfers._FETCH_NS / 1e6:g} ms",
         f"{transfers._PINNED_BYTES_PER_S / 1e9:g} GB/s, on a stream of its own",

@@ -195,12 +195,12 @@ def test_the_backward_of_attention_does_a_quarter_more():
 
     draft = draft_of(body)
     draft.facts.flop[[0, 1, 3, 4]] = 1e10
-    host = draft.host_ns(np.arange(5))
+    host, usual = draft.host_ns(np.arange(5)), draft.usual_launch_ns
     fuse_attention(draft)
 
     assert draft.duration_ns[0] == pytest.approx(fused_ns(draft, 4e10 * 1.25, "bf16", 1.0))
-    # No more host time than it took by hand.
-    assert float((draft.gap_ns + draft.own_ns)[:5].sum()) == pytest.approx(host)
+    assert 2 * usual < host
+    assert float((draft.gap_ns + draft.own_ns)[:5].sum()) == pytest.approx(2 * usual)
 
 
 def test_each_attention_is_fused_by_itself_and_no_longer_than_it_was():

@@ -1,6 +1,7 @@
 """Prices of changes: low, likely and high, limits, and the answer that is made of them."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from profkit.analysis.whatif.constants import LIKELY, SCENARIOS
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.predict import (
     _DEVICE_ERROR,
+    _FUSED,
     _HOST_ERROR,
     _TIMED,
     Prediction,
@@ -89,6 +91,20 @@ def test_low_and_high_are_as_far_off_as_all_assumptions_and_the_replay_together(
     assert found.high == pytest.approx(math.exp(likely + better**0.5))
     assert found.before_ns == step.plain_ns == replay(step.program).step_ns
     assert found.after_ns == pytest.approx(found.before_ns / found.likely)
+
+
+def test_what_a_compiler_gains_is_less_sure_the_more_it_is():
+    def chain(step, number, kernels):
+        for _ in range(kernels):
+            step.launch(ADD, 900, shapes=SQUARE)
+
+    for kernels in (3, 9):
+        found = step_of(partial(chain, kernels=kernels)).predict(changes_named(["compile"]))
+        off = _FUSED * math.log(found.likely)
+
+        assert found.likely > 1.5
+        assert math.log(found.likely / found.low) >= off
+        assert math.log(found.high / found.likely) >= off
 
 
 def test_a_busy_host_makes_a_step_that_the_device_limits_less_sure():
