@@ -30,17 +30,18 @@ _TIMED: Final = 1.02
 
 _DEVICE_ERROR: Final = 1.10
 _HOST_ERROR: Final = 1.30
-"""What a speed-up is off by besides the assumptions: where the host is not the limit after the change, 8 % root mean
-square over ten such pairs of reports/advice/second; where it is, 25 to 30 %, recorded and timed within the hour. These
-and the assumptions are independent of each other, so that their squares add up."""
+"""What a speed-up is off by besides the assumptions. Of the changed pairs of reports/advice/second, 25 % (root mean
+square) where the host is the limit after the change, eight pairs; 12 % elsewhere, seven pairs without copies, loaders and
+compilers. Chosen among six such widths by how many pairs of both studies fall inside. These and the assumptions are
+independent of each other, so that their squares add up."""
 
 _STAGED: Final = 0.7
 """How far the time of copies from pageable memory may be off (a quarter longer on another day for pinned_prefetch, a
 quarter shorter in the same run for pinned_wide, both of reports/advice)."""
 
 _FUSED: Final = 0.75
-"""What the logarithm of a compiler's gain is off by, as a share of it (root mean square of eight pairs of reports/advice:
-what the compiler keeps and recomputes is not in a trace)."""
+"""What the logarithm of a compiler's gain is off by, as a share of it (0.72, the root mean square of the ten compiled pairs
+of reports/advice, in view: what the compiler keeps and recomputes is not in a trace)."""
 
 _SLACK: Final = 0.95
 """Where the host needs more of the step than this, it holds the device up now and then."""
