@@ -153,7 +153,10 @@ def _verdict(result: Result, scale: Scale) -> Row:
         "numbers": numbers,
         "launch": launch,
         "instead": _sentence(what_to_record(verdict)),
-        "first": _advice(result.advice[0], scale) if result.advice else None,
+        # Advice is about a rank's own step: where another rank holds it up, that is not what to do first.
+        "first": _advice(result.advice[0], scale)
+        if result.advice and not verdict.get("held_up_by")
+        else None,
         "caveats": verdict.get("caveats") or [],
         "confidence": verdict.get("confidence"),
         "confidence_means": BASES.get(str(verdict.get("confidence")), ""),

@@ -118,6 +118,12 @@ def test_the_first_screen_says_what_to_do_first_and_what_it_brings(show):
     assert first.locator("a").get_attribute("href") == "#advice"
 
 
+def test_a_step_that_another_rank_holds_up_has_no_first_thing_to_do(show):
+    result = compute_bound()
+    result.verdict["held_up_by"] = {"rank": 1, "bound": "launch", "share": 0.3}
+    assert show(result).locator(".first").count() == 0
+
+
 def test_the_theme_follows_the_system_and_the_button(show):
     page = show(compute_bound(), color_scheme="dark")
     background = "getComputedStyle(document.body).backgroundColor"

@@ -83,6 +83,22 @@ def test_filters_by_family_bound_and_device(show):
     assert 0 < len(titles(page)) < everything
 
 
+def test_launches_of_one_device_are_not_guessed_from_its_time(show):
+    result = SAMPLES["multi_rank"]()
+    ids = [str(device["id"]) for device in result.devices]
+    rows = [row for row in result.kernels if "AllReduce" in row["name"]]
+    for row in rows:  # one rank waits, the other comes late
+        row["devices"] = {
+            ids[0]: row["total_ns"] * 9 // 10,
+            ids[1]: row["total_ns"] - row["total_ns"] * 9 // 10,
+        }
+    page = show(result)
+    page.select_option("#device", label="GPU 1, rank 1")
+    cells = page.locator(ROWS, has_text="AllReduce").locator("td")
+    assert cells.nth(0).inner_text() not in ("–", "0.000")
+    assert [cells.nth(i).inner_text() for i in (2, 3)] == ["–", "–"]
+
+
 def test_a_phase_chosen_in_the_phase_table_filters_kernels_and_gaps(show):
     result = compute_bound()
     result.idle["gaps"].append(result.idle["gaps"][0] | {"phase": "optimizer"})

@@ -133,6 +133,6 @@ def _who(late: Row, extra: str, extra_ns: int) -> str:
     window = sum(late["shares"].values())
     steps = max(round(window / late["step_ns"]), 1) if late["step_ns"] else 1
     return (
-        f"rank {late['rank']} enters up to {duration_text(late['late_ns'])} later than the first, and spends "
+        f"rank {late['rank']} enters {duration_text(late['late_ns'])} later than the first on average, and spends "
         f"{duration_text(extra_ns / steps)} a step more than the others {_OWN_TIME[extra]}"
     )

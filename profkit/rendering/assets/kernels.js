@@ -32,12 +32,13 @@ profkit.kernels = (() => {
   let scope = { time: 1, share: 1 };
   const shown = (ns) => perStep(ns) * scope.time;
 
-  // A part of a row: its time in the chosen phase, or in one group of several. Its launches are then in proportion.
-  function part(row, ns) {
+  // A part of a row: its time in the chosen phase, or in one group of several. Its launches are then in proportion; not so
+  // for a device, since a rank that waits in a collective is as long in one launch as the others in many: then unknown.
+  function part(row, ns, ofDevice) {
     if (ns === row.total_ns || !row.total_ns) return row;
     const scale = ns / row.total_ns;
     const times = (value) => (value === null ? null : value * scale);
-    return { ...row, total_ns: ns, count: row.count * scale, share: times(row.share), flop: times(row.flop), dram_bytes: times(row.dram_bytes), partial: true };
+    return { ...row, total_ns: ns, count: ofDevice ? null : row.count * scale, share: times(row.share), flop: times(row.flop), dram_bytes: times(row.dram_bytes), partial: true };
   }
 
   function matching() {
@@ -54,7 +55,7 @@ profkit.kernels = (() => {
       if (step) parts.push(row.steps[step]);
       if (device) parts.push(row.devices[device]);
       const ns = parts.reduce((left, one) => (row.total_ns ? (left * one) / row.total_ns : 0), row.total_ns);
-      return ns || !parts.length ? [part(row, ns)] : [];
+      return ns || !parts.length ? [part(row, ns, Boolean(device))] : [];
     });
   }
 
@@ -105,7 +106,7 @@ profkit.kernels = (() => {
     // An efficiency is a term over a duration, so that of a group is the mean of its side, weighted by time.
     const side = members.filter((row) => row.bound === bound && row.efficiency !== null);
     const time = side.reduce((total, row) => total + row.total_ns, 0);
-    const count = sum("count");
+    const count = members.some((row) => row.count === null) ? null : sum("count");
     const total = sum("total_ns");
     const byKernel = state.group === "name" || state.group === "shape";
     return {
@@ -121,7 +122,7 @@ profkit.kernels = (() => {
     for (const row of matching()) {
       for (const [key, ns] of keys(row)) {
         if (!found.has(key)) found.set(key, []);
-        found.get(key).push(part(row, ns));
+        found.get(key).push(part(row, ns, state.group === "devices"));
       }
     }
     const made = [...found].map(([key, members]) => united(key, members));
@@ -147,6 +148,7 @@ profkit.kernels = (() => {
   }
 
   const countText = (count, partial) => {
+    if (count === null) return "–";
     const value = shown(count);
     return `${partial ? "≈" : ""}${fixed(value, Math.abs(value - Math.round(value)) < 1e-9 ? 0 : 1)}`;
   };
@@ -270,7 +272,7 @@ profkit.kernels = (() => {
     };
     const byKernel = state.group === "name" || state.group === "shape";
     const head = [byId("group").selectedOptions[0].textContent.toLowerCase(), "name", "bound", "efficiency", "total_ns", "share", "count", "mean_ns"];
-    const lines = current.map((group) => [group.title, byKernel ? group.members[0].name : null, group.bound, group.efficiency, Math.round(group.total_ns), group.share, Math.round(group.count), group.mean_ns]);
+    const lines = current.map((group) => [group.title, byKernel ? group.members[0].name : null, group.bound, group.efficiency, Math.round(group.total_ns), group.share, group.count === null ? null : Math.round(group.count), group.mean_ns]);
     return [head, ...lines].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
   }
 

@@ -94,7 +94,7 @@ profkit.plots = (() => {
     if (!rows.length) return;
     const shareOf = (some) => some.reduce((sum, row) => sum + (row.share ?? 0), 0);
     const missing = shareOf(profkit.kernels.rows.filter((row) => !(row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0)));
-    if (missing > 0.005) byId("plot-roofline").querySelector("figcaption span").textContent = `Kernels with ${profkit.percent(missing).replace(" ", "\u00a0")} of busy time are not here: their FLOP or bytes are not known.`;
+    if (missing > 0.005) byId("plot-roofline").querySelector("figcaption span").textContent = `Kernels with ${profkit.percent(missing).replace(" ", "\u00a0")} of busy time are not here: their FLOP or bytes are not known.${missing > 1 ? " What overlaps counts for each kernel." : ""}`;
     add("plot-roofline", 440, () => {
       const longest = Math.max(...rows.map((row) => row.total_ns));
       const intensity = (row) => row.flop / row.dram_bytes;
