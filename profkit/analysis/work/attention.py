@@ -54,15 +54,19 @@ def _attention(schema: _Schema) -> Callable[[Call, KernelClass], Work | None]:
             return None
         if "dot_do_o" in kernel.function or "convert_dq" in kernel.function:
             return _helper(kernel, q, 2 if schema.heads_first else 1)
+        bias = call.tensor(schema.bias)
         causal, guessed = _causal(call, schema, q, k)
+        causal = causal and not (guessed and bias)  # torch takes one or the other
         stored = "fp32" if kernel.dtype in ("fp32", "tf32") else "bf16"
         q, k, v = (replace(tensor, dtype=tensor.dtype or stored) for tensor in (q, k, v))
-        return _with_bias(_work(schema, (q, k, v), causal, guessed), call.tensor(schema.bias), stored)
+        return _with_bias(_work(schema, (q, k, v), causal, guessed, _rows(kernel)), bias, stored)
 
     return model
 
 
-def _work(schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor], causal: bool, guessed: bool) -> Work:
+def _work(
+    schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor], causal: bool, guessed: bool, rows: int
+) -> Work:
     q, k, v = qkv
     length, heads = (2, 1) if schema.heads_first else (1, 2)
     queries, keys = q.shape[length], k.shape[length]
@@ -76,13 +80,18 @@ def _work(schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor], causal: bool, gue
         flop = 2.0 * pairs * (3 * wide + 2 * deep)
         read = inputs + out + accumulated + 2 * statistics + alone * out
         written = inputs - size + accumulated + alone * size
-    executed = _whole(queries, _BLOCK_ROWS) * _whole(keys, _BLOCK_KEYS) if queries > 1 else 1.0
+    executed = _whole(queries, rows) * _whole(keys, _BLOCK_KEYS) if queries > 1 else 1.0
     if causal and queries > 1:
         executed *= 1.0 + _DIAGONAL_ROWS / max(queries, _DIAGONAL_ROWS)
     return Work(
         flop, read, written, dtype=q.dtype, guessed=guessed, executed=executed, exponentials=pairs * executed,
         written_early=not schema.backward,
     )  # fmt: skip
+
+
+def _rows(kernel: KernelClass) -> int:
+    """Queries that a block computes; kernels that split the keys take half as many."""
+    return _BLOCK_ROWS // 2 if "splitkv" in kernel.function else _BLOCK_ROWS
 
 
 def _whole(rows: int, block: int) -> float:
@@ -94,6 +103,10 @@ def _with_bias(work: Work, bias: Tensor | None, stored: str) -> Work:
     """The bias is read once, and once more for each further sequence of the batch, as far as it left the cache."""
     if bias is None or not bias.numel:
         return work
+    if (
+        bias.strides is None and len(bias.shape) == 4
+    ):  # not recorded: the smaller work, one bias for the whole batch
+        bias, work = replace(bias, strides=(0, 1, 1, 1)), replace(work, guessed=True)
     size = bias.nbytes(stored)
     return replace(
         work, read_bytes=work.read_bytes + size, repeated=(size, bias.numel / max(bias.stored, 1) - 1.0)

@@ -60,7 +60,7 @@ def _forward(arguments: _Arguments) -> Callable[[Call, KernelClass], Work | None
         if kernel.family is Family.LAYOUT:
             outputs = weight.shape[1] * groups if transposed else weight.shape[0]
             result = (x.shape[0], outputs, round(out / max(x.shape[0] * outputs, 1)))
-            return layout_work(kernel, x, [image_of(x.shape), image_of(weight.shape), result])
+            return layout_work(kernel, x, [image_of(x.shape), image_of(weight.shape)], [result])
         if not _multiplies(kernel):
             return None
         spread = x.numel if transposed else out
@@ -173,11 +173,12 @@ def _backward(
 
     def model(call: Call, kernel: KernelClass) -> Work | None:
         g, i, w = call.tensor(grad), call.tensor(x), call.tensor(weight)
-        if not g or not i or not w or len(w.shape) < 3:
+        if not g or not i or not w or not len(g.shape) == len(i.shape) == len(w.shape) >= 3:
             return None
         gb, ib, wb = (tensor.nbytes(_stored(kernel)) for tensor in (g, i, w))
         if kernel.family is Family.LAYOUT:
-            return layout_work(kernel, i, [image_of(tensor.shape) for tensor in (g, i, w)])
+            images = [image_of(tensor.shape) for tensor in (g, i, w)]
+            return layout_work(kernel, i, images[:2], images[1:])
         if not _multiplies(kernel):
             return None
         groups, stride = _groups(i, w), call.integers(4) or _steps(i, g)

@@ -26,8 +26,9 @@ _BELIEVABLE = 1.5
 _VECTOR_PRODUCTS = ("gemv", "dot_kernel", "reduce_1block", "splitkreduce", "gemmk1", "scal_kernel")
 _PARTIAL_SUMS = ("split_k_kernel", "reduce_wgrad")
 _FLASH_BY_ROWS = ("flash_fwd_kernel", "flash_bwd_dq_dk_dv")
-_LEAN_FLOP_A_BYTE = 64
-"""As for nvjet's narrow tiles: a third of the ridge of an H100 or H200, two fifths of an A100's."""
+_LEAN_SIDE = 128
+"""A result of this side is at most 64 FLOP a byte in 16 bits and 32 in 32 bits, TF32 too: a third and a fifth of the
+ridge of an H100, and under that of cards with little memory bandwidth for their units."""
 _AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine", "splitkv")
 
 
@@ -49,14 +50,20 @@ def _is_lean_launch(kernel: KernelClass, launch: Launch) -> bool:
     FlashAttention 2 numbers blocks of at most 128 queries (backward: keys) along the grid's first side: one block for
     all of them is at most 128 FLOP a byte, under the ridge of every card since A100. Other products number the tiles of
     their result along the first two sides (kernels that stay on the card show a block for each multiprocessor, which
-    is no small result): one of side s reads and writes at least a byte for s / size FLOP.
+    is no small result): one of side s reads and writes at least a byte for s / size FLOP. The ridge of double
+    precision lies far lower.
     """
     if kernel.family is Family.ATTENTION:
         return launch.grid[0] == 1 and kernel.function.startswith(_FLASH_BY_ROWS)
-    if kernel.family is not Family.GEMM or not kernel.tile or not kernel.tensor_core:
+    if (
+        kernel.family is not Family.GEMM
+        or not kernel.tile
+        or not kernel.tensor_core
+        or kernel.dtype == "fp64"
+    ):
         return False
     side = math.sqrt(launch.grid[0] * launch.grid[1] * kernel.tile[0] * kernel.tile[1])
-    return 0 < side / DTYPE_BYTES.get(kernel.out_dtype or kernel.dtype or "bf16", 2.0) <= _LEAN_FLOP_A_BYTE
+    return 0 < side <= _LEAN_SIDE
 
 
 def used_share(launch: Launch, gpu: Gpu | None) -> float:

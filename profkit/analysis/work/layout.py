@@ -33,34 +33,38 @@ def image_of(shape: Sequence[int]) -> Image:
     return shape[0], shape[1], math.prod(shape[2:])
 
 
-def layout_work(kernel: KernelClass, x: Tensor, images: Sequence[Image]) -> Work | None:
+def layout_work(
+    kernel: KernelClass, x: Tensor, inputs: Sequence[Image], results: Sequence[Image]
+) -> Work | None:
     """What is known without the grid: of a conversion the images that it may be about, of padding all."""
     size = element_bytes(x.dtype or kernel.dtype)
     if "addpadding" in kernel.function:
         wide = x.nbytes(kernel.dtype)
         return Work(0.0, wide, wide * padded(x.shape[1], size), role="pad")
     role = {"nchwtonhwc": "to", "nhwctonchw": "back"}.get(kernel.function.removesuffix("kernel"))
-    unknown = math.nan
-    return (
-        Work(unknown, unknown, unknown, role=role, whole=True, images=tuple(images), size=size)
-        if role
-        else None
-    )
+    images = tuple(inputs if role == "to" else results)
+    return Work(role=role, whole=True, images=images, size=size) if role else None
 
 
-def converted(work: Work, launch: Launch) -> Work:
-    """The same with the bytes of the image whose grid it is; unknown where no image has this grid.
+def converted(work: Work, launch: Launch) -> Work | None:
+    """The same with the bytes of the image whose grid it is; None where no image has this grid, or two unlike ones.
 
     A pixel narrower than a sector is written in parts, so that the sector is read first. Blocks turn their places also
     where there are no channels for them.
     """
-    for count, channels, pixels in work.images:
-        if launch.grid == (math.ceil(pixels / _SIDE), math.ceil(channels / _SIDE), count):
-            work = replace(work, flop=0.0, instructions=launch.blocks * _SIDE**2 * INSTRUCTIONS["turned"])
-            plain = count * channels * pixels * work.size
-            wide = plain * padded(channels, work.size)
-            if work.role == "back":
-                return replace(work, read_bytes=wide, write_bytes=plain)
-            filled = wide if wide < SECTOR_BYTES * count * pixels else 0.0
-            return replace(work, read_bytes=plain + filled, write_bytes=wide)
-    return work
+    alike = {image for image in work.images if launch.grid == _grid_of(image)}
+    if len(alike) != 1:
+        return None
+    count, channels, pixels = alike.pop()
+    work = replace(work, instructions=launch.blocks * _SIDE**2 * INSTRUCTIONS["turned"])
+    plain = count * channels * pixels * work.size
+    wide = plain * padded(channels, work.size)
+    if work.role == "back":
+        return replace(work, read_bytes=wide, write_bytes=plain)
+    filled = wide if wide < SECTOR_BYTES * count * pixels else 0.0
+    return replace(work, read_bytes=plain + filled, write_bytes=wide)
+
+
+def _grid_of(image: Image) -> tuple[int, int, int]:
+    count, channels, pixels = image
+    return math.ceil(pixels / _SIDE), math.ceil(channels / _SIDE), count

@@ -98,7 +98,8 @@ def _classify(name: str) -> KernelClass:
         matrix = read_matrix_name(signature)
         return KernelClass(
             short_name=_shortened(_matrix_label(signature, family, matrix)), family=family, dtype=matrix.dtype,
-            out_dtype=matrix.out_dtype, unit=matrix.unit, tile=matrix.tile, function=function,
+            out_dtype=matrix.out_dtype, unit=matrix.unit, function=function,
+            tile=matrix.tile if matrix.tile and all(matrix.tile[:2]) else None,
             products=_products(function, matrix), before_hopper=bool(_OLD_INSTRUCTIONS.search(signature.text)),
         )  # fmt: skip
     if "elementwise_kernel" in function:

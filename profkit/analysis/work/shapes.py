@@ -13,7 +13,7 @@ from profkit.hardware import DTYPE_BYTES
 
 __all__ = ["Call", "Tensor", "parse_call"]
 
-_LARGEST_SIDE = 2**48
+_LARGEST_SIDE, _MOST_ELEMENTS = 2**48, 2**62
 _LONGEST_TEXT = 200_000
 _NO_TENSOR = frozenset({"", "Scalar", "ScalarList", "None", "NoneType", "Device", "Layout", "Generator"})
 
@@ -121,7 +121,10 @@ def _input(size: Any, dtype: Any, strides: Any, typed: bool) -> Tensor | tuple[T
         steps = strides if isinstance(strides, list) else []
         items = [_input(item, "list item", _at(steps, i), False) for i, item in enumerate(size)]
         return tuple(item for item in items if isinstance(item, Tensor))
-    if not all(isinstance(n, int) and 0 <= n < _LARGEST_SIDE for n in size):
+    if (
+        not all(isinstance(n, int) and 0 <= n < _LARGEST_SIDE for n in size)
+        or math.prod(size) > _MOST_ELEMENTS
+    ):
         return None
     if not size and (not typed or written in _NO_TENSOR or written.endswith("List")):
         return None

@@ -183,6 +183,7 @@ CUTLASS = "void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_bf16_64x128_64x4
     ("name", "grid", "side"),
     [
         (f"void flash_fwd_kernel<{FLASH_TRAITS}>(int)", (1, 512, 12), B.MEMORY),
+        ("sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_tensor16x8x16_kernel", (1, 1, 9), B.COMPUTE),
         (f"void flash_fwd_kernel<{FLASH_TRAITS}>(int)", (2, 512, 12), B.COMPUTE),
         (f"void flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<{FLASH_TRAITS}>(int)", (1, 16, 10), B.MEMORY),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1", (1, 64, 64), B.COMPUTE),
@@ -224,10 +225,34 @@ def test_the_grid_tells_which_image_a_conversion_between_layouts_turns():
     # pixels of three channels are written in halves of sectors, which are read first
     assert conversion(TO, x).dram_bytes[0] == image + 2 * wide
     assert conversion(BACK, x).dram_bytes[0] == image + wide
-    assert conversion(TO, dy).dram_bytes[0] == conversion(BACK, dy).dram_bytes[0] == 2 * result
-    unknown = conversion(TO, (1567, 1, 64))
+    assert conversion(TO, dy).dram_bytes[0] == 2 * result
+
+
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [
+        (TO, (1567, 1, 64)),
+        (BACK, (392, 2, 64)),
+    ],  # no image has this grid; the result's gradient is not brought back
+)
+def test_a_conversion_of_no_known_image_is_known_by_its_name_only(name, grid):
+    unknown = conversion(name, grid)
     assert np.isnan(unknown.dram_bytes[0])
-    assert unknown.bound[0] == B.MEMORY
+    assert (unknown.bound[0], unknown.basis[0]) == (B.MEMORY, Basis.INFERRED)
+
+
+def test_two_images_with_one_grid_leave_a_conversion_unknown():
+    same = (
+        "aten::convolution_backward",
+        [[64, 32, 96, 96], [64, 3, 96, 96], [32, 3, 3, 3]],
+        ["c10::Half"] * 3,
+        -1,
+    )
+    grid = {"grid_x": 288, "grid_y": 1, "grid_z": 64}
+    to, back = ({"name": name, "ns": 90_000, **grid} for name in (TO, BACK))
+    found = work_of([to, back], [0, 0], [same], CARD_OF_4_TB)
+    assert np.isnan(found.dram_bytes[0])
+    assert found.dram_bytes[1] == 2 * 64 * 96 * 96 * (3 + 8)
 
 
 def test_each_conversion_of_a_convolution_counts_by_itself():

@@ -10,6 +10,7 @@ from profkit.analysis.work.list_names import list_traffic
 from profkit.analysis.work.models import Answer, model_work
 from profkit.analysis.work.names import classify
 from profkit.analysis.work.shapes import parse_call
+from profkit.analysis.work.work import Work
 
 GEMM_BF16 = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
 GEMM_FP32 = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma"
@@ -191,6 +192,9 @@ def test_attention_computes_whole_blocks_of_queries_and_keys():
 
     assert executed(128, 64) == executed(4096, 4096) == 1
     assert executed(49, 49) == pytest.approx(128 / 49 * 64 / 49)
+    split = "void flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4, false, false, cutlass::half_t>>(int)"
+    shapes = [[2, 8, 4, 64], [2, 8, 4096, 64], [2, 8, 4096, 64]]
+    assert work("aten::_scaled_dot_product_flash_attention", split, shapes).executed == 64 / 4
     assert executed(1, 4096) == 1  # one token: kernels for it pack heads into the rows
 
 
@@ -207,6 +211,22 @@ def test_a_bias_of_attention_is_read_again_for_each_sequence():
     assert plain.repeated[1] == 0
     assert biased.read_bytes == plain.read_bytes + size
     assert biased.repeated == (size, 7.0)
+    bare = work(operator, kernel, [*heads, [8, 16, 256, 256]])  # as emit_nvtx writes it: sizes alone
+    assert (bare.repeated, bare.guessed, bare.flop) == ((size, 7.0), True, biased.flop)
+
+
+@pytest.mark.parametrize(
+    "shapes", [[[], [8, 16, 32, 32], [64, 16, 3, 3]], [[8, 64, 32], [8, 16, 32], [64, 16, 3, 3]]]
+)
+@pytest.mark.parametrize("kernel", [DGRAD, "void cudnn::nchwToNhwcKernel<__half>(int)"])
+def test_gradients_of_unlike_dimensions_have_no_work(kernel, shapes):
+    assert not isinstance(work("aten::convolution_backward", kernel, shapes, ["c10::Half"] * 3), Work)
+
+
+def test_a_tile_of_no_rows_and_tensors_beyond_counting_are_no_trouble():
+    assert classify([GEMM_BF16.replace("256x128", "0x128")])[0].tile is None
+    huge = [2**47] * 40
+    assert not isinstance(work("aten::mm", GEMM_BF16, [huge, huge]), Work)
 
 
 def test_each_gradient_of_a_convolution_costs_a_forward_grouped_ones_too():
