@@ -54,7 +54,8 @@ def unpacked(sdist, tmp_path_factory):
     """The source archive's only folder."""
     into = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(sdist) as archive:
-        archive.extractall(into, filter="data")
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 and later
+        archive.extractall(into, **safe)
     (folder,) = into.iterdir()
     return folder
 

@@ -35,7 +35,7 @@ RECORDINGS = sorted(
 REFUSED = ("22b_", "90_", "90c_", "93c_", "96_", "98_")
 CASES = sorted(
     path
-    for path in (DATA / "cases").iterdir()
+    for path in (DATA / "cases").glob("*.*")
     if path.suffix not in (".txt", ".py") and not path.name.startswith(REFUSED)
 )
 PUBLISHED = sorted((SHARED / "corpus").glob("*/*"))

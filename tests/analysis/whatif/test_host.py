@@ -39,17 +39,33 @@ def recorded_with_launches_of(us, launches=60):
     return recorder_cost(replace(trace, calls=calls), step.facts.program)
 
 
-@pytest.mark.parametrize(("us", "cost_us"), [(2.0, 0.0), (3.7, 0.0), (5.7, 2.0), (9.7, 6.0), (100.0, 8.0)])
-def test_an_event_costs_what_a_launch_took_beyond_a_plain_one(us, cost_us):
-    cost = recorded_with_launches_of(us)
+@pytest.mark.parametrize(("us", "more_us"), [(2.0, 0.0), (3.7, 0.0), (5.7, 2.0), (9.7, 6.0), (100.0, 8.0)])
+def test_half_of_an_events_cost_is_what_a_launch_took_beyond_a_plain_one(us, more_us):
+    cost, plain = recorded_with_launches_of(us), recorded_with_launches_of(3.7)
 
-    assert cost.range_ns == pytest.approx(cost_us * 1_000, abs=1)
+    assert cost.range_ns - plain.range_ns == pytest.approx(more_us / 2 * 1_000, abs=1)
     assert cost.call_ns == cost.range_ns / 2
 
 
+@pytest.mark.parametrize("host_us", [4, 12])
+def test_the_other_half_is_what_the_host_took_for_an_event_beyond_its_square_root(host_us):
+    def body(step, number):
+        for _ in range(60):
+            step.launch(ADD, 5, host=host_us)
+
+    step = step_of(body)
+    trace = step.facts.view.trace
+    calls = replace(trace.calls, end_ns=trace.calls.start_ns + 1)
+    cost = recorder_cost(replace(trace, calls=calls), step.facts.program)
+    each = host_us / 1.5  # a range, and half as much for its call
+    assert cost.range_ns == pytest.approx(max(each - 1.5 * each**0.5, 0.0) / 2 * 1_000, rel=0.1, abs=60)
+
+
 def test_too_few_launches_tell_nothing_of_the_recorder():
-    assert recorded_with_launches_of(9, launches=9).range_ns == pytest.approx(3_000)
-    assert recorded_with_launches_of(9, launches=10).range_ns == pytest.approx(5_300)
+    few = [recorded_with_launches_of(us, launches=9).range_ns for us in (5, 9)]
+    enough = [recorded_with_launches_of(us, launches=10).range_ns for us in (5, 9)]
+    assert few[0] == few[1]
+    assert enough[1] - enough[0] == pytest.approx(2_000)
 
 
 @pytest.mark.parametrize(("us", "cost_us"), [(8, 2.0), (400, 8.0)])
