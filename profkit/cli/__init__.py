@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -57,13 +58,18 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         _replace_closed_streams()
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
         except ProfkitError as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:
             if error.errno not in _UNWRITABLE:
                 raise
+            sys.stdout = Path(os.devnull).open(
+                "w"
+            )  # what is left in the buffer would fail once more at the end
             raise click.ClickException(f"standard output: {error.strerror}") from error
+        return result
 
 
 def _replace_closed_streams() -> None:

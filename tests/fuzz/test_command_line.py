@@ -110,10 +110,12 @@ def test_a_place_that_cannot_be_written_is_one_line_and_leaves_nothing(tmp_path,
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_printing_where_there_is_no_room_is_one_line():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_printing_where_there_is_no_room_is_one_line(unbuffered):
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [*PROFKIT, "analyze", TRACE], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [*PROFKIT, "analyze", TRACE], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=env
         )
     assert done.returncode == 1
     assert done.stderr == "Error: standard output: No space left on device\n"
