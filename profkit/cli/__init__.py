@@ -7,7 +7,6 @@ import io
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
