@@ -64,9 +64,8 @@ class _Commands(click.Group):
         except OSError as error:
             if error.errno not in _UNWRITABLE:
                 raise
-            sys.stdout = Path(os.devnull).open(
-                "w"
-            )  # what is left in the buffer would fail once more at the end
+            # What is left in the buffer would fail once more at the end.
+            sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
             raise click.ClickException(f"standard output: {error.strerror}") from error
         return result
 
