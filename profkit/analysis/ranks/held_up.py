@@ -47,6 +47,7 @@ def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
     waiting = sum(row["exposed_waiting_ns"] for row in compared)
     # Where the others' recordings have ended, nothing tells waiting from transfer.
     exposed = sum(row["exposed_ns"] for row in compared) - ranks.method.get("unmatched_exposed_ns", 0)
+    exposed = max(exposed, waiting)
     total = sum(sum(row["shares"].values()) for row in compared)
     late = _most_to_blame(compared)
     if late is None or not waiting or waiting < _MOSTLY * exposed or waiting < _WORTH_SAYING * total:

@@ -253,14 +253,20 @@ def _method(
 def _unmatched_exposed_ns(devices: Sequence[DeviceCollectives], found: Matching) -> int:
     """The exposed time of the compared devices in collectives without a partner, which may be waiting or transfer."""
     total, first = 0, 0
-    for at, each in enumerate(devices):
+    for each in devices:
         event = found.event[first : first + len(each)]
         first += len(each)
         alone = (event < 0) & each.kept & ~np.isin(each.operation, each.operation[event >= 0])
         if (event >= 0).any():
-            times = Intervals.of(each.start_ns[alone], each.end_ns[alone])
-            total += int(devices[at].exposed.within(times.start, times.end).sum())
+            # What is inside a matched collective too is told already.
+            both, told = (_exposed_in(each, rows) for rows in (alone | (event >= 0), event >= 0))
+            total += both - told
     return total
+
+
+def _exposed_in(device: DeviceCollectives, rows: NDArray[np.bool_]) -> int:
+    times = Intervals.of(device.start_ns[rows], device.end_ns[rows])
+    return int(device.exposed.within(times.start, times.end).sum())
 
 
 def _messages(devices: Sequence[DeviceCollectives], waiting: Waiting) -> Row | None:

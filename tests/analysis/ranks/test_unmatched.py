@@ -1,0 +1,34 @@
+"""Collectives without a partner in another recording, beside matched ones."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from profkit.analysis.summary import summarise
+from profkit.model import Collectives
+from tests.analysis.ranks.jobs import COMM_STREAM, MS, Rank, job
+
+
+def test_time_that_is_inside_a_matched_collective_too_is_not_unmatched():
+    """Each rank reduces over two groups at once, and the other members of one were not recorded."""
+    result = summarise([_with_a_second_group(t) for t in job([Rank(0), Rank(1, sleep_ns=30 * MS)])])
+    method = result.method["ranks"]
+    assert method["unmatched"] > 0
+    assert method["unmatched_exposed_ns"] == 0
+    assert result.verdict["held_up_by"]["rank"] == 1
+
+
+def _with_a_second_group(trace):
+    operations = trace.operations
+    first = np.flatnonzero(operations.stream == COMM_STREAM)
+    both = np.concatenate((np.arange(len(operations)), first))
+    second = np.arange(len(operations), len(both))
+    doubled = operations.take(both)
+    stream = doubled.stream.copy()
+    stream[second] = COMM_STREAM + 1
+    strings = [*trace.strings, "tp", f"dp{trace.source.rank}", "allreduce"]
+    group = np.repeat([len(strings) - 3, len(strings) - 2], len(first))
+    rows = np.concatenate((first, second))
+    name = np.full(len(rows), len(strings) - 1)
+    said = Collectives.of(len(rows), operation=rows, group=group, name=name)
+    return replace(trace, operations=replace(doubled, stream=stream), strings=strings, collectives=said)
