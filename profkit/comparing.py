@@ -89,7 +89,7 @@ class ComparisonReport:
             OutputError: It cannot be written there.
         """
         target = Path(path)
-        write_whole(target, self.render(format_of(target)))
+        write_whole(target, self.render(format_of(target, formats=tuple(COMPARISON_RENDERERS))))
         return target
 
     def _repr_html_(self) -> str:

@@ -52,10 +52,12 @@ def command(
     """
     from profkit.api import refuse_input, write_whole
     from profkit.comparing import compare
-    from profkit.rendering.comparisons import render_comparison_text
+    from profkit.rendering.comparisons import COMPARISON_RENDERERS, render_comparison_text
     from profkit.rendering.formats import format_of
 
-    chosen = format_of(output, format_) if output and output != "-" else format_ or "text"
+    chosen = format_ or "text"
+    if output and output != "-":
+        chosen = format_of(output, format_, tuple(COMPARISON_RENDERERS))
     sides = [before, *more_before], [after, *more_after]
     report = compare(*sides, step=step)
     if output is None or output == "-":

@@ -47,10 +47,11 @@ def command(ctx: click.Context, /, report: str, output: str | None, **given: Any
     """
     from profkit.api import refuse_input
     from profkit.comparing import DATABASE, gate, gate_settings
+    from profkit.rendering.comparisons import COMPARISON_RENDERERS
     from profkit.rendering.formats import format_of
 
     if output:
-        format_of(output)
+        format_of(output, formats=tuple(COMPARISON_RENDERERS))
 
     settings = gate_settings(Path.cwd())
     baseline = given.pop("baseline") or settings.pop("baseline", None)

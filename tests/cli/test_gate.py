@@ -141,3 +141,19 @@ def test_a_change_beyond_the_limit_but_inside_the_noise_breaks_nothing():
     steady = gate(step(60.5, 60.5, 60.5, 60.5), {"max-step": "+1%"}, baseline=step(58, 58, 58, 58))
     assert not steady.passed
     assert gate(step(60.5, 60.5, 60.5, 60.5), {"max-step": "+5%"}, baseline=step(58, 58, 58, 58)).passed
+
+
+@pytest.mark.parametrize(
+    "name", ["cases/12_metadata_only.json", "cases/50_mem_baseline.pickle", "ranks/gloo_ddp_rank0.json.gz"]
+)
+@pytest.mark.parametrize("limits", [["10"], ["+0%", "--baseline", EAGER]], ids=["alone", "baseline"])
+def test_a_report_without_kernels_keeps_no_limit_of_launches(name, limits):
+    result = run(DATA / name, "--max-launches", *limits)
+    assert result.exit_code == 3
+    assert "max-launches: the report has no kernels" in result.output
+
+
+def test_a_baseline_without_kernels_allows_no_launches():
+    result = run(EAGER, "--max-launches", "+9999", "--baseline", DATA / "cases" / "12_metadata_only.json")
+    assert result.exit_code == 3
+    assert "max-launches: the baseline has no kernels" in result.output

@@ -40,3 +40,18 @@ def test_a_trend_is_a_page(tmp_path):
     done = CliRunner().invoke(main, ["history", "--metric", "step_ms", "-o", str(tmp_path / "x.md")])
     assert done.exit_code == 2
     assert "name it .html" in done.output
+
+
+@pytest.mark.parametrize("command", [["compare", TRACE, TRACE], ["gate", TRACE, "--baseline", TRACE]])
+@pytest.mark.parametrize("name", ["x.csv", "x.xyz", ".csv"])
+def test_a_comparison_is_refused_as_a_table_before_anything_is_read(command, name, tmp_path, monkeypatch):
+    monkeypatch.setattr("profkit.readers.read", lambda *_: pytest.fail("it was read"))
+    done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / name)])
+    assert done.exit_code == 1
+    assert "Choose one of .html, .htm, .json, .md, .txt, or" in done.output
+
+
+def test_a_file_that_is_called_like_a_suffix_has_its_format(tmp_path):
+    done = CliRunner().invoke(main, ["analyze", TRACE, "-q", "-o", str(tmp_path / ".json")])
+    assert done.exit_code == 0
+    assert (tmp_path / ".json").read_text().startswith("{")

@@ -158,6 +158,8 @@ def _phases(limits: Limits, result: Result, comparison: Comparison | None) -> It
     for path, limit in limits.max_phase.items():
         if path not in times:
             yield f"max-phase: the report has no phase {path!r}"
+        elif not result.devices:
+            yield f"max-phase: {path} cannot be judged. The report holds no device times"
         elif not limit.relative:
             if times[path] > limit.amount:
                 yield f"max-phase: {path} takes {duration_text(times[path])} of GPU time, the limit is {limit.text}"
@@ -196,14 +198,18 @@ def _launches(limits: Limits, result: Result, comparison: Comparison | None) -> 
     if limit is None:
         return
     now = Side([result]).per_step(sum(row["count"] for row in result.kernels))
-    if not limit.relative:
+    if not now:
+        yield "max-launches: the report has no kernels"
+    elif not limit.relative:
         if now > limit.amount:
             yield f"max-launches: {count_text(round(now))} kernels per step, the limit is {limit.text}"
     elif comparison is None:
         yield "max-launches: there is no baseline"
     else:
         was = comparison.kernel_count["before"]
-        if now - was > _allowed(limit, was):
+        if not was:
+            yield "max-launches: the baseline has no kernels"
+        elif now - was > _allowed(limit, was):
             yield f"max-launches: {count_text(round(was))} → {count_text(round(now))} kernels per step, the limit is {limit.text}"
 
 

@@ -23,9 +23,9 @@ def part_rows(before: Side, after: Side) -> list[Row]:
         ``copies``, ``graph``, ``share``, ``idle`` or ``host``; counts are launches per step, null for idle time.
     """
     divide = _by_work if all("parts" in r.window for s in (before, after) for r in s.results) else _by_share
-    if before.on_host and after.on_host:
-        divide = _by_host
-    first, second = (apportioned(divide(side), side.divisor) for side in (before, after))
+    first, second = (
+        apportioned((_by_host if side.on_host else divide)(side), side.divisor) for side in (before, after)
+    )
     counts = [_launches(side) for side in (before, after)]
     rows = []
     for name, kind in {**first, **second}:

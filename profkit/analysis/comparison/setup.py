@@ -45,6 +45,7 @@ def setup_warnings(before: Side, after: Side, work: Work) -> list[Row]:
     """
     checks: tuple[Callable[[], Iterator[Row]], ...] = (
         lambda: _devices(before, after),
+        lambda: _untimed(before, after),
         lambda: _work(work),
         lambda: _recorders(before, after),
         lambda: _versions(before, after),
@@ -64,7 +65,7 @@ def _devices(before: Side, after: Side) -> Iterator[Row]:
     names = [Counter(d["name"] for d in side.rows("devices") if d["name"]) for side in (before, after)]
     if all(names) and set(names[0]) != set(names[1]):
         yield _row("gpu", FORBIDS, f"Another GPU: {_listed(names[0])} before, {_listed(names[1])} after")
-    counts = [[len(r.devices) for r in side.results] for side in (before, after)]
+    counts = [[len(r.devices) for r in side.timed] for side in (before, after)]
     if before.on_host != after.on_host:
         yield _row("gpu", FORBIDS, "Only one side has device times: record both with the GPU's activity")
     elif set(counts[0]) != set(counts[1]):
@@ -73,6 +74,14 @@ def _devices(before: Side, after: Side) -> Iterator[Row]:
             WEAKENS,
             f"Another number of devices: {_listed(counts[0])} before, {_listed(counts[1])} after; times are per device",
         )
+
+
+def _untimed(before: Side, after: Side) -> Iterator[Row]:
+    for side, word in ((before, "before"), (after, "after")):
+        untimed = [r for r in side.results if not side.has_time(r)]
+        if untimed and len(untimed) < len(side.results):
+            files = _listed(row["path"] for r in untimed for row in r.inputs)
+            yield _row("no-times", NOTE, f"Left out of the times {word}, since it holds no step: {files}")
 
 
 def _work(work: Work) -> Iterator[Row]:

@@ -24,17 +24,29 @@ class Side:
         """Whether no report has a device, so that only the host's time of the steps can be compared."""
         return not any(result.devices for result in self.results)
 
+    def has_time(self, result: Result) -> bool:
+        """Whether a report holds a time that the side is made of."""
+        return self._time_ns(result) > 0
+
+    @property
+    def timed(self) -> Sequence[Result]:
+        """The reports with a time; all of them where none has one."""
+        return [r for r in self.results if self.has_time(r)] or self.results
+
     @property
     def divisor(self) -> int:
-        """Steps times devices, over the reports; a report without steps counts as one step."""
-        return sum(max(len(kept_steps(r)), 1) * max(len(r.devices), 1) for r in self.results)
+        """Steps times devices, over the reports with a time; one without steps counts as one step."""
+        return sum(max(len(kept_steps(r)), 1) * max(len(r.devices), 1) for r in self.timed)
 
     @property
     def total_ns(self) -> int:
         """The time of all windows, over the devices."""
+        return sum(self._time_ns(r) for r in self.results)
+
+    def _time_ns(self, result: Result) -> int:
         if self.on_host:
-            return sum(int(step["wall_ns"] or 0) for r in self.results for step in kept_steps(r))
-        return sum(int(r.window["device_ns"]) for r in self.results)
+            return sum(int(step["wall_ns"] or 0) for step in kept_steps(result))
+        return int(result.window["device_ns"])
 
     @property
     def step_ns(self) -> int:
@@ -44,7 +56,7 @@ class Side:
     @property
     def steps(self) -> int:
         """Counted steps, over the reports."""
-        return sum(len(kept_steps(r)) for r in self.results)
+        return sum(len(kept_steps(r)) for r in self.timed)
 
     def step_times(self, what: str) -> list[list[float]]:
         """The times of the counted steps of each report: ``step``, ``busy`` or ``idle``."""

@@ -118,14 +118,14 @@ def _profiled_only(before: Side, after: Side, verdict: str, noise: int) -> str |
 
 
 def _times(side: Side, what: str) -> list[list[float]]:
-    """The times of each report; one without steps is as one step."""
+    """The times of each report; one without steps is as one step, one without a time has none."""
     times = []
     for result, steps in zip(side.results, side.step_times(what), strict=True):
         devices = max(len(result.devices), 1)
         busy = sum(int(d["busy_ns"]) for d in result.devices) / devices
         whole = {"step": int(result.window["device_ns"]) / devices, "busy": busy}
         whole["idle"] = whole["step"] - busy
-        times.append(steps or [whole[what]])
+        times.append((steps or [whole[what]]) if side.has_time(result) else [])
     return times
 
 

@@ -223,3 +223,18 @@ def test_idle_time_explains_nothing_where_the_recorders_cost_the_host_other_amou
     assert "most of it: casts and copies" in found.sentence
     assert "idle" not in found.sentence
     assert found.parts[0]["kind"] == "idle"  # the parts still add up
+
+
+@pytest.mark.parametrize("name", ["cases/12_metadata_only.json", "cases/50_mem_baseline.pickle"])
+def test_a_recording_without_steps_is_left_out_of_the_times(name):
+    step, empty = recorded("gpt_fp32"), profkit.analyze(DATA / name).result
+    alone, more = compare_results([step], [step]), compare_results([step, empty], [step])
+    assert more.step["before_ns"] == alone.step["before_ns"]
+    assert more.verdict == "no change"
+    assert [row["code"] for row in more.warnings].count("no-times") == 1
+
+
+def test_parts_add_up_where_only_one_side_has_a_device():
+    host = profkit.analyze(DATA / "ranks" / "gloo_ddp_rank0.json.gz").result
+    compared = compare_results([host], [recorded("gpt_fp32")])
+    assert sum(row["delta_ns"] for row in compared.parts) == compared.step["delta_ns"]
