@@ -17,6 +17,9 @@ _MOSTLY: Final = 0.5
 _WORTH_SAYING: Final = 0.02
 """Of the window: less waiting than this is not told."""
 
+_EXPLAINS: Final = 0.1
+"""Of what a rank holds up: with less extra time of its own than this, that is not why it is late."""
+
 _PERHAPS_PROFILER: Final = (
     "A profiler slows hosts down, and not all alike: see whether the late rank is late without one too."
 )
@@ -54,22 +57,23 @@ def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
         return {**verdict, "held_up_by": None}
     straggler = late["straggler"]
     extra, extra_ns = _own_bottleneck(late, compared)
+    explained = straggler and extra_ns >= _EXPLAINS * late["holds_up_ns"]
     held_up = {
         "rank": late["rank"] if straggler else None,
         "waiting_ns": waiting,
         "share": waiting / total,
-        "bound": extra if straggler else None,
+        "bound": extra if explained else None,
     }
     told = f"{percent_text(waiting / exposed)} of the exposed communication is waiting for ranks that come late, not transfer"
     where = "a send or receive" if ranks.waits_in_messages else "a collective"
     if ranks.method.get("unrecorded_waiting_ns", 0) > _MOSTLY * waiting:
         by, who = "the start of its recording", "most of it for ranks whose recording had not begun"
     elif straggler:
-        by, who = f"rank {late['rank']}", _who(late, extra, extra_ns)
+        by, who = f"rank {late['rank']}", _who(late, extra, extra_ns if explained else None)
     else:
         by, who = "ranks that wait for each other", _in_turn(late, compared, pipeline=ranks.waits_in_messages)
     sentence, caveats, second = verdict["sentence"], verdict["caveats"], verdict["runner_up"]
-    if straggler and extra == "launch" and not caveats:
+    if explained and extra == "launch" and not caveats:
         caveats = [_PERHAPS_PROFILER]
     if verdict["bound"] == "communication":
         sentence = (
@@ -130,10 +134,11 @@ def _in_turn(late: Row, rows: Sequence[Row], *, pipeline: bool) -> str:
     return f"no single rank is to blame, they wait for each other in turn{which}"
 
 
-def _who(late: Row, extra: str, extra_ns: int) -> str:
+def _who(late: Row, extra: str, extra_ns: int | None) -> str:
+    enters = f"rank {late['rank']} enters {duration_text(late['late_ns'])} later than the first on average"
+    if extra_ns is None:
+        return f"{enters}, which its own time in these steps does not explain"
     window = sum(late["shares"].values())
     steps = max(round(window / late["step_ns"]), 1) if late["step_ns"] else 1
-    return (
-        f"rank {late['rank']} enters {duration_text(late['late_ns'])} later than the first on average, and spends "
-        f"{duration_text(extra_ns / steps)} a step more than the others {_OWN_TIME[extra]}"
-    )
+    each = duration_text(extra_ns / steps)
+    return f"{enters}, and spends {each} a step more than the others {_OWN_TIME[extra]}"
