@@ -157,3 +157,10 @@ def test_a_baseline_without_kernels_allows_no_launches():
     result = run(EAGER, "--max-launches", "+9999", "--baseline", DATA / "cases" / "12_metadata_only.json")
     assert result.exit_code == 3
     assert "max-launches: the baseline has no kernels" in result.output
+
+
+def test_a_phase_without_device_times_keeps_no_limit():
+    host = profkit.analyze(DATA / "ranks" / "gloo_ddp_rank0.json.gz")
+    path = host.result.phases[0]["path"]
+    (failure,) = gate(host, {"max-phase": {path: "1s"}}).failures
+    assert "holds no device times" in failure
