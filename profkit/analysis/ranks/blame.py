@@ -58,7 +58,9 @@ def blame(devices: Sequence[DeviceCollectives], waiting: Waiting, step: Column, 
         recorded[mine] = each.exposed.within(since[mine] - shift[at], parts.end[mine] - shift[at])
     mean = recorded / np.maximum(waiting.members[waits[parts.wait]] - 1, 1)
     pair, example = group_rows(parts.to, step[waits[parts.wait]])
-    notable = sums(pair, mean, len(example)) >= STRAGGLER_SHARE * _mean_step_ns(devices)
+    notable = sums(pair, mean, len(example)) >= STRAGGLER_SHARE * _mean_step_ns(
+        [devices[at] for at in np.unique(waiting.device)]
+    )
     return Blame(
         held_ns=np.floor(sums(parts.to, mean, len(devices)) + 0.5).astype(np.int64),
         steps=np.bincount(parts.to[example][notable], minlength=len(devices)),
@@ -83,7 +85,8 @@ def name_stragglers(
     """
     compared = [row for row in rows if row["waiting_ns"] is not None]
     usual = int(np.sort(blamed.held_ns)[(len(devices) - 1) // 2])
-    least = STRAGGLER_SHARE * float(np.mean([d.window_ns for d in devices]))
+    windows = [d.window_ns for row, d in zip(rows, devices, strict=True) if row["waiting_ns"] is not None]
+    least = STRAGGLER_SHARE * float(np.mean(windows))
     error = max(row["clock_error_ns"] for row in compared)
     by_messages = int(waiting.exposed_ns[waiting.message].sum()) * 2 > int(waiting.exposed_ns.sum())
     typical = float(np.median([row["exposed_waiting_ns"] for row in compared]))

@@ -32,3 +32,10 @@ def _with_a_second_group(trace):
     name = np.full(len(rows), len(strings) - 1)
     said = Collectives.of(len(rows), operation=rows, group=group, name=name)
     return replace(trace, operations=replace(doubled, stream=stream), strings=strings, collectives=said)
+
+
+def test_a_rank_that_is_not_compared_does_not_change_who_is_late():
+    pair = job([Rank(0), Rank(1, sleep_ns=30 * MS)], group="tp")
+    apart = job([Rank(2, compute_ns=(2000 * MS,))], group="dp")
+    for traces in (pair, [*pair, *apart]):
+        assert [row["rank"] for row in summarise(traces).ranks if row["straggler"]] == [1]
