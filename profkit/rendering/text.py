@@ -252,16 +252,18 @@ def _ranks(console: Console, result: Result, scale: Scale) -> None:
     if len(result.ranks) < 2:
         return
     _heading(console, "Ranks", "")
-    heads = ("rank", "step", "late", "waits for others", "holds others up")
+    heads = ("rank", "step", "late", "waits for others", "holds up a step")
+    steps = max(1, sum(bool(step.get("kept")) for step in result.window.get("steps") or ()))
     table = _table(*((head, "right") for head in heads), ("", "left"))
     for row in result.ranks[:16]:
         window = sum((row.get("shares") or {}).values())
-        waits = (row.get(key) for key in ("exposed_waiting_ns", "holds_up_ns"))
+        waits, holds = row.get("exposed_waiting_ns"), row.get("holds_up_ns")
         table.add_row(
             str(row.get("rank")),
             duration_text(row.get("step_ns")),
             duration_text(row.get("late_ns")),
-            *(percent_text(None if ns is None or not window else ns / window) for ns in waits),
+            percent_text(None if waits is None or not window else waits / window),
+            duration_text(None if holds is None else holds / steps),
             Text("straggler" if row.get("straggler") else "", style="bold red"),
         )
     _print(console, table, len(result.ranks) - 16, "ranks")
