@@ -121,18 +121,15 @@ def _products(torch: Any, capability: tuple[int, int]) -> list[tuple[str, str, C
     ]
     if capability >= (8, 0):  # older cards have no TF32, and would multiply in fp32 under its name
         products.insert(2, ("tf32", TENSOR, square(torch.float32, tf32=True)))
-        products.append(("int8", TENSOR, lambda: _narrow_product(torch, "int8")))
-    if capability >= (8, 9):
+        if hasattr(torch, "_int_mm"):
+            products.append(("int8", TENSOR, lambda: _narrow_product(torch, "int8")))
+    if capability >= (8, 9) and hasattr(torch, "_scaled_mm") and hasattr(torch, "float8_e4m3fn"):
         products.append(("fp8", TENSOR, lambda: _narrow_product(torch, "fp8")))
     return products
 
 
 def _narrow_product(torch: Any, dtype: str) -> tuple[float, float]:
-    """(operations, seconds) of one product of 8-bit numbers, through the operators that torch has for them.
-
-    Raises:
-        AttributeError: This torch has no such operator or type.
-    """
+    """(operations, seconds) of one product of 8-bit numbers, through the operators that torch has for them."""
     a, b = (torch.randint(-8, 8, (_SIDE, _SIDE), device="cuda", dtype=torch.int8) for _ in range(2))
     if dtype == "int8":
         return float(2 * _SIDE**3), _median_s(torch, lambda: torch._int_mm(a, b.t()))
@@ -176,7 +173,7 @@ def _rate(torch: Any, product: Callable[[], Any]) -> float | None:
     """FLOP per second; None where the card or this torch lacks the type or the memory."""
     try:
         flop, seconds = product()
-    except (RuntimeError, NotImplementedError, AttributeError):
+    except (RuntimeError, NotImplementedError):
         return None
     finally:
         torch.cuda.empty_cache()

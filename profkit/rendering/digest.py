@@ -16,6 +16,7 @@ __all__ = [
     "facts",
     "findings_by_weight",
     "health_note",
+    "kept_steps",
     "kernels_by_name",
     "number_of",
     "parts_of",
@@ -51,9 +52,14 @@ class Scale:
         return f"{count / self.divisor:,.1f}".replace(",", "\u202f")
 
 
+def kept_steps(result: Result) -> int:
+    """How many steps the window counts."""
+    return sum(bool(step.get("kept")) for step in result.window.get("steps") or ())
+
+
 def scale_of(result: Result) -> Scale:
     """One step of one device where the report has steps, else the window of one device."""
-    steps = sum(bool(step.get("kept")) for step in result.window.get("steps") or ())
+    steps = kept_steps(result)
     devices = max(len(result.devices), 1)
     words = [word for word, many in (("step", steps > 0), ("device", devices > 1)) if many]
     return Scale(max(steps, 1) * devices, f"per {' and '.join(words)}" if words else "in all")
@@ -131,7 +137,7 @@ def facts(result: Result) -> list[str]:
     if len(result.inputs) > 4:
         found.append(f"and {noun_text(len(result.inputs) - 4, 'more file')}")
     steps = result.window.get("steps") or []
-    kept = sum(bool(step.get("kept")) for step in steps)
+    kept = kept_steps(result)
     if steps:
         found.append(
             f"{kept} of {len(steps)} steps counted" if kept < len(steps) else noun_text(kept, "step")

@@ -13,6 +13,7 @@ from profkit.rendering.digest import (
     facts,
     findings_by_weight,
     health_note,
+    kept_steps,
     kernels_by_name,
     no_advice,
     number_of,
@@ -354,7 +355,7 @@ def _memory(memory: Row | None) -> Row | None:
 
 def _ranks(result: Result) -> list[Row]:
     """The ranks; waiting and holding up are sums of a rank's window, shown per step."""
-    steps = max(1, sum(bool(step.get("kept")) for step in result.window.get("steps") or ()))
+    steps = max(1, kept_steps(result))
     rows = []
     for row in result.ranks:
         waits, holds = row.get("exposed_waiting_ns", row.get("waiting_ns")), row.get("holds_up_ns")

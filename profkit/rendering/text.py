@@ -20,6 +20,7 @@ from profkit.rendering.digest import (
     findings_by_weight,
     gain_text,
     health_note,
+    kept_steps,
     kernels_by_name,
     no_advice,
     number_of,
@@ -253,7 +254,7 @@ def _ranks(console: Console, result: Result, scale: Scale) -> None:
         return
     _heading(console, "Ranks", "")
     heads = ("rank", "step", "late", "waits for others", "holds up a step")
-    steps = max(1, sum(bool(step.get("kept")) for step in result.window.get("steps") or ()))
+    steps = max(1, kept_steps(result))
     table = _table(*((head, "right") for head in heads), ("", "left"))
     for row in result.ranks[:16]:
         window = sum((row.get("shares") or {}).values())

@@ -34,7 +34,7 @@ def _loader(case: Case) -> Evidence | None:
     several = any("MultiProcessing" in n for n in names)
     workers = 2 if several else _WORKERS
     return Evidence(
-        f"Each step spends {duration_text(fetching)} fetching data on the thread that launches"
+        f"Fetching data takes the thread that launches {duration_text(fetching)} a step"
         + (
             ", although workers prepare it: they are too few or too slow."
             if several

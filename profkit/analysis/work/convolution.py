@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from profkit.analysis.work.layout import SECTOR_BYTES, image_of, layout_work, padded
+from profkit.analysis.work.layout import image_of, layout_work, padded
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
-from profkit.analysis.work.thresholds import INSTRUCTIONS
+from profkit.analysis.work.thresholds import INSTRUCTIONS, SECTOR_BYTES
 from profkit.analysis.work.work import Work
 
 __all__ = ["CONVOLUTION_MODELS", "GRADIENTS", "convolution_results"]

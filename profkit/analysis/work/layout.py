@@ -9,13 +9,11 @@ from dataclasses import replace
 from profkit.analysis.work.launch import Launch
 from profkit.analysis.work.names import KernelClass
 from profkit.analysis.work.shapes import Tensor, element_bytes
-from profkit.analysis.work.thresholds import INSTRUCTIONS
+from profkit.analysis.work.thresholds import INSTRUCTIONS, SECTOR_BYTES
 from profkit.analysis.work.work import Image, Work
 
-__all__ = ["SECTOR_BYTES", "converted", "image_of", "layout_work", "padded"]
+__all__ = ["converted", "image_of", "layout_work", "padded"]
 
-SECTOR_BYTES = 32
-"""What DRAM moves at least (CUDA C++ programming guide, device memory accesses)."""
 _ALIGNED_BYTES = 16
 """What a matrix kernel loads at once, so that an image's channels are padded to it."""
 _SIDE = 32

@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from profkit.analysis.work.issue import coalesced_rank, pointwise_instructions
 from profkit.analysis.work.names import Family, KernelClass
 from profkit.analysis.work.shapes import Call, Tensor, element_bytes
-from profkit.analysis.work.thresholds import INSTRUCTIONS
+from profkit.analysis.work.thresholds import INSTRUCTIONS, SECTOR_BYTES
 from profkit.analysis.work.work import Work
 
 __all__ = ["POINTWISE_FAMILIES", "POINTWISE_MODELS", "fused", "pointwise"]
 
 POINTWISE_FAMILIES = frozenset({Family.ELEMENTWISE, Family.COPY, Family.FILL, Family.RANDOM})
-_SECTOR_BYTES = 32
 _COMPARISONS = frozenset(
     {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not", "logical_xor",
      "bitwise_not", "signbit"}
@@ -82,7 +81,7 @@ def read_bytes(tensor: Tensor, fallback: str | None) -> float:
     if tensor.strides and len(tensor.strides) == len(tensor.shape):
         steps = [s for n, s in zip(tensor.shape, tensor.strides, strict=True) if n > 1 and s]
         if steps and min(steps) > 1:
-            return tensor.stored * min(min(steps) * size, _SECTOR_BYTES)
+            return tensor.stored * min(min(steps) * size, SECTOR_BYTES)
     return tensor.stored * size
 
 

@@ -48,6 +48,9 @@ DRIFT = 0.02
 HELD_ON_CHIP = 1.5
 """Bytes, as a multiple of the L2 cache, that a second pass over an input finds on the chip."""
 
+SECTOR_BYTES = 32
+"""What DRAM moves at least (CUDA C++ programming guide, device memory accesses)."""
+
 INSTRUCTIONS = {
     "unrolled": 26.0, "cat": 96.0, "norm": 50.0, "norm row": 30_000.0, "softmax": 55.0, "reduce": 10.0, "scan": 90.0,
     "tap": 20.0, "fused": 12.0, "turned": 33.0,
