@@ -180,6 +180,9 @@ def gate(
         ReadError: A file cannot be read.
     """
     wanted = Limits.of(limits or {})
+    if baseline is None and wanted == Limits():
+        hint = "Name one with --baseline, or a limit such as --max-step 42ms"
+        raise AnalysisError("gate", "neither a baseline nor a limit is given", hint)
     if baseline is None and wanted.need_a_baseline:
         raise AnalysisError("gate", "a limit that starts with + needs a baseline", "Name one with --baseline")
     judged = _opened(report, None)
@@ -248,10 +251,30 @@ def gate_settings(folder: Path) -> dict[str, Any]:
 
 
 def _baseline(baseline: Source, database: PathLike) -> Source:
-    """A name is one of the database, unless a file is called so."""
-    if isinstance(baseline, Report) or saved_run_of(baseline) is not None or Path(baseline).exists():
+    """A name is one of the database, unless a file is called so.
+
+    Raises:
+        ReadError: There is none of this name.
+    """
+    if isinstance(baseline, Report):
         return baseline
-    return f"{os.fspath(database)}#{os.fspath(baseline)}"
+    saved = saved_run_of(baseline)
+    if saved is None and Path(baseline).exists():
+        return baseline
+    place, name = saved or (Path(database), os.fspath(baseline))
+    if not _has_run(place, name):
+        hint = f"Make one: profkit analyze FILE --save --db {place} --baseline NAME"
+        raise ReadError(f"{place}#{name}", "there is no such baseline", hint)
+    return f"{place}#{name}"
+
+
+def _has_run(place: Path, name: str) -> bool:
+    from profkit.history import History
+
+    if not place.exists():
+        return False
+    with History(place) as history:
+        return history.has_run(name)
 
 
 def saved_run_of(source: PathLike) -> tuple[Path, str] | None:

@@ -110,6 +110,17 @@ class History:
         Raises:
             ReadError: There is no such run.
         """
+        found = self._found(run)
+        if found is None:
+            hint = f"profkit history --db {self.path} lists them"
+            raise ReadError(self._place(run), "there is no such run or baseline", hint)
+        return found
+
+    def has_run(self, run: str | int) -> bool:
+        """Whether there is a run of this id or name."""
+        return self._found(run) is not None
+
+    def _found(self, run: str | int) -> int | None:
         text = str(run)
         with translated(self.path):
             found = self._database.execute("SELECT run FROM baselines WHERE name = ?", [text]).fetchone()
@@ -119,10 +130,7 @@ class History:
                 ).fetchone()
             if found is None and text.isdecimal() and len(text) < 19:
                 found = self._database.execute("SELECT id FROM runs WHERE id = ?", [int(text)]).fetchone()
-        if found is None:
-            hint = f"profkit history --db {self.path} lists them"
-            raise ReadError(self._place(text), "there is no such run or baseline", hint)
-        return int(found[0])
+        return None if found is None else int(found[0])
 
     def set_baseline(self, name: str, run: str | int) -> None:
         """Give a run a name, which moves when it was another's.

@@ -117,7 +117,22 @@ def test_a_baseline_is_a_name_in_the_history():
     assert "Saved as profkit.db#1" in saved.output
     assert run(EAGER, "--baseline", "main").exit_code == 3
     assert run("profkit.db#main", "--baseline", "profkit.db#1").exit_code == 0
-    assert run(EAGER, "--baseline", "other").exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["main", "elsewhere.db#main", "12"])
+def test_a_baseline_that_is_missing_says_how_to_make_one(name):
+    for _ in range(2):  # without a history, and with one of other runs
+        result = run(EAGER, "--baseline", name)
+        assert result.exit_code == 1
+        assert "there is no such baseline. Make one: profkit analyze FILE" in result.output
+        assert "--baseline NAME" in result.output
+        CliRunner().invoke(main, ["analyze", str(EAGER), "-q", "-o", "r.html", "--save"])
+
+
+def test_neither_a_baseline_nor_a_limit_is_told():
+    result = run(EAGER)
+    assert result.exit_code == 1
+    assert "neither a baseline nor a limit" in result.output
 
 
 def test_the_comparison_can_be_kept(tmp_path):
