@@ -5,6 +5,7 @@ The script runs as ``__main__`` with its own arguments. Each step of its first o
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import runpy
 import sys
@@ -53,6 +54,8 @@ def main(arguments: list[str]) -> None:
     program = arguments[1:]
     if program[0] != "-m" and not Path(program[0]).exists():
         sys.exit(f"Error: {program[0]}: there is no such script")
+    if importlib.util.find_spec("torch") is None:
+        sys.exit(f"Error: {sys.executable}: torch is not installed here. Install profkit[torch]")
     with record(**options) as recorder:
         if options.get("steps", 3) is not None:
             _step_with_optimizer(recorder)

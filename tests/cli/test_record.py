@@ -67,6 +67,17 @@ def test_a_script_that_is_not_there_is_one_line(program, capfd):
     assert capfd.readouterr().err == "Error: missing.py: there is no such script\n"
 
 
+@pytest.mark.parametrize("mode", ["torch", "memory"])
+def test_without_torch_the_program_is_not_run(program, tmp_path, monkeypatch, capfd, mode):
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text("import sys; sys.modules['torch'] = None")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hidden"))
+    assert invoke(mode, "-o", "out", "--", *program, "1", "0").exit_code == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.endswith("torch is not installed here. Install profkit[torch]")
+    assert not (tmp_path / "out").exists()
+
+
 def test_memory_alone_on_a_machine_without_a_gpu_runs_the_program(program, tmp_path):
     done = invoke("memory", "-o", "out", "--", *program, "1", "0")
     assert done.exit_code == 0
