@@ -120,7 +120,7 @@ def _bands(kernel: KernelClass, channels: int) -> float:
 
     GemmIdentityThreadblockSwizzle<4> in cutlass/gemm/threadblock/threadblock_swizzle.h numbers them so.
     """
-    if "cutlass" not in kernel.short_name or not kernel.tile:
+    if kernel.vendor != "cutlass" or not kernel.tile:
         return 1.0
     return float(math.ceil(math.ceil(channels / kernel.tile[1]) / _BAND_TILES))
 
@@ -185,7 +185,7 @@ def _backward(
         ib *= _padding(kernel, i, groups)
         turned = bool(call.flag(transposed)) if transposed is not None else False
         flop = 2.0 * (i.numel if turned else g.numel) * w.shape[1] * math.prod(w.shape[2:])
-        direction, known = _direction(kernel), _known(kernel, w)
+        direction, known = kernel.gradient, _known(kernel, w)
         phases = _phases(stride) if direction == "dgrad" and "strided" in kernel.function else 1.0
         read, written, scale = gb + wb, ib, 1.0
         if direction == "wgrad":
@@ -235,25 +235,6 @@ def _executed(kernel: KernelClass, weight: Tensor, groups: int, direction: str) 
     narrow, deep = (min(kernel.tile[:2]), kernel.tile[2]) if kernel.tile else (_FEWEST_CHANNELS, 0)
     padded = narrow if direction == "dgrad" else deep or (_FEWEST_CHANNELS if kernel.tensor_core else inputs)
     return padded / inputs if 0 < inputs < _FEWEST_CHANNELS else 1.0
-
-
-def _direction(kernel: KernelClass) -> str | None:
-    function = f"{kernel.function} {kernel.short_name}"  # CUTLASS calls every function Kernel
-    if (
-        "wgrad" in function
-        or "wrw" in function
-        or "grad_weight" in function
-        or "bwdweight" in function.replace("_", "")
-    ):
-        return "wgrad"
-    if (
-        "dgrad" in function
-        or "depthwise2d_backward" in function
-        or "bwddata" in function.replace("_", "")
-        or "igemm_bwd" in function
-    ):
-        return "dgrad"
-    return None
 
 
 GRADIENTS = ("convolution_backward", "convolution_backward_overrideable")

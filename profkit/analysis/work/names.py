@@ -19,6 +19,11 @@ __all__ = ["Family", "KernelClass", "classify"]
 _LONGEST_SHORT_NAME = 72
 _WINOGRAD_PASS = re.compile(r"winograd\w*(?:data|delta|filter|output)\dx\d")
 _DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct|shmem_tiling")
+_VENDORS = ("nvjet", "cutlass", "xmma", "cudnn", "triton", "flash", "fmha", "tensile", "winograd")
+_GRADIENTS = {
+    "wgrad": ("wgrad", "wrw", "grad_weight", "bwdweight"),
+    "dgrad": ("dgrad", "depthwise2d_backward", "bwddata", "igemm_bwd"),
+}
 _OLD_INSTRUCTIONS = re.compile(
     r"sm_?[78]\d|ampere|turing|volta|cutlass_[78]\d|flash_(?:fwd|bwd)|fmha_cutlass|s16816|s1688|i16832|d884"
 )
@@ -46,6 +51,10 @@ class KernelClass:
     """Products that the unit makes for one that is wanted: 3 where fp32 is emulated by tf32."""
     lists: tuple[float, float] | None = None
     """Kernels over lists of tensors (optimizers): tensors read and written for each element."""
+    vendor: str = ""
+    """Matrix kernels: the library or compiler that the name shows, such as ``cutlass``."""
+    gradient: str | None = None
+    """Matrix kernels: ``dgrad`` or ``wgrad``, where the name says that it computes a convolution's gradient."""
     before_hopper: bool = False
     """Matrix kernels: built on the instructions of older cards (mma.sync)."""
     style: str = ""
@@ -95,10 +104,11 @@ def _classify(name: str) -> KernelClass:
     family = family_of(signature)
     function = signature.base.lower()
     if family in MATRIX_FAMILIES:
-        matrix = read_matrix_name(signature)
+        matrix, vendor = read_matrix_name(signature), _vendor(signature.text.lower())
         return KernelClass(
-            short_name=_shortened(_matrix_label(signature, family, matrix)), family=family, dtype=matrix.dtype,
-            out_dtype=matrix.out_dtype, unit=matrix.unit, function=function,
+            short_name=_shortened(_matrix_label(signature, family, matrix, vendor)), family=family, dtype=matrix.dtype,
+            out_dtype=matrix.out_dtype, unit=matrix.unit, function=function, vendor=vendor,
+            gradient=_gradient(function, signature.text.lower(), family),
             tile=matrix.tile if matrix.tile and all(matrix.tile[:2]) else None,
             products=_products(function, matrix), before_hopper=bool(_OLD_INSTRUCTIONS.search(signature.text)),
         )  # fmt: skip
@@ -147,20 +157,24 @@ def _plain_type(signature: Signature, family: Family) -> str | None:
     return next((t for t in known if not t.startswith(("int", "bool", "uint"))), known[0] if known else None)
 
 
-def _matrix_label(signature: Signature, family: Family, matrix: MatrixName) -> str:
+def _vendor(lower: str) -> str:
+    if lower.startswith("cijk_"):
+        return "tensile"
+    return next((vendor for vendor in _VENDORS if vendor in lower), "")
+
+
+def _gradient(function: str, lower: str, family: Family) -> str | None:
+    words = " ".join((function, *_direction(lower, family)))  # CUTLASS calls every function Kernel
+    for gradient, marks in _GRADIENTS.items():
+        if any(mark in words or mark in words.replace("_", "") for mark in marks):
+            return gradient
+    return None
+
+
+def _matrix_label(signature: Signature, family: Family, matrix: MatrixName, vendor: str) -> str:
     """E.g. ``GEMM bf16 128x256 tn nvjet splitK``."""
     text = signature.text
     lower = text.lower()
-    vendor = next(
-        (
-            v
-            for v in ("nvjet", "cutlass", "xmma", "cudnn", "triton", "flash", "fmha", "tensile", "winograd")
-            if v in lower
-        ),
-        "",
-    )
-    if lower.startswith("cijk_"):
-        vendor = "tensile"
     word = {Family.GEMM: "GEMM", Family.CONVOLUTION: "conv", Family.ATTENTION: "attention"}[family]
     if not vendor and matrix.tile is None:
         return _plain_label(signature, matrix.dtype)

@@ -68,6 +68,24 @@ def test_names_tell_the_family(name, family):
     assert classify([name])[0].family == family
 
 
+@pytest.mark.parametrize(
+    ("name", "vendor", "gradient"),
+    [
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s16816fprop_optimized_bf16_128x128_32x5_nhwc_align8>(T1)", "cutlass", None),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s16816dgrad_optimized_bf16_128x128_32x5_nhwc_align8>(T1)", "cutlass", "dgrad"),
+        ("sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x128x32", "xmma", "wgrad"),
+        ("void at::native::conv_depthwise2d_backward_kernel<3, 1, float, int>(T1)", "", "dgrad"),
+        ("void at::native::conv_depthwise2d_grad_weight_kernel<float, int>(T1)", "", "wgrad"),
+        ("igemm_bwd_gtcx_nhwc_bf16_bx0", "", "dgrad"),
+        ("igemm_wrw_gtcx_nhwc_bf16_bx0", "", "wgrad"),
+        ("Cijk_Ailk_Bljk_BBS_BH_MT128x64x32_MI32x32x8x1_SN_1LDSB0_APM1", "tensile", None),
+    ],
+)  # fmt: skip
+def test_matrix_names_tell_vendor_and_gradient(name, vendor, gradient):
+    (kernel,) = classify([name])
+    assert (kernel.vendor, kernel.gradient) == (vendor, gradient)
+
+
 def _table():
     with (Path(__file__).parent / "names.tsv").open(newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
