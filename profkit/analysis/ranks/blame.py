@@ -31,6 +31,8 @@ class Blame:
     """Of every device: the exposed waiting of the others that it causes, as the mean over those others."""
 
     held_ns: Column
+    held_share: NDArray[np.float64]
+    """The same of the window of each that waits, so that long and short windows count alike; at most 1."""
     steps: Column
     """In how many steps that is a straggler's share of a step."""
     unrecorded_ns: int
@@ -61,7 +63,11 @@ def blame(devices: Sequence[DeviceCollectives], waiting: Waiting, step: Column, 
     notable = sums(pair, mean, len(example)) >= STRAGGLER_SHARE * _mean_step_ns(
         [devices[at] for at in np.unique(waiting.device)]
     )
+    window = np.maximum([d.window_ns for d in devices], 1)
+    # Members of several groups may wait for one rank at once, and the means of the groups add up.
+    share = np.minimum(sums(parts.to, mean / window[parts.device], len(devices)), 1.0)
     return Blame(
+        held_share=share,
         held_ns=np.floor(sums(parts.to, mean, len(devices)) + 0.5).astype(np.int64),
         steps=np.bincount(parts.to[example][notable], minlength=len(devices)),
         unrecorded_ns=int((whole - recorded).sum()),

@@ -52,17 +52,10 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
     for row in late[:8]:
         message = (
             f"Rank {row['rank']} is a straggler: the others wait {duration_text(row['holds_up_ns'])} for it in "
-            f"{where}, {percent_text(_held_share(row, ranks.rows))} of their window"
+            f"{where}, {percent_text(ranks.held_shares[row['rank']])} of their window"
         )
         found.append(Finding("straggler", Severity.INFO, message))
     return found
-
-
-def _held_share(late: Row, rows: Sequence[Row]) -> float:
-    """The part of the others' windows, of those compared, that they wait for it."""
-    others = [r for r in rows if r is not late and r["waiting_ns"] is not None]
-    window = sum(sum(r["shares"].values()) for r in others)
-    return min(float(late["holds_up_ns"] * len(others) / max(window, 1)), 1.0)
 
 
 def _gap_findings(ranks: RanksFound) -> list[Finding]:

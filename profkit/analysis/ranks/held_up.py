@@ -82,7 +82,7 @@ def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
         )
     elif straggler and verdict["bound"] in SHARES and _costs_most(late, compared, extra, extra_ns):
         sentence = (
-            f"The step is held up by {by}: the others wait {percent_text(_cost(late, compared))} of their time in "
+            f"The step is held up by {by}: the others wait {percent_text(ranks.held_shares[late['rank']])} of their time in "
             f"{where} for it; {who}."
         )
         # What is close behind has the same cause, or is far from it.
@@ -97,7 +97,7 @@ def _most_to_blame(rows: Sequence[Row]) -> Row | None:
 
 
 def _cost(late: Row, rows: Sequence[Row]) -> float:
-    """The part of the window that the others wait for it: at most so much shorter is the step without it."""
+    """Of the mean window: at most so much shorter is the step without it."""
     return float(late["holds_up_ns"] * len(rows) / sum(sum(row["shares"].values()) for row in rows))
 
 

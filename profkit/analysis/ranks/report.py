@@ -36,6 +36,8 @@ class RanksFound:
     """The table ``ranks``."""
     method: Row = field(default_factory=dict)
     """How the ranks were compared, and who waits for whom."""
+    held_shares: Mapping[int | None, float] = field(default_factory=dict)
+    """By rank: what ``holds_up_ns`` is of the windows of those that wait for it."""
     clocks: Mapping[int, Clock] = field(default_factory=dict)
     """By file."""
     waiting: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
@@ -106,6 +108,7 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
     return RanksFound(
         rows=rows,
         method={**_method(devices, found, waiting, rows), "unrecorded_waiting_ns": blamed.unrecorded_ns},
+        held_shares={d.rank: float(s) for d, s in zip(devices, blamed.held_share, strict=True)},
         clocks=clocks,
         waiting=_by_table_row(devices, waiting),
         buffered=_buffered(devices, waiting),

@@ -34,6 +34,17 @@ def _with_a_second_group(trace):
     return replace(trace, operations=replace(doubled, stream=stream), strings=strings, collectives=said)
 
 
+def test_what_a_straggler_costs_is_a_share_of_the_windows_of_those_that_wait_for_it():
+    """Two pairs that share no group: the short steps of the second say nothing of the first."""
+    slow = job([Rank(0, compute_ns=(10 * MS,)), Rank(1, sleep_ns=30 * MS)], group="tp", steps=6)
+    short = job([Rank(2, compute_ns=(1 * MS,)), Rank(3, compute_ns=(1 * MS,))], group="dp", steps=6)
+    for traces in (slow, [*slow, *short]):
+        (told,) = [f["message"] for f in summarise(traces).health["findings"] if f["code"] == "straggler"]
+        assert told.startswith(
+            "Rank 1 is a straggler: the others wait 180 ms for it in collectives, 74 % of their"
+        )
+
+
 def test_a_rank_that_is_not_compared_does_not_change_who_is_late():
     pair = job([Rank(0), Rank(1, sleep_ns=30 * MS)], group="tp")
     apart = job([Rank(2, compute_ns=(2000 * MS,))], group="dp")
