@@ -13,6 +13,7 @@ from profkit.units import count_text, duration_text, noun_text, percent_text
 
 __all__ = [
     "Scale",
+    "device_names",
     "facts",
     "findings_by_weight",
     "health_note",
@@ -178,6 +179,15 @@ def code_lines(code: Any) -> list[str]:
     """Code as lines that keep their indentation, and hold no control characters."""
     lines = str(code or "")[:2_000].splitlines()
     return [" " * (len(line) - len(line.lstrip(" "))) + printable(line.strip()) for line in lines]
+
+
+def device_names(result: Result) -> dict[int | None, str]:
+    """The devices by id: ``rank 3`` where each is of a rank of its own, else ``device 3``; a single one needs no name."""
+    ids, ranks = ([device.get(key) for device in result.devices] for key in ("id", "rank"))
+    if len(ids) < 2:
+        return {}
+    by_rank = None not in ranks and len(set(ranks)) == len(ranks)
+    return {i: f"rank {rank}" if by_rank else f"device {i}" for i, rank in zip(ids, ranks, strict=True)}
 
 
 def where_text(*parts: Any) -> str:

@@ -10,6 +10,7 @@ from profkit.analysis.result import Result, Row
 from profkit.rendering.digest import (
     Scale,
     code_lines,
+    device_names,
     facts,
     findings_by_weight,
     health_note,
@@ -52,6 +53,7 @@ def page_tables(result: Result) -> Row:
         "advice": [_advice(row, scale) for row in result.advice],
         "steps": _steps(result),
         "many_devices": len(result.devices) > 1,
+        "device_names": device_names(result),
         "phases": _phases(result, scale),
         "noscript_kernels": kernels_by_name(result)[:20],
         "operators": _operators(result),

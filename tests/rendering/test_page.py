@@ -1,5 +1,7 @@
 """The page in a browser: what it shows, what its controls do, and what it never does."""
 
+from dataclasses import replace
+
 import pytest
 
 from profkit.rendering.html import render_html
@@ -255,6 +257,25 @@ def test_without_scripts_the_page_says_so_and_keeps_its_tables(chromium, tmp_pat
     assert page.locator("#memory table").first.is_visible()
     assert not page.locator("#timeline, #theme, #filters, .plot").filter(visible=True).count()
     context.close()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "named"), [((0, 3), "rank 3"), ((0, 0), "device 1"), ((0, None), "device 1")]
+)
+def test_of_several_devices_the_timeline_and_the_gaps_name_theirs(show, ranks, named):
+    result = SAMPLES["multi_rank"]()
+    result = replace(result, timeline=compute_bound().timeline | {"device": 1})
+    for device, rank in zip(result.devices, ranks, strict=True):
+        device["rank"] = rank
+    result.idle["gaps"][0]["device"] = 1
+    page = show(result)
+    assert f"one representative step of {named}, the busiest" in page.inner_text("#timeline h2")
+    assert page.locator("#gap-table tbody tr").first.locator("td").nth(1).inner_text() == named
+
+
+def test_one_device_needs_no_name(page):
+    assert "of device" not in page.inner_text("#timeline h2")
+    assert "device" not in page.inner_text("#gap-table")
 
 
 def test_ranks_say_who_waits_and_who_holds_the_others_up(show):
