@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -65,8 +65,8 @@ def match_collectives(devices: Sequence[DeviceCollectives]) -> Matching:
     uneven = ~numbered & (_is_uneven(device, cell, len(devices)) | (step < 0))
     end = np.concatenate([d.end_ns + (d.epoch_ns or 0) for d in devices])
     trusted = np.array([d.epoch_ns is not None for d in devices])
-    for each in np.unique(cell[uneven]).tolist():
-        _shift_order(order, np.flatnonzero(cell == each), device, end, trusted)
+    for rows in _rows_by_cell(cell, uneven):
+        _shift_order(order, rows, device, end, trusted)
     event = group_rows(cell, np.where(numbered, sequence, order))[0]
     return Matching(device, _shared_only(event, device), cell, uneven)
 
@@ -135,6 +135,14 @@ def _is_uneven(device: Column, cell: Column, devices: int) -> NDArray[np.bool_]:
     return uneven
 
 
+def _rows_by_cell(cell: Column, chosen: NDArray[np.bool_]) -> Iterator[Column]:
+    """All rows of each cell that has a chosen one, device by device."""
+    rows = np.argsort(cell, kind="stable")
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(cell))))
+    for each in np.unique(cell[chosen]).tolist():
+        yield rows[bounds[each] : bounds[each + 1]]
+
+
 def _shift_order(
     order: Column, rows: Column, device: Column, end: Column, trusted: NDArray[np.bool_]
 ) -> None:
@@ -142,14 +150,13 @@ def _shift_order(
 
     A row whose end lies elsewhere than its place says gets a place of its own, so that nothing matches it.
     """
-    present, count = np.unique(device[rows], return_counts=True)
-    leader = int(present[count.argmax()])
-    most = rows[device[rows] == leader]
-    for each in present.tolist():
-        mine = rows[device[rows] == each]
-        if each == leader:
+    parts = np.split(rows, np.flatnonzero(np.diff(device[rows])) + 1)
+    most = max(parts, key=len)
+    for mine in parts:
+        if mine is most:
             continue
-        shift, distance = _best_shift(end[most], end[mine], bool(trusted[each] and trusted[leader]))
+        both_trusted = bool(trusted[device[mine[0]]] and trusted[device[most[0]]])
+        shift, distance = _best_shift(end[most], end[mine], both_trusted)
         place = order[mine] + shift
         inside = (place >= 0) & (place < len(most))
         ahead = end[mine] - end[most[np.clip(place, 0, len(most) - 1)]]
@@ -171,11 +178,20 @@ def _best_shift(reference: Column, other: Column, trusted: bool) -> tuple[int, i
             continue
         ahead = other[first - shift : last - shift] - reference[first:last]
         # Differences of differences: Unix times do not fit into floating point to the nanosecond.
-        middle = int(ahead[0]) + round(float(np.median(ahead - ahead[0])))
-        found.append((float(np.median(np.abs(ahead - middle))), shift, middle))
+        middle = int(ahead[0]) + round(_median(ahead - ahead[0]))
+        found.append((_median(np.abs(ahead - middle)), shift, middle))
     least = min((spread for spread, _, _ in found), default=0.0)
     good = [(shift, middle) for spread, shift, middle in found if spread <= least + _SAME_INSTANT_NS]
     return min(good, key=lambda g: abs(g[1] if trusted else g[0]), default=(0, 0))
+
+
+def _median(values: Column) -> float:
+    """numpy's, without what it costs to ask for it tens of thousands of times."""
+    half = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, half)[half])
+    low, high = np.partition(values, (half - 1, half))[half - 1 : half + 1].tolist()
+    return (float(low) + float(high)) / 2
 
 
 def _shared_only(event: Column, device: Column) -> Column:

@@ -5,7 +5,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from profkit.analysis.ranks.matching import _median
 from profkit.analysis.summary import Options, summarise, time_offsets, timelines
 from profkit.model import Process
 from profkit.readers import read
@@ -367,3 +370,8 @@ def test_four_ranks_of_somebody_elses_job_are_compared():
     assert all(row["clock_error_ns"] < 20 * US for row in result.ranks)
     assert result.method["ranks"]["matched"] == 8
     assert "ranks-missing" in codes(result)
+
+
+@given(st.lists(st.integers(-(2**50), 2**50), min_size=1, max_size=9))
+def test_the_quick_median_is_numpys(values):
+    assert _median(np.array(values)) == np.median(values)
