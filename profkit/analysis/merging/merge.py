@@ -21,6 +21,7 @@ __all__ = ["common_warm_up", "files_shown", "merge_files"]
 _MADE_ANEW: Final = frozenset(
     {
         "parallelism", "ranks-missing", "ranks-not-compared", "straggler", "small-buckets", "waits-in-messages", "collectives-unmatched", "ranks-repeated",
+        "recordings-apart", "recordings-uneven",
         "copies-on-compute-stream", "collectives-on-compute-stream", "streams-take-turns",
         "copies-run-alone", "copies-without-wait",
     }

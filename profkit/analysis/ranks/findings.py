@@ -20,6 +20,9 @@ _SMALL_BUCKET_NS: Final = 60_000
 _NOTABLE_SHARE: Final = 0.02
 """Of the window of the compared ranks."""
 
+_TIMES_SHORTER: Final = 2
+"""Recordings that differ by this factor or less in their steps are of like length."""
+
 _MANY: Final = 32
 """All-reduces a step; DDP's buckets of 25 MiB are fewer than this for models below 800 MiB of gradients."""
 
@@ -46,6 +49,7 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
         found.append(Finding("ranks-not-compared", Severity.INFO, _sentence(ranks.method["instead"])))
     found += _gap_findings(ranks)
     found += _start_findings(ranks)
+    found += _length_findings(ranks)
     found += _message_findings(ranks.method.get("messages"), ranks.method.get("unrecorded_waiting_ns", 0))
     late = [row for row in ranks.rows if row["straggler"]]
     where = "sends and receives" if ranks.waits_in_messages else "collectives"
@@ -112,6 +116,25 @@ def _start_findings(ranks: RanksFound) -> list[Finding]:
         "ranks behind a barrier, or record more steps"
     )
     return [Finding("recordings-apart", Severity.WARNING, message)]
+
+
+def _length_findings(ranks: RanksFound) -> list[Finding]:
+    """Recordings that are much shorter than others: a straggler must be late in most steps of its own."""
+    compared = {row["rank"] for row in ranks.rows if row["waiting_ns"] is not None}
+    steps = {rank: count for rank, count in ranks.steps.items() if rank in compared and count}
+    most = max(steps.values(), default=0)
+    short = sorted(
+        rank for rank, count in steps.items() if rank is not None and count * _TIMES_SHORTER < most
+    )
+    if not short:
+        return []
+    counts = sorted({steps[rank] for rank in short})
+    told = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    message = (
+        f"Rank {_few(short)} recorded {told} steps, others {most}: ranks are compared in the steps that they share, so "
+        "who is late in the rest is not seen, and a straggler may be missed. Record the same steps on all ranks"
+    )
+    return [Finding("recordings-uneven", Severity.INFO, message, len(short))]
 
 
 def bucket_findings(communication: Sequence[Row], steps: int) -> list[Finding]:

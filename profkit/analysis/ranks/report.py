@@ -38,6 +38,8 @@ class RanksFound:
     """How the ranks were compared, and who waits for whom."""
     held_shares: Mapping[int | None, float] = field(default_factory=dict)
     """By rank: what ``holds_up_ns`` is of the windows of those that wait for it."""
+    steps: Mapping[int | None, int] = field(default_factory=dict)
+    """By rank: the marked steps of its recording."""
     clocks: Mapping[int, Clock] = field(default_factory=dict)
     """By file."""
     waiting: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
@@ -109,6 +111,7 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
         rows=rows,
         method={**_method(devices, found, waiting, rows), "unrecorded_waiting_ns": blamed.unrecorded_ns},
         held_shares={d.rank: float(s) for d, s in zip(devices, blamed.held_share, strict=True)},
+        steps={d.rank: len(d.steps) for d in devices},
         clocks=clocks,
         waiting=_by_table_row(devices, waiting),
         buffered=_buffered(devices, waiting),

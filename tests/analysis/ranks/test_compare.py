@@ -243,6 +243,22 @@ def test_where_one_recording_ends_earlier_its_lateness_is_still_the_verdict():
     assert "collectives-unmatched" in codes(result)
 
 
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ((20, 20, 20, 4), "Rank 3 recorded 4 steps, others 20:"),
+        ((6, 4, 20), "Rank 0, 1 recorded 4 to 6 steps, others 20:"),
+        ((20, 10, 19), None),
+    ],
+)
+def test_recordings_of_unlike_length_are_told(counts, told):
+    traces = [job([Rank(rank) for rank in range(len(counts))], steps=n)[at] for at, n in enumerate(counts)]
+    found = summarise(traces).health["findings"]
+    messages = [f["message"] for f in found if f["code"] == "recordings-uneven"]
+    assert len(messages) == (told is not None)
+    assert all(message.startswith(told) for message in messages)
+
+
 def test_a_rank_without_collectives_is_named_and_the_others_are_compared():
     result = summarise(job([Rank(0), Rank(1, sleep_ns=20 * MS), Rank(2, lost=(0, 1, 2))]))
     assert [row["straggler"] for row in result.ranks] == [False, True, None]
