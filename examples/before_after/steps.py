@@ -94,7 +94,8 @@ def mlp(  # noqa: PLR0913
     model = nn.Sequential(*[m for _ in range(layers) for m in (nn.Linear(width, width), nn.ReLU())])
     model = model.to(DEVICE, dtype)
     if compiled:
-        model.compile()
+        # model.compile() leaves a Sequential of torch's own layers as it is.
+        model = torch.compile(model)
     x = torch.randn(batch, width, device=DEVICE, dtype=dtype)
 
     def loss_of():
@@ -118,7 +119,7 @@ def convnet(*, batch=64, size=112, amp=None, channels_last=False, compiled=False
     if channels_last:
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     if compiled:
-        model.compile()
+        model = torch.compile(model)
 
     def loss_of():
         with torch.autocast(DEVICE, dtype=amp or BF16, enabled=amp is not None):

@@ -179,7 +179,7 @@ RULES = (
     Rule(
         "torch-compile", "Compile the model", _compile,
         'Compile the model once, before training. Modes: default; "reduce-overhead" adds CUDA graphs; "max-autotune" also tunes products.',
-        "model.compile()   # or: model = torch.compile(model)",
+        "model = torch.compile(model)   # model.compile() does nothing to an nn.Sequential of torch's layers",
         'triton_ kernels replace the chains; TORCH_LOGS="graph_breaks,recompiles" stays silent.',
         ("The first steps compile, for minutes in large models.", "Shapes that change compile again: dynamic=True.",
          "Little is gained where large matrix products take the time."), _COMPILE,

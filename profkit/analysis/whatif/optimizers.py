@@ -16,6 +16,7 @@ __all__ = [
     "drop_gradients",
     "foreach_optimizer",
     "fuse_optimizer",
+    "gradients_accumulated",
     "optimizer_style",
     "parameters",
     "zeroing",
@@ -67,7 +68,7 @@ def parameters(facts: StepFacts) -> tuple[float, float]:
     # Adam divides once for each parameter.
     divided = sum("addcdiv" in _text(facts, row) for row in rows.tolist())
     single = float(divided or len(rows) / _KERNELS_A_PARAMETER[kind])
-    count = single if style == "single" else _accumulated(facts)
+    count = single if style == "single" else gradients_accumulated(facts)
     by_name: dict[str, dict[int, float]] = {}
     for row in rows.tolist():
         if facts.operators[row] and facts.inputs[row]:
@@ -79,7 +80,7 @@ def parameters(facts: StepFacts) -> tuple[float, float]:
     return max(count, 1.0), elements
 
 
-def _accumulated(facts: StepFacts) -> float:
+def gradients_accumulated(facts: StepFacts) -> float:
     """How many gradients a backward pass gives; without its nodes, two for each matrix that has three products."""
     ranges, strings = facts.view.trace.ranges, facts.view.trace.strings
     node = np.array([s == "torch::autograd::AccumulateGrad" for s in strings] or [False])[ranges.name]

@@ -19,14 +19,15 @@ _OF_CALLS: Final = 0.25
 dataloader_stall and lstm_loop, 3 to 5 in optimizer_many_small and mlp_tiny_eager, 7 or more in sync_item,
 item_host_bound, ddp and convnet_fp16_channels_last."""
 _LAUNCH_US: Final = 3.7
-"""What the call that launches a kernel takes without a recorder. What it was recorded with beyond that is the recorder's,
-which takes as much of every other event. Fitted on 27 steps of both studies in reports/advice that the host limits: root
-mean square error of their plain times 14 %. But where one launch in three is of generated code, a step known to take 27
-ms comes out at 34."""
-_PLAIN_US: Final = 1.5
-"""The other sign: without the recorder, the host's time for each event is this times the square root of the recorded one,
-both in us. Fitted on the first study and the shared recordings: 12 % off there (root mean square), 23 % on the second.
-Neither tells a slow program from a slow recorder well, so the mean of both is taken."""
+"""What the call that launches a kernel takes without a recorder: one sign of what the recorder takes of every event is what
+the median launch was recorded with beyond that. Fitted on 27 steps of two machines: 13 % off there (root mean square),
+26 % on the 60 steps of a third, slower one, of whose own launches it takes a part for the recorder's."""
+_OF_EVENTS: Final = 0.4
+"""The other sign: the recorder's share of what the host took for an event, as a slow host slows both. On the same steps
+13 to 22 % off, and 11 % on the slower machine; but on the recordings of tests/data that were timed again on a faster day,
+up to 35 %."""
+_OF_LAUNCH: Final = 0.7
+"""The weight of the first sign. Both together are off by 12, 15 and 18 % on the three machines (root mean square)."""
 _MOST_US: Final = 8.0
 """No recorder took more for an event: what is left of a slow one is the program's."""
 _USUAL_US: Final = 6.7
@@ -45,9 +46,9 @@ def recorder_cost(trace: Trace, program: Program) -> RecorderCost:
     if not (trace.ranges.kind == RangeKind.OPERATOR).any():
         each = min(_OF_CALLS * _typical_us(program, 1.0), _MOST_US) * 1_000
         return RecorderCost(each, each)
-    recorded = _typical_us(program, _CALL_SHARE)
-    beyond = (_launch_us(trace, program) - _LAUNCH_US, recorded - _PLAIN_US * recorded**0.5)
-    each = sum(min(max(one, 0.0), _MOST_US) for one in beyond) / len(beyond) * 1_000
+    signs = (_launch_us(trace, program) - _LAUNCH_US, _OF_EVENTS * _typical_us(program, _CALL_SHARE))
+    launch, event = (min(max(one, 0.0), _MOST_US) for one in signs)
+    each = (_OF_LAUNCH * launch + (1 - _OF_LAUNCH) * event) * 1_000
     return RecorderCost(each, each * _CALL_SHARE)
 
 

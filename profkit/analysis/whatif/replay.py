@@ -17,8 +17,10 @@ QUEUE_DEPTH: Final = 1_024
 
 _ROUNDS: Final = 4
 
-_DEVICE_ALONE: Final = 0.97
+_DEVICE_ALONE: Final = 0.95
 """Of the plain step: what the replay is off by."""
+_MOST_SLOWED: Final = 8.0
+"""An estimate is no worse than that: a quarter of each host event is left at least."""
 
 
 @dataclass(frozen=True)
@@ -96,31 +98,33 @@ def without_recorder(
     Args:
         program: As recorded.
         cost: What the recorder took for each host event.
-        plain_step_ns: The step's time without the recorder: then the host is scaled so that the replay gives it. Where
-            the device alone takes that long, it only bounds the host, and the estimated cost is taken.
+        plain_step_ns: The step's time without the recorder: then the host is scaled until the replay gives it. Where
+            the device alone takes that long, it only bounds the host.
         host: A factor on the estimated time of the host.
 
     Returns:
         The program with a faster host; never with a slower than the factor makes it.
     """
+    estimated = _charged(program, cost, host)
     if plain_step_ns is None:
-        return _charged(program, cost, host)
-    low, high = 0.0, 1.0
+        return estimated
+    alone = replay(_scaled(program, 0.0)).step_ns
+    if alone >= _DEVICE_ALONE * plain_step_ns:
+        most = max(plain_step_ns, round(alone * 1.02))
+        return estimated if replay(estimated).step_ns <= most else _slowed_to(estimated, most)
     if replay(program).step_ns <= plain_step_ns:
         return program
-    alone = replay(_scaled(program, low)).step_ns
-    if alone >= _DEVICE_ALONE * plain_step_ns:
-        estimated, plain_step_ns = (
-            _charged(program, cost, min(host, 1.0)),
-            max(plain_step_ns, round(alone * 1.02)),
-        )
-        if replay(estimated).step_ns <= plain_step_ns:
-            return estimated
+    return _slowed_to(_charged(program, cost, 1.0), plain_step_ns)
+
+
+def _slowed_to(program: Program, step_ns: int) -> Program:
+    """The program with its host's time scaled, up or down, until the replay takes so long."""
+    low, high = 0.0, 1.0
+    while high < _MOST_SLOWED and replay(_scaled(program, high)).step_ns < step_ns:
+        low, high = high, 2 * high
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if replay(_scaled(program, middle)).step_ns < plain_step_ns else (low, middle)
-        )
+        low, high = (middle, high) if replay(_scaled(program, middle)).step_ns < step_ns else (low, middle)
     return _scaled(program, (low + high) / 2)
 
 

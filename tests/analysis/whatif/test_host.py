@@ -40,15 +40,15 @@ def recorded_with_launches_of(us, launches=60):
 
 
 @pytest.mark.parametrize(("us", "more_us"), [(2.0, 0.0), (3.7, 0.0), (5.7, 2.0), (9.7, 6.0), (100.0, 8.0)])
-def test_half_of_an_events_cost_is_what_a_launch_took_beyond_a_plain_one(us, more_us):
+def test_most_of_an_events_cost_is_what_a_launch_took_beyond_a_plain_one(us, more_us):
     cost, plain = recorded_with_launches_of(us), recorded_with_launches_of(3.7)
 
-    assert cost.range_ns - plain.range_ns == pytest.approx(more_us / 2 * 1_000, abs=1)
+    assert cost.range_ns - plain.range_ns == pytest.approx(0.7 * more_us * 1_000, abs=1)
     assert cost.call_ns == cost.range_ns / 2
 
 
-@pytest.mark.parametrize("host_us", [4, 12])
-def test_the_other_half_is_what_the_host_took_for_an_event_beyond_its_square_root(host_us):
+@pytest.mark.parametrize("host_us", [4, 12, 90])
+def test_the_rest_is_a_share_of_what_the_host_took_for_an_event(host_us):
     def body(step, number):
         for _ in range(60):
             step.launch(ADD, 5, host=host_us)
@@ -58,14 +58,14 @@ def test_the_other_half_is_what_the_host_took_for_an_event_beyond_its_square_roo
     calls = replace(trace.calls, end_ns=trace.calls.start_ns + 1)
     cost = recorder_cost(replace(trace, calls=calls), step.facts.program)
     each = host_us / 1.5  # a range, and half as much for its call
-    assert cost.range_ns == pytest.approx(max(each - 1.5 * each**0.5, 0.0) / 2 * 1_000, rel=0.1, abs=60)
+    assert cost.range_ns == pytest.approx(0.3 * min(0.4 * each, 8) * 1_000, rel=0.1, abs=60)
 
 
 def test_too_few_launches_tell_nothing_of_the_recorder():
     few = [recorded_with_launches_of(us, launches=9).range_ns for us in (5, 9)]
     enough = [recorded_with_launches_of(us, launches=10).range_ns for us in (5, 9)]
     assert few[0] == few[1]
-    assert enough[1] - enough[0] == pytest.approx(2_000)
+    assert enough[1] - enough[0] == pytest.approx(0.7 * 4_000)
 
 
 @pytest.mark.parametrize(("us", "cost_us"), [(8, 2.0), (400, 8.0)])
@@ -173,7 +173,7 @@ def test_lifting_waits_saves_no_more_than_the_device_stood_idle_after_them():
     assert step.predict([*tf32, *lifted]).after_ns < same.predict(tf32).after_ns
 
 
-@pytest.mark.parametrize("plain_us", [4_990, 5_010])
+@pytest.mark.parametrize("plain_us", [4_900, 4_990, 5_010, 5_200])
 def test_a_plain_time_that_the_device_alone_takes_says_nothing_of_the_host(plain_us):
     def slow_device(step, number):
         for _ in range(20):
@@ -185,10 +185,7 @@ def test_a_plain_time_that_the_device_alone_takes_says_nothing_of_the_host(plain
     found = without_recorder(program, cost, plain_step_ns=plain_us * 1_000)
 
     recorded, left = ((p.gap_ns + p.own_ns).sum() for p in (program, found))
-    assert (
-        left == pytest.approx(recorded - 2_000 * (program.ranges + program.calls).sum(), rel=0.01)
-        or left == recorded
-    )
+    assert left == pytest.approx(recorded - 2_000 * (program.ranges + program.calls).sum(), rel=0.01)
 
 
 def test_a_plain_time_that_the_host_takes_scales_the_host():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from profkit.analysis.advice import advise
 from profkit.analysis.summary import Options, timelines
 from profkit.analysis.whatif import changes_named, find_step
 from profkit.readers import read
@@ -55,11 +56,16 @@ def test_a_graph_of_the_whole_step_ends_at_the_small_kernels(recorder):
 
 
 @pytest.mark.parametrize("recorder", RECORDERS)
-def test_lifting_waits_brings_nothing_where_the_host_stays_the_limit(recorder):
-    found = step_of(recorder, "sync_item").predict(changes_named(["no-sync"]))
+def test_lifting_waits_where_the_host_stays_the_limit_is_promised_little_and_not_advised(recorder):
+    step = step_of(recorder, "sync_item")
+    found = step.predict(changes_named(["no-sync"]))
 
-    # Measured: 1.28 ms with the waits, 1.51 without.
-    assert 0.8 <= found.likely <= 1.02
+    # Timed once: 1.28 ms with the waits, 1.51 without. Steps like it, timed three times each, took 1.24 to 1.67 times as
+    # long with their waits (reports/advice).
+    assert 1.28 / found.likely == pytest.approx(1.51, rel=0.25)
+    assert found.low <= 0.9
+    assert found.high >= 1.5
+    assert "hidden-sync" not in {row["id"] for row in advise([step.facts.view])}
 
 
 def test_a_step_that_the_device_limits_gains_nothing_from_a_graph():
