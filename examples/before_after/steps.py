@@ -223,6 +223,11 @@ def graphed(build):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
-        return graph.replay
+
+        def replayed(kept=step):
+            # The graph reads and writes the tensors of the step: they must live as long as it does.
+            graph.replay()
+
+        return replayed
 
     return built

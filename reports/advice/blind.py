@@ -36,13 +36,13 @@ import third_pairs as study  # noqa: E402
 import torch  # noqa: E402
 
 PAIR_FILES = ("third_pairs.py", "third_models.py", "third_ways.py")
-_TAKES_S = 8.0
-_COMPILING_TAKES_S = 25.0
-_HANGS_S = 90
-_TURNS = 7
-_LOOP_S = 0.05
-_WARMING = 4
-_WARMING_S = 100
+_TAKES_S = 5.0
+_COMPILING_TAKES_S = 12.0
+_HANGS_S = 40
+_TURNS = 5
+_LOOP_S = 0.04
+_WARMING = 8
+_WARMING_S = 70
 """Compilers fill their cache on the disk first, several at a time: nothing is timed meanwhile."""
 
 Step = Callable[[], Any]
@@ -153,11 +153,33 @@ def warmed() -> None:
             each.kill()
 
 
-def timed(timer: subprocess.Popen[str], name: str, row: dict[str, Any]) -> None:
-    assert timer.stdin
-    assert timer.stdout
-    print(name, file=timer.stdin, flush=True)
-    found = json.loads(timer.stdout.readline() or '{"error": "the process that times is gone"}')
+class Timer:
+    """The process that times; one that failed may have lost its device, and is replaced."""
+
+    def __init__(self) -> None:
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        return other_process("--time", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def asked(self, name: str) -> dict[str, Any]:
+        assert self._process.stdin
+        assert self._process.stdout
+        print(name, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline() or '{"error": "the process that times is gone"}'
+        found: dict[str, Any] = json.loads(answer)
+        if "error" in found:
+            self.close()
+            self._process = self._started()
+        return found
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(20)
+
+
+def timed(timer: Timer, name: str, row: dict[str, Any]) -> None:
+    found = timer.asked(name)
     if "error" in found:
         row["error"] = found["error"]
         return
@@ -181,7 +203,7 @@ def main(folder: str, budget: str = "450", only: str = "") -> None:
     }
     if study.COMPILED & set(names):
         warmed()
-    timer = other_process("--time", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    timer = Timer()
 
     def written(name: str, row: dict[str, Any], since: float) -> None:
         found["pairs"][name] = row
@@ -212,8 +234,7 @@ def main(folder: str, budget: str = "450", only: str = "") -> None:
         if "error" not in row and name not in study.COMPILED and in_time(name):
             timed(timer, name, row)
             written(name, row, time.monotonic() - STARTED)
-    timer.stdin.close()  # type: ignore[union-attr]
-    timer.wait(20)
+    timer.close()
 
 
 if __name__ == "__main__":
