@@ -37,15 +37,16 @@ class Constants:
     overlap its beginning: 0.3 to 0.6 in graph_gpt_short and graph_tiny_mlp of reports/advice)."""
     graph_launch: float = 1.0
     """What the launch of a graph takes of the host, in usual launches."""
-    compiled_launch: float = 0.75
-    """What a launch of a compiled graph takes of the host, as a share of a usual eager one: generated wrapper
-    code in Python against the dispatcher and autograd (gpt_bf16 under nsys: 31 us against 42)."""
-    compiled_entry: float = 30.0
-    """What entering a compiled graph takes of the host, in usual launches: guards and AOTAutograd."""
-    compiled_gradient: float = 2.5
-    """What the backward pass of a compiled graph takes of the host for each gradient, in usual launches."""
+    compiled_launch: float = 0.5
+    """What a launch of a compiled graph takes of the host, as a share of a usual eager one: generated wrapper code against
+    the dispatcher and autograd (fitted with the two below on nine compiled steps of reports/advice that the host limits)."""
+    compiled_entry: float = 10.0
+    """What entering a compiled graph takes of the host, in usual launches: its guards (at most 13 in compile_norms)."""
+    compiled_gradient: float = 20.0
+    """What entering it in training takes besides, in usual launches for the root of the gradients: AOTAutograd's wrappers
+    and the gradients' own nodes (30 for one gradient, 160 for 28, 220 to 350 for a hundred)."""
     convolved: float = 0.3
-    """The share of what fusing chains saves that comes of it beside convolutions."""
+    """The share of what fusing chains with norms saves that comes of it beside convolutions."""
     kept: float = 0.6
     """The share of intermediate results that a fused kernel still writes for the backward pass."""
     normed: float = 0.55
@@ -72,7 +73,7 @@ class Constants:
     hidden: float = 0.7
     """The share of a collective's transfer that runs beside kernels once it is asked for a layer ahead: both share the
     memory's bandwidth, and layers are not evenly long (no measurement; 0.4 to 0.9 is assumed)."""
-    worker: float = 1.2
+    worker: float = 1.05
     """A factor on the time that a loader's workers need for a batch: they share cores and send results (fitted on
     loader_4_workers and loader_8_workers of reports/advice: 2.5 and at most 1.8)."""
 
@@ -84,13 +85,13 @@ SCENARIOS: Final = (
     replace(LIKELY, host=0.8),
     Constants(
         matrix=0.60, matrix_start_ns=3_500.0, attention=0.25, attention_call=9.0, memory=0.70, rowwise=0.55, start_ns=2_500.0, node_ns=1_300.0, graph_launch=3.0,
-        compiled_launch=0.95, compiled_entry=60.0, compiled_gradient=3.5, convolved=0.0, kept=0.8, normed=0.8, idle=0.25, arithmetic=1.5, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=8_000.0,
-        asked=1.0, tried=1.0, hidden=0.4, worker=2.0,
+        compiled_launch=0.75, compiled_entry=15.0, compiled_gradient=30.0, convolved=0.0, kept=0.8, normed=0.8, idle=0.25, arithmetic=1.5, half=0.8, cast_launch=0.7, update=0.55, lifted_ns=8_000.0,
+        asked=1.0, tried=1.0, hidden=0.4, worker=1.9,
     ),
     Constants(
         matrix=0.76, matrix_start_ns=2_000.0, attention=0.40, attention_call=4.0, memory=0.85, rowwise=0.9, start_ns=1_000.0, node_ns=400.0, graph_launch=0.5,
-        compiled_launch=0.60, compiled_entry=15.0, compiled_gradient=1.5, convolved=0.8, kept=0.4, normed=0.4, idle=1.0, arithmetic=0.5, half=0.55, cast_launch=0.35, update=0.35, lifted_ns=0.0, asked=0.0,
-        tried=0.5, hidden=0.9, worker=0.85,
+        compiled_launch=0.35, compiled_entry=5.0, compiled_gradient=13.0, convolved=0.8, kept=0.4, normed=0.4, idle=1.0, arithmetic=0.5, half=0.55, cast_launch=0.35, update=0.35, lifted_ns=0.0, asked=0.0,
+        tried=0.5, hidden=0.9, worker=0.8,
     ),
 )  # fmt: skip
 """What the figure's low and high are the extremes of: one thing at a time, then all of the change's together."""

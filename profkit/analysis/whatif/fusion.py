@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -15,6 +16,7 @@ from profkit.analysis.whatif.optimizers import gradients_accumulated
 from profkit.analysis.whatif.program import LAUNCH
 from profkit.analysis.work.families import Family
 from profkit.hardware import DTYPE_BYTES, VECTOR
+from profkit.model import CopyKind
 
 __all__ = ["compile_model", "fusible"]
 
@@ -51,17 +53,17 @@ _LOST_UNKNOWN: Final = 0.55
 def fusible(facts: StepFacts) -> Flags:
     """Kernels of forward and backward that a compiler fuses with their neighbours."""
     model = ~facts.optimizer & ~facts.zeroing & ~facts.compiled
-    return facts.of_family(*_FUSED) & model & ~facts.named("AccumulateGrad")
+    operations, rows = facts.view.trace.operations, facts.program.row
+    copies = (operations.copy_kind[rows] == CopyKind.DTOD) & facts.innermost("aten::copy_")
+    found: Flags = (facts.of_family(*_FUSED) | copies) & model & ~facts.named("AccumulateGrad")
+    return found
 
 
 def compile_model(draft: Draft) -> None:
     """Fuse the chains between matrix products; the loss and the optimizer stay outside."""
     facts = draft.facts
     outside = facts.compiled | facts.optimizer | facts.zeroing
-    before = draft.duration_ns.copy()
     gone, twice = _fuse_chains(draft, outside)
-    if _convolves(facts):
-        _keep_most(draft, before, ~outside, gone)
     draft.drop(gone)
     inside = np.flatnonzero(draft.alive & ~outside)
     if len(inside):
@@ -76,7 +78,8 @@ def _fuse_chains(draft: Draft, outside: Flags) -> tuple[Flags, list[int]]:
     facts = draft.facts
     chosen = fusible(facts) & draft.alive
     gone, twice = np.zeros(facts.count, bool), []
-    loss = facts.named(*_LOSS) | facts.of_family(Family.LOSS)
+    # Where nothing but the loss is computed, it is what is compiled.
+    loss = (facts.named(*_LOSS) | facts.of_family(Family.LOSS)) & facts.matrix.any()
     for segment in _segments(facts, chosen, draft.alive & ~outside):
         if loss[segment].any():
             outside[segment] = True
@@ -93,39 +96,30 @@ def _convolves(facts: StepFacts) -> bool:
     return facts.share(facts.of_family(Family.CONVOLUTION)) > facts.share(facts.matrix) / 2
 
 
-def _keep_most(draft: Draft, before: Floats, inside: Flags, gone: Flags) -> None:
-    """Beside convolutions most of a chain's time stays: they want another layout, and norms go across it.
-
-    Seen with torch 2.11 in a bottleneck network and a U-Net in 16 bits (reports/advice): their compiled steps took 0.89 and
-    0.95 of the eager ones, where fusing by bytes alone makes it 0.5 and 0.6.
-    """
-    chains = inside & draft.alive & draft.facts.of_family(*_FUSED)
-    left = chains & ~gone
-    saved = float(before[chains].sum() - draft.duration_ns[left].sum())
-    if left.any():
-        share = before[left] / before[left].sum()
-        draft.duration_ns[left] += (1 - draft.constants.convolved) * saved * share
-
-
 def _launch_compiled(draft: Draft, inside: NDArray[np.int64]) -> None:
     """The host's time of compiled graphs: launches that are all alike, and entering the graph, backward again."""
     facts, constants = draft.facts, draft.constants
     # What is compiled in part is entered already.
-    entry = 0.0 if facts.compiled.any() else constants.compiled_entry * draft.usual_launch_ns / 2
+    entry = 0.0 if facts.compiled.any() else constants.compiled_entry * draft.usual_launch_ns
     span = np.unique(facts.token[inside])
     each = constants.compiled_launch * draft.usual_launch_ns
-    # Convolutions and attention are called as before; what the program does before the model is its own.
+    # Convolutions and attention are called as before.
     library = np.unique(facts.token[facts.of_family(Family.CONVOLUTION, Family.ATTENTION)])
     for token in span[1:][~np.isin(span[1:], library)].tolist():
         draft.give_host(token, min(each, draft.host_ns(np.array([token]))))
+    # What the program does before the model is its own, the first launch is not.
+    before = draft.host_ns(span[:1]) - draft.usual_launch_ns
+    draft.give_host(int(span[0]), max(before, 0.0) + each)
     # What follows a wait for a value is entered anew.
     breaks = np.flatnonzero(draft.waits[: span.max()])
     draft.gap_ns[breaks[breaks > span.min()]] += entry
     draft.gap_ns[span[0]] += entry
     backward = inside[facts.backward[inside]]
     if len(backward) and entry:
-        gradients = constants.compiled_gradient * gradients_accumulated(facts) * draft.usual_launch_ns
-        draft.gap_ns[facts.token[backward[0]]] += entry + gradients
+        gradients = math.sqrt(gradients_accumulated(facts))
+        draft.gap_ns[facts.token[backward[0]]] += (
+            constants.compiled_gradient * gradients * draft.usual_launch_ns
+        )
 
 
 def _segments(facts: StepFacts, chosen: Flags, model: Flags) -> Iterator[NDArray[np.int64]]:
@@ -223,7 +217,12 @@ def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
     else:
         lost = _LOST_UNKNOWN * (1 - 0.5 * (constants.kept - 0.6))
         fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5)
-    draft.duration_ns[group[0]] = min(total, max(fused, min(constants.start_ns, total)))
+    fused = min(total, max(fused, min(constants.start_ns, total)))
+    if any(facts.family[row] is Family.NORM for row in group.tolist()) and _convolves(facts):
+        # Seen with torch 2.11 in a bottleneck network and two U-Nets in 16 bits (reports/advice): convolutions want another
+        # layout, and the norms between them go across it.
+        fused = total - constants.convolved * (total - fused)
+    draft.duration_ns[group[0]] = fused
     return [int(row) for row in group[1:]]
 
 
@@ -272,7 +271,10 @@ def _written(draft: Draft, group: NDArray[np.int64]) -> float:
 
 
 def _rowwise(facts: StepFacts, group: NDArray[np.int64]) -> bool:
-    return any(facts.family[row] in _ROWWISE for row in group.tolist())
+    """Whether a group reduces rows and goes on: what it ends with, as a mean, holds nothing up."""
+    rows = group.tolist()
+    last = rows[-1:] if facts.family[rows[-1]] is Family.REDUCE else []
+    return any(facts.family[row] in _ROWWISE for row in rows[: len(rows) - len(last)])
 
 
 def _remaining_bytes(draft: Draft, group: NDArray[np.int64]) -> float:

@@ -28,7 +28,8 @@ Flags = NDArray[np.bool_]
 
 _ACTIVATIONS: Final = (Family.ELEMENTWISE, Family.RANDOM, Family.COPY, Family.REDUCE, Family.POOLING)
 _MISALIGNED: Final = re.compile(r"align[ac]?[12](?!\d)")
-_REDUCED: Final = ("bf16", "fp16", "fp8")
+_ALIGNED: Final = ("bf16", "fp16", "fp8", "tf32")
+"""Types of the matrix units, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
 
 
 def simt_products(facts: StepFacts) -> Flags:
@@ -51,11 +52,11 @@ def wide_products(facts: StepFacts) -> Flags:
 
 
 def misaligned(facts: StepFacts) -> Flags:
-    """Products in 16 bits whose kernel was made for rows that are not 16 bytes aligned."""
+    """Products on the matrix units whose kernel was made for rows that are not 16 bytes aligned."""
     names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
     marked = np.array([bool(_MISALIGNED.search(n.lower())) for n in names], bool)
     products = facts.family == Family.GEMM
-    found: Flags = products & np.isin(facts.dtype.astype(str), _REDUCED) & marked
+    found: Flags = products & np.isin(facts.dtype.astype(str), _ALIGNED) & marked
     return found
 
 
@@ -69,7 +70,7 @@ def use_tf32(draft: Draft) -> None:
 
 def align_matrices(draft: Draft) -> None:
     """Products whose sizes the matrix units like."""
-    for dtype in ("bf16", "fp16"):
+    for dtype in ("bf16", "fp16", "tf32"):
         _retime(
             draft, misaligned(draft.facts) & (draft.dtype == dtype) & draft.alive, dtype, bytes_factor=1.0
         )

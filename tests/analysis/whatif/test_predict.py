@@ -140,7 +140,7 @@ def test_a_bound_from_outside_is_a_bound_of_the_step():
 
     step = step_of(fetching)
     found = step.predict(changes_named([], 2))
-    assert (found.limit, found.after_ns) == ("loader", pytest.approx(4_800_000, rel=0.02))
+    assert (found.limit, found.after_ns) == ("loader", pytest.approx(4_200_000, rel=0.02))
     # Workers at their worst take two thirds longer.
     assert found.low < found.likely / 1.6
 
