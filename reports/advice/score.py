@@ -1,9 +1,12 @@
 """Score every file of predictions against the times that were measured: writes scores.json, prints README.md's tables.
 
-``data/after.json`` (from ``record_pairs.py after``) has both sides of the first study; ``second/blind.json`` (from
-``blind.py``) has the second. What the present model says of both is computed anew, and shown as in view. Until the first
-exists, its pairs are scored whose second side is the first side of another, timed in the same process: `SAME`; these are
-not blind.
+    score.py [TRACES]
+
+``data/after.json`` (from ``record_pairs.py after``) has both sides of the first study; ``second/blind.json`` and
+``third/blind.json`` (from ``blind.py``) have the others. What the present model says is computed anew, and shown as in
+view. Of the third study only four traces are kept here: ``TRACES`` is a folder with all of them; without it, the scores
+that were computed last from all are told again, with the model that they are of. Until the first study's times exist, its
+pairs are scored whose second side is the first side of another, timed in the same process: `SAME`; these are not blind.
 """
 
 from __future__ import annotations
@@ -122,39 +125,48 @@ def in_view(times: dict[str, tuple[float, float]]) -> dict[str, Any]:
     return {**summaries(rows), "rows": rows}
 
 
-def second_in_view(folder: Path, frozen: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the present model says of the second study's traces, for the changes that were predicted."""
+def later_in_view(
+    folder: Path, frozen: list[dict[str, Any]], traces: Path, *, plain: bool = False
+) -> dict[str, Any]:
+    """What the present model says of a later study's traces, for the changes that were predicted.
+
+    Args:
+        folder: The study.
+        frozen: Its scored rows, for the times.
+        traces: Where its traces are; each must be the one that was predicted from.
+        plain: Whether the plain time of the first side is known to the model, as `profkit record` would have it.
+    """
     pairs = json.loads((folder / "blind.json").read_text())["pairs"]
     rows = []
     for each in frozen:
-        names = pairs[each["pair"]]["predicted"]["changes"]
+        predicted = pairs[each["pair"]]["predicted"]
+        path = traces / f"{each['pair']}.json.gz"
+        if not same(path, predicted):
+            raise SystemExit(f"{path} is not the trace that the prediction was made from")
+        names = predicted["changes"]
         workers = [int(n.split()[1]) for n in names if n.startswith("loader")]
-        views, _ = timelines([read(folder / f"{each['pair']}.json.gz")], Options())
-        step = find_step(views[0], 0)
+        views, _ = timelines([read(path)], Options())
+        step = find_step(views[0], 0, round(each["before_ms"] * 1e6) if plain else None)
         assert step is not None
         found = step.predict(changes_named([n for n in names if not n.startswith("loader")], *workers[:1]))
         said = {k: round(getattr(found, k), 4) for k in ("low", "likely", "high")}
-        amdahl = pairs[each["pair"]]["predicted"]["amdahl_speedup"]
-        rows.append(
-            row(
-                each["pair"], {"speedup": said, "amdahl_speedup": amdahl}, each["before_ms"], each["after_ms"]
-            )
-        )
+        known = {"speedup": said, "amdahl_speedup": predicted["amdahl_speedup"]}
+        rows.append(row(each["pair"], known, each["before_ms"], each["after_ms"]))
     return {**summaries(rows), "rows": rows}
 
 
+def same(path: Path, predicted: dict[str, Any]) -> bool:
+    return hashlib.sha256(path.read_bytes()).hexdigest() == predicted["trace_sha256"]
+
+
 def blind(folder: Path) -> dict[str, Any] | None:
-    """The second study: each prediction was written before either side of its pair was timed."""
+    """A later study: each prediction was written before either side of its pair was timed."""
     if not (folder / "blind.json").exists():
         return None
     found = json.loads((folder / "blind.json").read_text())
     pairs = {n: r for n, r in found["pairs"].items() if "step_ms" in r.get("after", ())}
-    stale = [
-        n
-        for n, r in pairs.items()
-        if hashlib.sha256((folder / f"{n}.json.gz").read_bytes()).hexdigest()
-        != r["predicted"]["trace_sha256"]
-    ]
+    kept = {n: folder / f"{n}.json.gz" for n in pairs if (folder / f"{n}.json.gz").exists()}
+    stale = [n for n, path in kept.items() if not same(path, pairs[n]["predicted"])]
     rows = [
         row(n, r["predicted"], r["before"]["step_ms"], r["after"]["step_ms"])
         for n, r in pairs.items()
@@ -190,7 +202,22 @@ def tell(title: str, scores: dict[str, Any]) -> None:
     print(json.dumps({k: v for k, v in scores.items() if k != "rows"}, indent=1))
 
 
-def main() -> None:
+def third_in_view(frozen: list[dict[str, Any]], traces: Path | None) -> dict[str, Any]:
+    """What the present model says of the third study; without its traces, what was said last."""
+    kept = HERE / "third" / "in_view.json"
+    if traces is not None:
+        found = {
+            "model_sha256": model_sha256(),
+            "trace_alone": later_in_view(HERE / "third", frozen, traces),
+            "plain_time_known": later_in_view(HERE / "third", frozen, traces, plain=True),
+        }
+        kept.write_text(json.dumps(found, indent=1) + "\n")
+    said: dict[str, Any] = json.loads(kept.read_text())
+    return said
+
+
+def main(folder: str = "") -> None:
+    traces = Path(folder) if folder else None
     times, known = measured()
     found: dict[str, Any] = {"blind": known}
     for path in prediction_files():
@@ -204,10 +231,19 @@ def main() -> None:
     if second:
         found["second_study"] = second
         tell("the second study, blind", second)
-        found["second_study_in_view"] = second_in_view(HERE / "second", second["rows"])
+        found["second_study_in_view"] = later_in_view(HERE / "second", second["rows"], HERE / "second")
         tell("the second study, IN VIEW, not blind", found["second_study_in_view"])
+    third = blind(HERE / "third")
+    if third:
+        found["third_study"] = third
+        tell("the third study, blind", third)
+        view = third_in_view(third["rows"], traces)
+        found["third_study_in_view"] = view
+        now = "this model" if view["model_sha256"] == model_sha256() else "an earlier model"
+        tell(f"the third study, IN VIEW, not blind, by {now}", view["trace_alone"])
+        tell("the same with the plain time known, IN VIEW", view["plain_time_known"])
     (HERE / "scores.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
