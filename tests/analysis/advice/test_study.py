@@ -146,3 +146,29 @@ def test_the_second_study_scores_what_was_timed_and_names_what_failed(study):
     (out / "a.json.gz").write_bytes(b"another")
     assert score.blind(out)["traces_that_changed"] == ["a"]
     assert score.blind(folder / "nothing") is None
+
+
+@pytest.mark.parametrize("folder", ["second", "third"])
+def test_traces_of_later_studies_are_those_that_were_predicted_from(folder):
+    pairs = json.loads((STUDY / folder / "blind.json").read_text())["pairs"]
+    kept = sorted((STUDY / folder).glob("*.json.gz"))
+
+    assert len(kept) >= 4
+    for path in kept:
+        predicted = pairs[path.name.removesuffix(".json.gz")]["predicted"]
+        assert predicted["trace_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest(), path.name
+
+
+def test_the_figures_of_the_third_study_follow_from_what_was_said_and_timed(study):
+    _, _, score = study
+    scores = score.blind(STUDY / "third")
+    changed = scores["changed"]
+    told = (STUDY / "README.md").read_text()
+    within, inside = (changed[key] for key in ("within_25_percent", "inside_low_high"))
+
+    assert (
+        f"| **study 3, blind** | {within['error']:.0%} of {changed['pairs']} | {inside:.0%} "
+        f"| {changed['median_high_over_low']:.2f} |" in told
+    )
+    assert len(scores["rows"]) == len(json.loads((STUDY / "third" / "blind.json").read_text())["pairs"]) == 44
+    assert scores["promises_over_10_percent_that_bring_nothing"] == []
