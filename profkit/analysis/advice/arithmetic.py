@@ -106,8 +106,8 @@ def _alignment(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
     return Evidence(
-        f"Products in 16 bits over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that do "
-        "not start at multiples of 16 bytes: a size that is no multiple of 8.",
+        f"Products over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that do not start at "
+        "multiples of 16 bytes: a size that is no multiple of 8 in 16 bits, or of 4 in TF32.",
         kernels_seen(facts, chosen),
         [align_matrices],
     )

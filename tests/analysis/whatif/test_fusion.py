@@ -286,6 +286,42 @@ def test_launches_get_cheaper_and_each_entry_costs():
     assert (draft.gap_ns + draft.own_ns).tolist() == pytest.approx(likely.tolist())
 
 
+def test_few_convolutions_are_no_convolutional_network():
+    def body(step, number):
+        step.launch(CONVOLUTION, 300, operators=("aten::cudnn_convolution",))
+        for _ in range(2):
+            product(step)
+        step.launch(ADD, 900, shapes=SHAPE)
+        step.launch(NORM, 900, operators=("aten::native_layer_norm",), shapes=SHAPE)
+
+    assert compiled(body)[0].duration_ns[3] < 500_000
+
+
+def test_what_is_compiled_in_part_is_entered_already():
+    def body(step, number):
+        step.launch(ADD, 900, operators=("aten::add", "CompiledFunction"), shapes=SHAPE)
+        product(step)
+        step.backward(ADD, 900, operators=("aten::add",), shapes=SHAPE)
+
+    draft = draft_of(body, with_constants(compiled_entry=1000.0, compiled_gradient=1000.0))
+    host = (draft.gap_ns + draft.own_ns).sum()
+    compile_model(draft)
+
+    assert (draft.gap_ns + draft.own_ns).sum() <= host
+
+
+def test_a_copy_that_no_tensor_asked_for_ends_a_chain():
+    def body(step, number):
+        for _ in range(2):
+            step.launch(ADD, 900, shapes=SHAPE)
+            step.launch(
+                "Memcpy DtoD (Device -> Device)", 900, operators=("c10d::copy",), shapes=SHAPE,
+                kind=OperationKind.COPY, copy_kind=CopyKind.DTOD, bytes=ELEMENTS * 4,
+            )  # fmt: skip
+
+    assert compiled(body)[0].alive.all()
+
+
 def test_convolutions_and_attention_are_called_as_before():
     def body(step, number):
         product(step, host=40)

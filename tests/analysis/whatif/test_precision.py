@@ -134,6 +134,17 @@ def test_only_misaligned_products_of_16_bits_become_aligned():
     )
 
 
+@pytest.mark.parametrize(("align", "gains"), [("align1", True), ("align2", True), ("align4", False)])
+def test_products_in_tf32_want_rows_of_four_elements(align, gains):
+    name = f"void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x256_32x3_nt_{align}>(cutlass::Params)"
+
+    draft = draft_of(lambda step, number: product(step, name, 9_000))
+    align_matrices(draft)
+
+    assert misaligned(draft.facts).tolist() == [gains]
+    assert draft.duration_ns[0] == pytest.approx(at_rate(draft, "tf32") if gains else 9_000_000)
+
+
 def test_autocast_halves_the_traffic_around_products_and_adds_casts():
     def body(step, number):
         product(step, host=50)
