@@ -37,6 +37,10 @@ _LIMITS = {
 }
 
 
+_AS_GIVEN = 0.06
+"""A replayed step that is further from the plain time that was given is not that step."""
+
+
 def _flags(function: Callable[..., None]) -> Callable[..., None]:
     for name, text in reversed(_FLAGS.items()):
         function = click.option(f"--{name}", is_flag=True, help=text)(function)
@@ -90,14 +94,20 @@ def command(
 
         click.echo(json.dumps(found, indent=2))
         return
-    click.echo(_text(found, known=plain_step_ns is not None))
+    click.echo(_text(found, plain_step_ns))
 
 
-def _text(found: dict[str, Any], *, known: bool) -> str:
+def _text(found: dict[str, Any], plain_step_ns: int | None) -> str:
     from profkit.units import duration_text
 
+    if plain_step_ns is None:
+        known = ", an estimate"
+    elif abs(found["before_ns"] - plain_step_ns) > _AS_GIVEN * plain_step_ns:
+        known = f", as far as the replay follows the {duration_text(plain_step_ns)} that were given"
+    else:
+        known = ""
     lines = [
-        f"A step takes {duration_text(found['before_ns'])} without the recorder{'' if known else ', an estimate'}; "
+        f"A step takes {duration_text(found['before_ns'])} without the recorder{known}; "
         f"the recorded step that is replayed took {duration_text(found['recorded_ns'])}."
     ]
     for row in found["changes"]:

@@ -26,10 +26,10 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
     "foreach-optimizer": (foreach_optimizer, "the optimizer over lists of parameters"),
     "fused-optimizer": (fuse_optimizer, "the optimizer in one pass"),
     "set-to-none": (drop_gradients, "gradients dropped instead of zeroed"),
+    "no-sync": (lift_waits, "no waits for the device"),
     "compile": (compile_model, "the model compiled"),
     "pinned": (pin_memory, "batches copied from pinned memory, ahead of their use"),
     "no-allocation": (keep_memory, "no memory asked from the driver"),
-    "no-sync": (lift_waits, "no waits for the device"),
     "cuda-graphs": (capture, "the whole step captured in a CUDA graph"),
 }
 """Each change with what it means; earlier ones change what later ones see."""

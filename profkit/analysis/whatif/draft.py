@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from profkit.analysis.whatif.facts import StepFacts
 from profkit.analysis.whatif.program import LAUNCH, Program
 
 __all__ = ["Draft"]
+
+_PAUSE: Final = 100.0
+"""In usual launches: more host time before a launch is the program's own (an optimizer's Python takes up to 80)."""
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -49,6 +52,10 @@ class Draft:
         self.waits = program.kind != LAUNCH
         self.graphed = False
         self.usual_launch_ns = facts.usual_launch_ns(program)
+        whole = self.gap_ns - self.input_ns - self.allocation_ns + self.own_ns
+        pause = np.maximum(whole - _PAUSE * self.usual_launch_ns, 0.0)
+        self.pause_ns = np.minimum(pause, np.maximum(self.gap_ns - self.input_ns - self.allocation_ns, 0.0))
+        """What the program itself does before each launch, as far as it is far more than launching takes."""
         self.least_ns = 0.0
         """A bound from outside the step, such as a loader that delivers no faster."""
 
@@ -64,7 +71,7 @@ class Draft:
         before = self._launched()
         self.alive &= ~chosen
         gone = (before > 0) & (self._launched() == 0)
-        fixed = np.minimum(self.input_ns + self.allocation_ns, self.gap_ns)
+        fixed = np.minimum(self.input_ns + self.allocation_ns + self.pause_ns, self.gap_ns)
         if within:
             first = gone & ~np.concatenate(([False], gone[:-1]))
             fixed = np.where(first, self.gap_ns, fixed)
@@ -145,7 +152,7 @@ class Draft:
         parts = self._operations()
         parts["lead_ns"] = np.full(len(parts["row"]), int(self.constants.node_ns), np.int64)
         parts["early_ns"] = np.zeros(len(parts["row"]), np.int64)
-        fixed = float((self.input_ns + self.allocation_ns).sum())
+        fixed = float(np.minimum(self.input_ns + self.allocation_ns + self.pause_ns, self.gap_ns).sum())
         none: dict[str, Any] = dict.fromkeys(
             ("input_ns", "allocation_ns", "ranges", "calls"), np.zeros(1, np.int64)
         )

@@ -26,6 +26,11 @@ Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 _OPTIMIZER_WORDS: Final = frozenset({"optimizer", "optim", "opt", "optimizer_step", "optim_step", "opt_step"})
+_MOST_ELEMENTS: Final = 1e14
+_GRAPH: Final = 8
+"""Operations of one launch from which on it is a graph's, which does not tell what launching a kernel takes."""
+_MOST_LAUNCH_NS: Final = 100_000.0
+"""What it takes at most, then."""
 _SIZE: Final = re.compile(r"\d")
 _COMPILED: Final = re.compile(r"CompiledFunction|Torch-Compiled Region|Call CompiledFxGraph")
 
@@ -107,6 +112,17 @@ class StepFacts:
         """Elements of the largest input of each operation's operator; NaN is unknown."""
         return np.array([max(sizes) if sizes else math.nan for sizes in self.inputs])
 
+    @cached_property
+    def in_graph(self) -> Flags:
+        """Whether each operation is a node of a graph that one call launched."""
+        found: Flags = np.bincount(self.token, minlength=self.program.tokens)[self.token] >= _GRAPH
+        return found
+
+    @cached_property
+    def convolves(self) -> bool:
+        """Whether convolutions take most of the time of matrix kernels."""
+        return self.share(self.of_family(Family.CONVOLUTION)) > self.share(self.matrix) / 2
+
     def named(self, *parts: str) -> Flags:
         """Which operations were launched within an operator whose name has one of these parts."""
         return np.array([any(p in n for n in names for p in parts) for names in self.operators], bool)
@@ -117,9 +133,12 @@ class StepFacts:
 
     def usual_launch_ns(self, program: Program) -> float:
         """What the launch of a kernel takes of the host in a program of this step, with what leads to it: a median."""
-        launching = np.unique(self.token[np.array([k is not None for k in self.kernels], bool)])
+        kernels = np.array([k is not None for k in self.kernels], bool)
+        launching = np.unique(self.token[kernels])
+        graphs = np.unique(self.token[kernels & self.in_graph])
         whole = program.gap_ns - program.input_ns - program.allocation_ns + program.own_ns
-        return float(np.median(whole[launching])) if len(launching) else 0.0
+        usual = float(np.median(whole[launching])) if len(launching) else 0.0
+        return min(usual, _MOST_LAUNCH_NS) if 2 * len(graphs) > len(launching) else usual
 
     def share(self, chosen: Flags) -> float:
         """The share of the device's time that some operations have."""
@@ -214,8 +233,15 @@ def _sizes(text: str) -> tuple[float, ...]:
 
 
 def _elements(shape: Any) -> float:
+    """Elements of a shape or a list of shapes; more than any card holds are not known."""
     if not isinstance(shape, list) or not shape:
         return 0.0
     if isinstance(shape[0], list):
-        return math.fsum(_elements(each) for each in shape)
-    return math.prod(float(s) for s in shape if isinstance(s, (int, float)))
+        found = math.fsum(_elements(each) for each in shape)
+    else:
+        found = math.prod(_length(s) for s in shape if isinstance(s, (int, float)))
+    return found if found <= _MOST_ELEMENTS else 0.0
+
+
+def _length(size: float) -> float:
+    return float(size) if -_MOST_ELEMENTS <= size <= _MOST_ELEMENTS else math.inf

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.facts import StepFacts
 from profkit.analysis.whatif.optimizers import gradients_accumulated
-from profkit.analysis.whatif.program import LAUNCH
 from profkit.analysis.work.families import Family
 from profkit.hardware import DTYPE_BYTES, VECTOR
 from profkit.model import CopyKind
@@ -80,7 +79,7 @@ def _fuse_chains(draft: Draft, outside: Flags) -> tuple[Flags, list[int]]:
     gone, twice = np.zeros(facts.count, bool), []
     # Where nothing but the loss is computed, it is what is compiled.
     loss = (facts.named(*_LOSS) | facts.of_family(Family.LOSS)) & facts.matrix.any()
-    for segment in _segments(facts, chosen, draft.alive & ~outside):
+    for segment in _segments(draft, chosen, draft.alive & ~outside):
         if loss[segment].any():
             outside[segment] = True
             continue
@@ -89,11 +88,6 @@ def _fuse_chains(draft: Draft, outside: Flags) -> tuple[Flags, list[int]]:
             if len(group) == 1 and _sums_columns(facts, int(group[0])):
                 twice.append(int(group[0]))
     return gone, twice
-
-
-def _convolves(facts: StepFacts) -> bool:
-    """Whether convolutions take most of the time of matrix kernels."""
-    return facts.share(facts.of_family(Family.CONVOLUTION)) > facts.share(facts.matrix) / 2
 
 
 def _launch_compiled(draft: Draft, inside: NDArray[np.int64]) -> None:
@@ -106,7 +100,8 @@ def _launch_compiled(draft: Draft, inside: NDArray[np.int64]) -> None:
     # Convolutions and attention are called as before.
     library = np.unique(facts.token[facts.of_family(Family.CONVOLUTION, Family.ATTENTION)])
     for token in span[1:][~np.isin(span[1:], library)].tolist():
-        draft.give_host(token, min(each, draft.host_ns(np.array([token]))))
+        host = draft.host_ns(np.array([token]))
+        draft.give_host(token, min(each, host) + float(draft.pause_ns[token]))
     # What the program does before the model is its own, the first launch is not.
     before = draft.host_ns(span[:1]) - draft.usual_launch_ns
     draft.give_host(int(span[0]), max(before, 0.0) + each)
@@ -122,16 +117,17 @@ def _launch_compiled(draft: Draft, inside: NDArray[np.int64]) -> None:
         )
 
 
-def _segments(facts: StepFacts, chosen: Flags, model: Flags) -> Iterator[NDArray[np.int64]]:
+def _segments(draft: Draft, chosen: Flags, model: Flags) -> Iterator[NDArray[np.int64]]:
     """Runs of kernels between matrix products, on one stream, in the order of their launches.
 
     Small memsets are part of the kernels after them, and losses of the chain around them.
     """
+    facts = draft.facts
     small = np.array([k is None for k in facts.kernels], bool) & (facts.program.duration_ns < 2_000)
     losses = facts.of_family(Family.LOSS)
     joins = chosen | ((small | losses) & model)
     # Nothing is fused across a wait for a value: the graph ends there.
-    waited = np.cumsum(facts.program.kind != LAUNCH)[facts.token]
+    waited = np.cumsum(draft.waits)[facts.token]
     run = np.cumsum(~joins) + waited * (facts.count + 1)
     for stream in np.unique(facts.program.stream).tolist():
         mine = joins & (facts.program.stream == stream)
@@ -218,7 +214,7 @@ def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
         lost = _LOST_UNKNOWN * (1 - 0.5 * (constants.kept - 0.6))
         fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5)
     fused = min(total, max(fused, min(constants.start_ns, total)))
-    if any(facts.family[row] is Family.NORM for row in group.tolist()) and _convolves(facts):
+    if any(facts.family[row] is Family.NORM for row in group.tolist()) and facts.convolves:
         # Seen with torch 2.11 in a bottleneck network and two U-Nets in 16 bits (reports/advice): convolutions want another
         # layout, and the norms between them go across it.
         fused = total - constants.convolved * (total - fused)

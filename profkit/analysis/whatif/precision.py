@@ -124,7 +124,8 @@ def _add_casts(draft: Draft, row: int, sizes: tuple[float, ...]) -> None:
     else:
         elements = sum(matrices) * 0.75 if matrices else _unknown_elements(draft, row)
         launches = 2.0 + (1.0 if len(sizes) > 2 else 0.0)
-    host = launches * draft.constants.cast_launch * draft.usual_launch_ns
+    each = 0.0 if draft.facts.in_graph[row] else draft.constants.cast_launch
+    host = launches * each * draft.usual_launch_ns
     draft.add(row, launches * draft.constants.start_ns + elements * 6.0 / rate, host)
 
 

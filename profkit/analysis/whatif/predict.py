@@ -47,6 +47,9 @@ _RESUMED: Final = 1.4
 """A host that never waits may be faster than its launches with waits tell (five host-bound pairs of reports/advice: 1.24 to
 1.67 in repeated timings where 1.05 to 1.15 is likely by the recording; a sixth, timed once, 0.85)."""
 
+_UNLIKE: Final = 2.0
+"""A replay this far off is of another step: seen in three of 180 files, all without steps, or with a single one."""
+
 _SLACK: Final = 0.95
 """Where the host needs more of the step than this, it holds the device up now and then."""
 
@@ -178,9 +181,14 @@ def _together(logarithms: Sequence[float], unsure: float) -> float:
 
 
 def find_step(view: TraceView, device: int, plain_step_ns: int | None = None) -> Step | None:
-    """The representative step of a device, or None where there is none that can be replayed."""
+    """The representative step of a device, or None where there is none that can be replayed.
+
+    What a replay makes more than twice or less than half as long as it was is not understood, and has no price.
+    """
     program = step_program(view, device)
     if program is None or not len(program.row):
+        return None
+    if not 1 / _UNLIKE <= replay(program).step_ns / max(program.step_ns, 1) <= _UNLIKE:
         return None
     return Step(find_facts(view, device, program), plain_step_ns)
 

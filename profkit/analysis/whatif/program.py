@@ -96,6 +96,9 @@ def step_program(view: TraceView, device: int) -> Program | None:
     wait = _waits(view, rows, since, until)
     tokens = _tokens(view, call, wait, (since, until))
     tokens["gap_ns"][-1] = min(tokens["gap_ns"][-1], _usual_tail(view, device))
+    # Memory that is asked for while data is fetched is part of the fetching.
+    tokens["input_ns"] = np.minimum(tokens["input_ns"], tokens["gap_ns"])
+    tokens["allocation_ns"] = np.minimum(tokens["allocation_ns"], tokens["gap_ns"] - tokens["input_ns"])
     stream, lead, after, latency = _device_side(view, rows)
     early = _early(view, rows)
     counts = np.append(np.diff(np.append(first, len(rows))), 0)

@@ -44,7 +44,7 @@ def recorder_cost(trace: Trace, program: Program) -> RecorderCost:
         program: The step as recorded: the time of its typical event shows how slow the host was.
     """
     if not (trace.ranges.kind == RangeKind.OPERATOR).any():
-        each = min(_OF_CALLS * _typical_us(program, 1.0), _MOST_US) * 1_000
+        each = min(max(_OF_CALLS * _typical_us(program, 1.0), 0.0), _MOST_US) * 1_000
         return RecorderCost(each, each)
     signs = (_launch_us(trace, program) - _LAUNCH_US, _OF_EVENTS * _typical_us(program, _CALL_SHARE))
     launch, event = (min(max(one, 0.0), _MOST_US) for one in signs)

@@ -7,6 +7,7 @@ import pytest
 
 from profkit.analysis.summary import Options, timelines
 from profkit.analysis.whatif import find_step
+from profkit.analysis.whatif.facts import _sizes
 from profkit.analysis.work.families import Family
 from profkit.model import OperationKind
 from tests.analysis.advice.made_steps import ADD, BF16_GEMM, FILL, FUSED_ADAM, GELU
@@ -218,3 +219,9 @@ def test_an_operator_of_a_single_tensor_has_shapes_and_one_of_numbers_has_none()
 
     assert [names[:2] for names in facts.operators] == [("aten::inner", "aten::outer")] * 2
     assert facts.inputs == [(64.0,), (512.0,)]
+
+
+@pytest.mark.parametrize("size", ["9" * 400, "4611686018427387904", "1e200"])
+def test_sizes_beyond_any_card_are_not_known(size):
+    assert _sizes(f"[[{size}, 2], [8, 8]]") == (64.0,)
+    assert _sizes(f"[[[{size}], [8, 8]], [4]]") == (64.0, 4.0)

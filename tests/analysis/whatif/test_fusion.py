@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from profkit.analysis.whatif import changes_named
 from profkit.analysis.whatif.constants import LIKELY
 from profkit.analysis.whatif.draft import Draft
 from profkit.analysis.whatif.fusion import compile_model, fusible
@@ -284,6 +285,20 @@ def test_launches_get_cheaper_and_each_entry_costs():
     likely[0] += 10 * usual
     likely[7] += 2 * usual * (4 / 3 * 2) ** 0.5
     assert (draft.gap_ns + draft.own_ns).tolist() == pytest.approx(likely.tolist())
+
+
+def test_chains_are_fused_across_waits_that_are_lifted():
+    def body(step, number):
+        for _ in range(3):
+            step.launch(ADD, 900, shapes=SHAPE)
+            step.wait()
+
+    step = step_of(body)
+    draft = Draft(step.facts, step.program, CONSTANTS)
+    for change in changes_named(["compile", "no-sync"]):
+        change(draft)
+
+    assert draft.alive.sum() == 1
 
 
 def test_few_convolutions_are_no_convolutional_network():

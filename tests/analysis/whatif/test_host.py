@@ -198,3 +198,52 @@ def test_a_plain_time_that_the_host_takes_scales_the_host():
     found = without_recorder(program, RecorderCost(0, 0), plain_step_ns=1_200_000)
 
     assert (found.gap_ns + found.own_ns).sum() == pytest.approx(1_200_000, rel=0.02)
+
+
+@pytest.mark.parametrize("change", ["compile", "cuda-graphs"])
+def test_a_pause_of_the_program_is_no_launching(change):
+    def body(step, number):
+        for index in range(40):
+            if index == 20:
+                step.idle(30_000)
+            step.launch(ADD, 5, host=20, shapes=[[64, 64]])
+
+    step = step_of(body)
+    after = step.predict(changes_named([change])).after_ns
+
+    assert 25 * MS < after < step.plain_ns
+
+
+def test_memory_that_is_asked_for_while_data_is_fetched_counts_once():
+    def body(step, number):
+        with step.within("data"):
+            step.idle(5_000)
+        step.launch(ADD, 100)
+
+    program = step_of(body).facts.program
+
+    assert (program.input_ns + program.allocation_ns <= program.gap_ns).all()
+
+
+def test_a_cost_of_less_than_nothing_is_none():
+    step = step_of(lambda step, number: [step.launch(ADD, 5, operators=()) for _ in range(40)])
+    program = replace(step.facts.program, input_ns=step.facts.program.gap_ns + 10_000)
+
+    assert recorder_cost(step.facts.view.trace, program).range_ns == 0.0
+
+
+def test_what_a_launch_takes_is_not_told_by_graphs():
+    def body(step, number):
+        step.launch(ADD, 10, host=800)
+
+    facts = step_of(body).facts
+    count = 40
+    many = replace(
+        facts,
+        kernels=facts.kernels * count,
+        token=np.repeat(facts.token, count),
+    )
+
+    assert not facts.in_graph.any()
+    assert many.in_graph.all()
+    assert facts.usual_launch_ns(facts.program) > 300_000 > many.usual_launch_ns(facts.program) > 0

@@ -1,13 +1,14 @@
 """Prices of changes: low, likely and high, limits, and the answer that is made of them."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 from profkit.analysis.summary import Options, timelines
-from profkit.analysis.whatif import CHANGES, changes_named, find_step
+from profkit.analysis.whatif import CHANGES, changes_named, find_step, predict
 from profkit.analysis.whatif.answer import what_if
 from profkit.analysis.whatif.constants import LIKELY, SCENARIOS
 from profkit.analysis.whatif.draft import Draft
@@ -370,3 +371,11 @@ def test_where_the_device_alone_takes_the_plain_time_the_host_takes_no_longer():
     slow = without_recorder(step.facts.program, RecorderCost(0, 0), round(alone * 1.01))
 
     assert replay(slow).step_ns <= 1.03 * alone
+
+
+def test_a_replay_that_is_far_from_the_recording_has_no_price(monkeypatch):
+    views = views_of(products)
+    assert find_step(views[0], 0) is not None
+    for factor in (2.1, 0.4):
+        monkeypatch.setattr(predict, "replay", lambda p, f=factor: replace(replay(p), step_ns=p.step_ns * f))
+        assert find_step(views[0], 0) is None
