@@ -21,13 +21,14 @@ item_host_bound, ddp and convnet_fp16_channels_last."""
 _LAUNCH_US: Final = 3.7
 """What the call that launches a kernel takes without a recorder: one sign of what the recorder takes of every event is what
 the median launch was recorded with beyond that. Fitted on 27 steps of two machines: 13 % off there (root mean square),
-26 % on the 60 steps of a third, slower one, of whose own launches it takes a part for the recorder's."""
+26 % on the 79 steps of a third, slower one, of whose own launches it takes a part for the recorder's."""
 _OF_EVENTS: Final = 0.4
 """The other sign: the recorder's share of what the host took for an event, as a slow host slows both. On the same steps
 13 to 22 % off, and 11 % on the slower machine; but on the recordings of tests/data that were timed again on a faster day,
 up to 35 %."""
 _OF_LAUNCH: Final = 0.7
-"""The weight of the first sign. Both together are off by 12, 15 and 18 % on the three machines (root mean square)."""
+"""The weight of the first sign. Both together are off by 12, 14 and 19 % on the three machines (root mean square;
+``hosts.csv`` of reports/advice)."""
 _MOST_US: Final = 8.0
 """No recorder took more for an event: what is left of a slow one is the program's."""
 _USUAL_US: Final = 6.7
