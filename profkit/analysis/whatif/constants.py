@@ -39,7 +39,8 @@ class Constants:
     """What the launch of a graph takes of the host, in usual launches."""
     compiled_launch: float = 0.5
     """What a launch of a compiled graph takes of the host, as a share of a usual eager one: generated wrapper code against
-    the dispatcher and autograd (fitted with the two below on a dozen compiled steps of reports/advice, most of them limited by their host)."""
+    the dispatcher and autograd (fitted with the two below on a dozen compiled steps of reports/advice, most of them held
+    up by their host)."""
     compiled_entry: float = 10.0
     """What entering a compiled graph takes of the host, in usual launches: its guards (at most 13 in compile_norms)."""
     compiled_gradient: float = 20.0
