@@ -47,6 +47,9 @@ _RESUMED: Final = 1.4
 """A host that never waits may be faster than its launches with waits tell (five host-bound pairs of reports/advice: 1.24 to
 1.67 in repeated timings where 1.05 to 1.15 is likely by the recording; a sixth, timed once, 0.85)."""
 
+_LONGER: Final = 1.05
+"""What a replay of the recorded step may be too long by."""
+
 _UNLIKE: Final = 2.0
 """A replay this far off is of another step: seen in three of 180 files, all without steps, or with a single one."""
 
@@ -95,7 +98,14 @@ class Step:
     @property
     def plain_ns(self) -> float:
         """The step's time without a recorder, an estimate."""
-        return self._programs[LIKELY.host][1]
+        return self._programs[LIKELY.host][1] * self._as_recorded
+
+    @cached_property
+    def _as_recorded(self) -> float:
+        """The recorded length over the replayed one, where the replay takes longer: no price is of a longer step."""
+        played = replay(self.facts.program).step_ns
+        longer = self.plain_step_ns is None and played > _LONGER * self.facts.program.step_ns
+        return self.facts.program.step_ns / played if longer else 1.0
 
     @property
     def program(self) -> Program:
@@ -143,12 +153,12 @@ class Step:
     def predict_where_worth(self, changes: Sequence[Change], share: float) -> Prediction | None:
         """The same, or None where the likely saving is under a share of the step: one replay shows it."""
         played, least = self.changed(changes)
-        if self.plain_ns - max(played.step_ns, least) < share * self.plain_ns:
+        if self.plain_ns - max(played.step_ns * self._as_recorded, least) < share * self.plain_ns:
             return None
         return self._priced(changes, played, least)
 
     def _priced(self, changes: Sequence[Change], played: Replay, least: float) -> Prediction:
-        before, after = self.plain_ns, max(played.step_ns, least, 1.0)
+        before, after = self.plain_ns, max(played.step_ns * self._as_recorded, least, 1.0)
         limit = _limit(played, least)
         if not changes:
             return Prediction(before, after, 1 / _TIMED, 1.0, _TIMED, limit)
@@ -167,7 +177,8 @@ class Step:
     def _gain(self, changes: Sequence[Change], constants: Constants) -> float:
         """The logarithm of the speed-up under some assumption."""
         played, bound = self.changed(changes, constants)
-        return math.log(self._programs[constants.host][1] / max(played.step_ns, bound, 1.0))
+        told = self._as_recorded
+        return math.log(self._programs[constants.host][1] * told / max(played.step_ns * told, bound, 1.0))
 
 
 def _together(logarithms: Sequence[float], unsure: float) -> float:

@@ -19,6 +19,7 @@ from profkit.analysis.whatif.predict import (
     _RESUMED,
     _TIMED,
     Prediction,
+    Step,
     _limit,
 )
 from profkit.analysis.whatif.recorder import recorder_cost
@@ -379,3 +380,16 @@ def test_a_replay_that_is_far_from_the_recording_has_no_price(monkeypatch):
     for factor in (2.1, 0.4):
         monkeypatch.setattr(predict, "replay", lambda p, f=factor: replace(replay(p), step_ns=p.step_ns * f))
         assert find_step(views[0], 0) is None
+
+
+@pytest.mark.parametrize(("longer", "told"), [(1.3, True), (1.02, False)])
+def test_no_price_is_of_a_longer_step_than_the_recorded_one(longer, told):
+    step = step_of(products)
+    facts = step.facts
+    length = replay(facts.program).step_ns / longer
+    short = Step(replace(facts, program=replace(facts.program, step_ns=round(length))), None)
+    found, same = (each.predict(changes_named(["tf32"])) for each in (short, step))
+
+    assert found.likely == pytest.approx(same.likely)
+    assert found.before_ns == pytest.approx(same.before_ns / (longer if told else 1))
+    assert found.after_ns == pytest.approx(same.after_ns / (longer if told else 1))
