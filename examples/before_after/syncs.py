@@ -1,7 +1,7 @@
 """Hidden waits: `.item()`, and `empty_cache()` in the loop.
 
-What it teaches: a wait costs what the device then stands idle, and nothing else: where the host is the limit
-anyway, or waits once for milliseconds of work, taking `.item()` out brings nothing.
+What it teaches: a wait costs what the device then stands idle, and what asking takes of the host: where the host waits
+once for milliseconds of work, taking `.item()` out brings nothing; where it asks after every small layer, a third.
 
     python examples/before_after/syncs.py
 """

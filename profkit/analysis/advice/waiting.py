@@ -227,7 +227,7 @@ RULES = (
         "Keep results on the device and read them every some hundred steps; copy with non_blocking=True.",
         'losses.append(loss.detach())            # not: loss.item()\ntorch.cuda.set_sync_debug_mode("warn")  # names every wait',
         "The calls above are gone from the step.",
-        ("Where the host is the limit anyway, nothing is gained.", "Control flow on values needs them."), _TUNING,
+        ("Where the host is the limit anyway, it is unsure what is gained (0.85 to 1.7 times as fast, measured).", "Control flow on values needs them."), _TUNING,
     ),
     Rule(
         "pinned-copies", "Copy batches from pinned memory, ahead of their use", _pageable,
