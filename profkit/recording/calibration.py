@@ -170,10 +170,12 @@ def _operands(torch: Any, dtype: Any, side: int) -> tuple[float, float]:
 
 
 def _rate(torch: Any, product: Callable[[], Any]) -> float | None:
-    """FLOP per second; None where the card or this torch lacks the type or the memory."""
+    """FLOP per second; None where the card or this torch lacks the type, which each says in words of its own."""
     try:
         flop, seconds = product()
-    except (RuntimeError, NotImplementedError):
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except RuntimeError:
         return None
     finally:
         torch.cuda.empty_cache()

@@ -25,10 +25,6 @@ sys.path.insert(0, str(HERE))
 import predict  # noqa: E402
 from predict import model_sha256, prediction_files  # noqa: E402
 
-from profkit.analysis.summary import Options, timelines  # noqa: E402
-from profkit.analysis.whatif import changes_named, find_step  # noqa: E402
-from profkit.readers import read  # noqa: E402
-
 PROMISE = 1.1
 CHANGED = 1.2
 """Pairs whose step changes by this factor or more are the ones that the scores are about."""
@@ -143,15 +139,11 @@ def later_in_view(
         path = traces / f"{each['pair']}.json.gz"
         if not same(path, predicted):
             raise SystemExit(f"{path} is not the trace that the prediction was made from")
-        names = predicted["changes"]
-        workers = [int(n.split()[1]) for n in names if n.startswith("loader")]
-        views, _ = timelines([read(path)], Options())
-        step = find_step(views[0], 0, round(each["before_ms"] * 1e6) if plain else None)
-        assert step is not None
-        found = step.predict(changes_named([n for n in names if not n.startswith("loader")], *workers[:1]))
-        said = {k: round(getattr(found, k), 4) for k in ("low", "likely", "high")}
-        known = {"speedup": said, "amdahl_speedup": predicted["amdahl_speedup"]}
-        rows.append(row(each["pair"], known, each["before_ms"], each["after_ms"]))
+        loader = [n for n in predicted["changes"] if n.startswith("loader")]
+        names = [n for n in predicted["changes"] if n not in loader]
+        workers = int(loader[0].split()[1]) if loader else None
+        said = predict.from_trace(path, names, workers, round(each["before_ms"] * 1e6) if plain else None)
+        rows.append(row(each["pair"], said, each["before_ms"], each["after_ms"]))
     return {**summaries(rows), "rows": rows}
 
 

@@ -36,6 +36,10 @@ class Tensor:
         return self
 
 
+class OutOfMemory(RuntimeError):
+    """`torch.cuda.OutOfMemoryError`."""
+
+
 class Event:
     def __init__(self, enable_timing):
         pass
@@ -86,6 +90,7 @@ def torch(monkeypatch):
                 name="Card 9000", multi_processor_count=10, total_memory=2**34, major=9, minor=0
             ),
             synchronize=lambda: None, empty_cache=lambda: None, _sleep=lambda cycles: None,
+            OutOfMemoryError=OutOfMemory,
         ),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "torch", fake)
@@ -105,6 +110,16 @@ def test_rates_come_from_work_over_time(torch):
 
 def test_a_type_that_the_card_lacks_is_left_out(torch):
     assert measure_card().peak("fp64", "tensor") is None
+
+
+def test_a_full_card_lacks_no_type(torch, monkeypatch):
+    def full(*shape, **kwargs):
+        raise OutOfMemory("CUDA out of memory")
+
+    monkeypatch.setattr(torch, "randn", full)
+
+    with pytest.raises(RecordingError, match="nothing else uses the GPU"):
+        measure_card()
 
 
 def test_a_torch_without_8_bit_products_leaves_them_out(torch):

@@ -191,8 +191,8 @@ def _statistics(facts: StepFacts, segment: NDArray[np.int64]) -> Flags:
 
 def _sums_columns(facts: StepFacts, row: int) -> bool:
     kernel = facts.kernels[row]
-    name = kernel.function + kernel.short_name.lower() if kernel else ""
-    return bool(facts.backward[row]) and (facts.family[row] is Family.REDUCE or "gammabeta" in name)
+    scales = kernel is not None and "gammabeta" in kernel.function
+    return bool(facts.backward[row]) and (facts.family[row] is Family.REDUCE or scales)
 
 
 def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:

@@ -101,11 +101,15 @@ class Step:
         return self._programs[LIKELY.host][1] * self._as_recorded
 
     @cached_property
+    def replayed_over_recorded(self) -> float:
+        """How long a replay makes the step as it was recorded, as a multiple of its recorded length."""
+        return replay(self.facts.program).step_ns / max(self.facts.program.step_ns, 1)
+
+    @property
     def _as_recorded(self) -> float:
-        """The recorded length over the replayed one, where the replay takes longer: no price is of a longer step."""
-        played = replay(self.facts.program).step_ns
-        longer = self.plain_step_ns is None and played > _LONGER * self.facts.program.step_ns
-        return self.facts.program.step_ns / played if longer else 1.0
+        """A factor on what is replayed, where that takes too long: no price is of a longer step than the recorded one."""
+        longer = self.plain_step_ns is None and self.replayed_over_recorded > _LONGER
+        return 1 / self.replayed_over_recorded if longer else 1.0
 
     @property
     def program(self) -> Program:
@@ -199,9 +203,8 @@ def find_step(view: TraceView, device: int, plain_step_ns: int | None = None) ->
     program = step_program(view, device)
     if program is None or not len(program.row):
         return None
-    if not 1 / _UNLIKE <= replay(program).step_ns / max(program.step_ns, 1) <= _UNLIKE:
-        return None
-    return Step(find_facts(view, device, program), plain_step_ns)
+    step = Step(find_facts(view, device, program), plain_step_ns)
+    return step if 1 / _UNLIKE <= step.replayed_over_recorded <= _UNLIKE else None
 
 
 def _limit(played: Replay, least: float) -> str:

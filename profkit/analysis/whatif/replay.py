@@ -103,7 +103,7 @@ def without_recorder(
         host: A factor on the estimated time of the host.
 
     Returns:
-        The program with a faster host; never with a slower than the factor makes it.
+        The program with a faster host, or as it was recorded where a known plain time is no shorter.
     """
     estimated = _charged(program, cost, host)
     if plain_step_ns is None:
