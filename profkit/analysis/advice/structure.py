@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from profkit.analysis.advice.rule import Case, Evidence, Rule, kernels_seen
@@ -116,6 +118,9 @@ def _indices(case: Case) -> Evidence | None:
     )
 
 
+_NOTABLE_GRIDS: Final = 0.1
+
+
 def _grids(case: Case) -> Evidence | None:
     facts, gpu = case.facts, case.facts.gpu
     operations, rows = facts.view.trace.operations, facts.program.row
@@ -127,7 +132,9 @@ def _grids(case: Case) -> Evidence | None:
     kernels = np.array([k is not None and not k.is_collective for k in facts.kernels], bool)
     known = operations.grid_x[rows] > 0
     chosen = kernels & known & (grid < gpu.sm_count / 2) & (facts.program.duration_ns > 20_000)
-    if facts.share(chosen) < 0.1:
+    # Of a step that waits for its host, a share of what the device does is next to nothing.
+    of_step = facts.program.duration_ns[chosen].sum() / max(facts.program.step_ns, 1)
+    if min(facts.share(chosen), of_step) < _NOTABLE_GRIDS:
         return None
     return Evidence(
         f"Kernels over {percent_text(facts.share(chosen))} of the device's time have fewer blocks than half of its "

@@ -188,3 +188,13 @@ def test_segments_that_grow_already_are_not_advised(expandable):
     memory = {**TORN, "allocator": {**TORN["allocator"], "expandable_segments": {"on": expandable}}}
 
     assert ("fragmentation" in advised(arithmetic.bf16_products, memory)) is not expandable
+
+
+@pytest.mark.parametrize(("idle_us", "told"), [(100, True), (20_000, False)])
+def test_small_grids_are_told_where_they_take_a_share_of_the_step(idle_us, told):
+    def body(step, number):
+        models.narrow(step, number)
+        step.wait()
+        step.idle(idle_us)
+
+    assert ("small-grids" in advised(body)) is told
