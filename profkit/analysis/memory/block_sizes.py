@@ -198,7 +198,8 @@ class _Space:
             if known and rest > 0 and (rest <= LARGEST_SMALL or self.sizes[row] >= self._most):
                 self.sizes[row] += rest
             elif not known and rest > 0:
-                self.unsure[row] = min(rest, LARGEST_SMALL)
+                # Nothing is split off a block beyond max_split_size.
+                self.unsure[row] = rest if self.sizes[row] >= self._most else min(rest, LARGEST_SMALL)
         self._starts.insert(at, address)
         self._row_at[address] = row
 

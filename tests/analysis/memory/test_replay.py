@@ -185,6 +185,18 @@ def test_a_new_neighbour_tells_where_a_block_from_before_the_history_ends():
     assert device.allocated.tolist() == [stat["allocated"] for stat in allocator.stats[before:]]
 
 
+def test_a_block_beyond_max_split_size_from_before_the_history_may_be_far_larger():
+    allocator = CachingAllocator(max_split=20 * MIB)
+    allocator.free(allocator.alloc(40 * MIB))
+    block = allocator.alloc(24 * MIB)  # takes all 40
+    allocator.free(block)
+    device = replayed(allocator.snapshot(keep=2))
+
+    assert device.active[0] == 24 * MIB
+    assert device.lifetimes.unsure.tolist() == [16 * MIB]
+    assert allocator.stats[-3]["active"] == 40 * MIB
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     programs(), st.sampled_from([("free_requested",), ("segment_alloc", "segment_free"), ("free_completed",)])
