@@ -27,7 +27,7 @@ from profkit.errors import AnalysisError, OutputError, ProfkitError, ReadError, 
 
 if TYPE_CHECKING:
     from profkit.api import Report, analyze
-    from profkit.comparing import compare
+    from profkit.api.comparing import compare
     from profkit.recording.benchmark import benchmark
     from profkit.recording.instrument import instrument
     from profkit.recording.phases import phase
@@ -52,7 +52,7 @@ _HOMES = {
     "Report": "profkit.api",
     "analyze": "profkit.api",
     "benchmark": "profkit.recording.benchmark",
-    "compare": "profkit.comparing",
+    "compare": "profkit.api.comparing",
     "instrument": "profkit.recording.instrument",
     "phase": "profkit.recording.phases",
     "record": "profkit.recording.recorder",

@@ -14,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from profkit.api import Report
-    from profkit.comparing import Gate
+    from profkit.api.comparing import Gate
 
 __all__ = ["StepGate", "profkit_gate"]
 
@@ -54,10 +54,10 @@ class StepGate:
             baseline: What to compare with: a file, or a run of a history (``profkit.db#main``).
             warmup: Steps to run before those that count.
             steps: Steps to record.
-            limits: Texts by name, as `profkit.comparing.gate` takes them.
+            limits: Texts by name, as `profkit.api.comparing.gate` takes them.
         """
         from profkit.api import Report
-        from profkit.comparing import gate, gate_settings, open_report
+        from profkit.api.comparing import gate, gate_settings, open_report
 
         if isinstance(step, Report):
             report = step

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profkit.analysis.summary import summarise
 from profkit.model import OperationKind
 from profkit.readers import read
 from profkit.rendering import RENDERERS
+from profkit.report.assembly import summarise
 from tests.shared import DATA
 
 BENCH = Path(__file__).parents[1] / "reports" / "bench"

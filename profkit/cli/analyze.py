@@ -111,7 +111,7 @@ def command(
         if verify_:
             report, found = _verified(report, files, (step, device), progress)
     if save or database or tags or baseline:
-        from profkit.comparing import save_run
+        from profkit.api.comparing import save_run
 
         run = save_run(report, files, database, tags=named, baseline=baseline)
         click.echo(f"Saved as {run}", err=True)

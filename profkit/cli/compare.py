@@ -51,7 +51,7 @@ def command(
       profkit compare profkit.db#main report.json --format md -o comment.md
     """
     from profkit.api import refuse_input, write_whole
-    from profkit.comparing import compare
+    from profkit.api.comparing import compare
     from profkit.rendering.comparisons import COMPARISON_RENDERERS, render_comparison_text
     from profkit.rendering.formats import format_of
 

@@ -28,7 +28,7 @@ def command(files: tuple[str, ...], output: str, step: str | None) -> None:
       profkit export profkit.db#12 -o report.html              # a saved run has no events: its report
     """
     from profkit.api import export_timeline, refuse_input, write_whole
-    from profkit.comparing import open_report, saved_run_of
+    from profkit.api.comparing import open_report, saved_run_of
 
     target = Path(output)
     refuse_input(target, files)

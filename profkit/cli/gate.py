@@ -46,7 +46,7 @@ def command(ctx: click.Context, /, report: str, output: str | None, **given: Any
       profkit gate trace.json.gz --min-busy 80%
     """
     from profkit.api import refuse_input
-    from profkit.comparing import DATABASE, gate, gate_settings
+    from profkit.api.comparing import DATABASE, gate, gate_settings
     from profkit.rendering.comparisons import COMPARISON_RENDERERS
     from profkit.rendering.formats import format_of
 
@@ -71,7 +71,7 @@ def command(ctx: click.Context, /, report: str, output: str | None, **given: Any
 
 def _limits(given: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, by the names of the limits; one that is none is wrong usage."""
-    from profkit.analysis.comparison.limits import Limits
+    from profkit.comparison.limits import Limits
 
     limits = {name.replace("_", "-"): value for name, value in given.items() if value not in (None, ())}
     if "max-phase" in limits:

@@ -54,11 +54,11 @@ def command(
       profkit history --family gemm --tag branch=main
       profkit history --set-baseline main=12
     """
-    from profkit.analysis.comparison import find_changes
     from profkit.api import refuse_input, write_whole
-    from profkit.history import History, metric_of
+    from profkit.comparison import find_changes
     from profkit.rendering.formats import format_of
     from profkit.rendering.trend import change_sentences, render_trend_html, render_trend_text
+    from profkit.saved_runs import History, metric_of
 
     subjects = {"phase": phase, "family": family, "kernel": kernel, "idle": idle}
     chosen = {name: of for name, of in subjects.items() if of is not None}

@@ -26,7 +26,7 @@ def command(run: str, output: str | None, format_: str | None) -> None:
       profkit show report.json --format md
     """
     from profkit.api import refuse_input, write_whole
-    from profkit.comparing import open_report
+    from profkit.api.comparing import open_report
     from profkit.rendering import render_text
     from profkit.rendering.formats import format_of
 

@@ -77,10 +77,11 @@ def command(
       profkit whatif report.sqlite --fused-optimizer --cuda-graphs --plain-step 17.5ms
       profkit whatif trace.json --loader-workers 8 --json
     """
-    from profkit.analysis.summary import Options, timelines
-    from profkit.analysis.whatif.answer import what_if
     from profkit.errors import AnalysisError
     from profkit.readers import read
+    from profkit.report.assembly import timelines
+    from profkit.report.views import Options
+    from profkit.simulation.answer import what_if
 
     chosen = [name for name in _FLAGS if flags[name.replace("-", "_")]]
     views, _ = timelines([read(file)], Options(step_name=step, device=device))

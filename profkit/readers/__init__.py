@@ -13,7 +13,7 @@ from profkit.readers.sources import Input, Kind, open_input
 
 if TYPE_CHECKING:
     from profkit.model import Finding, Trace
-    from profkit.model_memory import MemoryHistory
+    from profkit.model.memory_history import MemoryHistory
 
 __all__ = ["read"]
 

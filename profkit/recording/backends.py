@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from profkit.marks import PHASE_MARK
+from profkit.model.marks import PHASE_MARK
 from profkit.recording.notices import warn
 from profkit.recording.nvtx_domain import attached_domain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from profkit.marks import PHASE_DOMAIN
+from profkit.model.marks import PHASE_DOMAIN
 from profkit.recording.notices import warn
 
 __all__ = ["attached_domain", "under_nsys"]

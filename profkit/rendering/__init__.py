@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from profkit.analysis.result import Result
+from profkit.model.result import Result
 from profkit.rendering.html import render_html
 from profkit.rendering.markdown import render_markdown
 from profkit.rendering.report_json import render_json, report_schema

@@ -9,9 +9,9 @@ from importlib.resources import files
 import jinja2
 from markupsafe import Markup
 
-from profkit.analysis.comparison import Comparison, part_label, signed_text
-from profkit.analysis.result import Row
+from profkit.comparison import Comparison, part_label, signed_text
 from profkit.errors import printable
+from profkit.model.result import Row
 from profkit.rendering.comparison_tables import compared_text, sections_of, warning_text
 
 __all__ = ["render_comparison_html"]

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from profkit.analysis.comparison import Comparison
+from profkit.comparison import Comparison
 from profkit.rendering.report_json import json_value
 
 __all__ = ["comparison_schema", "render_comparison_json"]

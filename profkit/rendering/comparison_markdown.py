@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profkit.analysis.comparison import Comparison
+from profkit.comparison import Comparison
 from profkit.rendering.comparison_tables import Section, compared_text, sections_of, warning_text
 from profkit.rendering.markdown import as_code, as_prose, as_table
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from profkit.analysis.comparison import Comparison, part_label, signed_text
-from profkit.analysis.result import Row
+from profkit.comparison import Comparison, part_label, signed_text
+from profkit.model.result import Row
 from profkit.rendering.digest import where_text
 from profkit.units import bytes_text, count_text, duration_text, noun_text
 

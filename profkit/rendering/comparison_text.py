@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from profkit.analysis.comparison import Comparison
+from profkit.comparison import Comparison
 from profkit.errors import printable
 from profkit.rendering.comparison_tables import Section, compared_text, sections_of, warning_text
 from profkit.units import count_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from profkit.analysis.comparison import Comparison
+from profkit.comparison import Comparison
 from profkit.rendering.comparison_html import render_comparison_html
 from profkit.rendering.comparison_json import comparison_schema, render_comparison_json
 from profkit.rendering.comparison_markdown import render_comparison_markdown

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from profkit.analysis.result import Result, Row
 from profkit.errors import printable
+from profkit.model.result import Result, Row
 from profkit.rendering.words import SEVERITIES, SHARES, severity_of
 from profkit.units import count_text, duration_text, noun_text, percent_text
 

@@ -16,7 +16,7 @@ import jinja2
 from jinja2.bccache import Bucket
 from markupsafe import Markup
 
-from profkit.analysis.result import Result
+from profkit.model.result import Result
 from profkit.rendering.page_data import has_plots, page_data
 from profkit.rendering.page_tables import page_tables
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from profkit.analysis.result import Result, Row
 from profkit.errors import printable
+from profkit.model.result import Result, Row
 from profkit.rendering.digest import (
     Scale,
     code_lines,

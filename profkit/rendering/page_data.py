@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from profkit.analysis.result import Result, Row
+from profkit.model.result import Result, Row
 from profkit.rendering.digest import number_of, phase_tree, scale_of
 from profkit.rendering.report_json import json_value
 from profkit.rendering.words import BASES, BOUNDS, CAUSES, SHARES, Term

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from profkit.analysis.result import Result, Row
+from profkit.model.result import Result, Row
 from profkit.rendering.digest import (
     Scale,
     code_lines,

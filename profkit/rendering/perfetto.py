@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.result import Row
-from profkit.analysis.states import CAUSE_OF_STATE, SHARE_OF_STATE, State
-from profkit.analysis.view import TraceView
+from profkit.model.result import Row
+from profkit.model.states import CAUSE_OF_STATE, SHARE_OF_STATE, State
+from profkit.timeline.view import TraceView
 
 __all__ = ["render_perfetto"]
 

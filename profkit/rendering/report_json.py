@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from profkit.analysis.result import Result
+from profkit.model.result import Result
 
 __all__ = ["json_value", "render_json", "report_schema"]
 

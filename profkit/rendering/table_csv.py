@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any, Final
 
-from profkit.analysis.result import Result, Row
+from profkit.model.result import Result, Row
 from profkit.rendering.report_json import json_value
 
 __all__ = ["COLUMNS", "render_csv"]

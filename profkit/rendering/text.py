@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from profkit.analysis.result import Result
 from profkit.errors import printable
+from profkit.model.result import Result
 from profkit.rendering.digest import (
     Scale,
     code_lines,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from profkit.analysis.comparison import Change
-from profkit.analysis.result import Row
+from profkit.comparison import Change
 from profkit.errors import printable
+from profkit.model.result import Row
 from profkit.units import noun_text, percent_text
 
 __all__ = ["change_sentences", "render_trend_html", "render_trend_text"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from profkit.analysis.result import Result, Row
 from profkit.errors import ReadError
+from profkit.model.result import Result, Row
 from profkit.readers.remote import shown_name
 from profkit.verification.events import Recording, UnreadError
 from profkit.verification.figures import Figure, memory_figures, timeline_figures

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any
 
-from profkit.marks import PHASE_DOMAIN, PHASE_MARK
+from profkit.model.marks import PHASE_DOMAIN, PHASE_MARK
 from profkit.verification.events import Call, Op, Recording, Span, UnreadError
 
 __all__ = ["COPY_KINDS", "read_export"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from profkit.analysis.result import Result
+from profkit.model.result import Result
 from profkit.verification.events import Op
 from profkit.verification.intervals import length
 from profkit.verification.snapshots import DeviceMemory

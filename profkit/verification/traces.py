@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from math import floor
 from typing import Any
 
-from profkit.marks import PHASE_DOMAIN, PHASE_MARK
+from profkit.model.marks import PHASE_DOMAIN, PHASE_MARK
 from profkit.verification.events import Call, Op, Recording, Span, UnreadError
 from profkit.verification.json_values import events_of
 

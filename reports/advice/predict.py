@@ -18,10 +18,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from profkit.analysis.advice import advise  # noqa: E402
-from profkit.analysis.summary import Options, timelines  # noqa: E402
-from profkit.analysis.whatif import changes_named, find_step  # noqa: E402
+from profkit.advice import advise  # noqa: E402
 from profkit.readers import read  # noqa: E402
+from profkit.report.assembly import timelines  # noqa: E402
+from profkit.report.views import Options  # noqa: E402
+from profkit.simulation import changes_named, find_step  # noqa: E402
 
 PAIRS: dict[str, tuple[list[str], int | None]] = {
     "attention_2048": (["fused-attention"], None),

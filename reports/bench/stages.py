@@ -22,9 +22,9 @@ def main() -> None:
         laps[stage] = {"cpu_s": round(now - before, 3), "peak_mb": round(peak)}
         before = now
 
-    from profkit.analysis.summary import summarise
     from profkit.readers import read
     from profkit.rendering import RENDERERS
+    from profkit.report.assembly import summarise
 
     lap("start")
     trace = read(sys.argv[1])

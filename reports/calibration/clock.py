@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.analysis.launches import find_launches
 from profkit.model import OperationKind, RangeKind, Trace
+from profkit.timeline.launches import find_launches
 
 GRIDS = (1, 132, 1056, 8448, 67584)
 Times = NDArray[np.float64]

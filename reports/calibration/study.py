@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from packed import unpacked
 
-from profkit.analysis.summary import Options, summarise, timelines
-from profkit.analysis.work.work import Basis, OperationBound
 from profkit.model import OperationKind, Trace
+from profkit.model.work import Basis, OperationBound
 from profkit.readers import read
+from profkit.report.assembly import summarise, timelines
+from profkit.report.views import Options
 
 DATA = Path(__file__).parent / "data"
 RECORDERS = {"nsys": ".sqlite.gz", "emit": ".sqlite.gz", "kineto": ".json.gz"}

@@ -23,9 +23,9 @@ sys.path[:0] = [str(ROOT)]
 import numpy as np  # noqa: E402
 
 import profkit  # noqa: E402
-from profkit.analysis.comparison.noise import BUSY_SPREAD, IDLE_SPREAD  # noqa: E402
-from profkit.analysis.comparison.side import Side  # noqa: E402
-from profkit.analysis.comparison.verdict import judge  # noqa: E402
+from profkit.comparison.noise import BUSY_SPREAD, IDLE_SPREAD  # noqa: E402
+from profkit.comparison.side import Side  # noqa: E402
+from profkit.comparison.verdict import judge  # noqa: E402
 
 START, END = "<!-- power: written by reports/comparison/power.py -->", "<!-- end of power -->"
 PAGE = ROOT / "docs" / "comparing.md"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import profkit
-from profkit.analysis.result import Result
+from profkit.model.result import Result
 
 Event = dict[str, Any]
 

@@ -5,10 +5,10 @@ from click.testing import CliRunner
 
 import profkit
 from profkit.api import Report
+from profkit.api.comparing import gate
 from profkit.cli import main
-from profkit.comparing import gate
 from profkit.errors import AnalysisError
-from tests.analysis.comparison.recordings import of_steps, recorded
+from tests.comparison.recordings import of_steps, recorded
 from tests.shared import DATA
 
 EAGER, COMPILED, FP32 = (

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from profkit.analysis.result import Result
+from profkit.model.result import Result
 from profkit.verification.intervals import length, within
 from tests.exactness.brute_force import nature
 from tests.exactness.brute_idle import HOST_CAUSES, IDLE_CAUSES, BruteIdle

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import profkit
-from profkit.analysis.result import Result
 from profkit.model import OperationKind, Trace
+from profkit.model.result import Result
 from profkit.readers import read
 from tests.exactness.test_cases import CASES, TRACES, case_of, result_of
 

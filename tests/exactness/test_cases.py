@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import profkit
-from profkit.analysis.result import Result
 from profkit.model import CopyKind, OperationKind, Trace
+from profkit.model.result import Result
 from profkit.readers import read
 from tests.shared import DATA
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import profkit
-from profkit.analysis.result import SHARES, Result
+from profkit.model.result import SHARES, Result
 from tests.shared import SHARED, needs_shared
 
 CORPUS = SHARED / "corpus"

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import profkit
-from profkit.analysis.summary import Options, timelines
-from profkit.analysis.view import TraceView
 from profkit.readers import read
+from profkit.report.assembly import timelines
+from profkit.report.views import Options
+from profkit.timeline.view import TraceView
 from tests.shared import DATA
 
 NSYS = shutil.which("nsys")

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profkit.analysis.idle import QUEUE_LATENCY_NS
-from profkit.analysis.result import Result
-from profkit.analysis.summary import summarise
 from profkit.model import Trace
+from profkit.model.result import Result
+from profkit.report.assembly import summarise
+from profkit.timeline.idle import QUEUE_LATENCY_NS
 from tests.exactness.brute_idle import BruteIdle
 from tests.exactness.comparison import told, worked_out
 from tests.exactness.plain_files import Recording

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import profkit
-from profkit.analysis.result import SHARES, Result
-from profkit.analysis.summary import Options, timelines
-from profkit.analysis.work.work import OperationBound
+from profkit.model.result import SHARES, Result
+from profkit.model.work import OperationBound
 from profkit.readers import read
+from profkit.report.assembly import timelines
+from profkit.report.views import Options
 from profkit.units import parse_duration_ns
 from profkit.verification.intervals import length, united, within, without
 from tests.exactness.brute_force import Op

@@ -19,7 +19,7 @@ import jsonschema
 
 import profkit
 from profkit.api import export_timeline
-from profkit.comparing import open_report
+from profkit.api.comparing import open_report
 from profkit.errors import ProfkitError
 from profkit.readers import read
 from profkit.rendering.report_json import report_schema

@@ -38,11 +38,12 @@ import pytest
 from tests.mutation.mutants import Mutant, compiled, mutants_of, stratified
 
 ROOT: Final = Path(__file__).parents[2]
-ANALYSIS: Final = ROOT / "profkit" / "analysis"
-_CORE: Final = "intervals distinct nesting launches phases steps occupancy idle waits verdict"
+PACKAGE: Final = ROOT / "profkit"
+_CORE: Final = "intervals distinct nesting launches phases steps segments idle waits"
 _PATHS: Final = (
-    *(ANALYSIS / f"{n}.py" for n in _CORE.split()),
-    *sorted((ANALYSIS / "whatif").glob("[!_]*.py")),
+    *(PACKAGE / "timeline" / f"{n}.py" for n in _CORE.split()),
+    PACKAGE / "report" / "verdict.py",
+    *sorted((PACKAGE / "simulation").glob("[!_]*.py")),
 )
 MODULES: Final = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _PATHS}
 
@@ -50,10 +51,10 @@ BRUTE_FORCE: Final = "tests/exactness/test_properties.py::test_every_number_equa
 _CASES: Final = "tests/exactness/test_cases.py::test_a_case_has_the_numbers_that_it_demands"
 _LARGE: Final = ("kernel_places", "options", "timeline", "unrecorded")
 _UNITS: Final = [
-    p for p in sorted((ROOT / "tests/analysis").glob("test_*.py")) if not p.stem.endswith(_LARGE)
+    p for p in sorted((ROOT / "tests/timeline").glob("test_*.py")) if not p.stem.endswith(_LARGE)
 ]
 JUDGES: Final = {
-    True: ("tests/analysis/whatif", "tests/analysis/advice/test_rules.py", "tests/cli/test_whatif.py"),
+    True: ("tests/simulation", "tests/advice/test_rules.py", "tests/cli/test_whatif.py"),
     False: (
         *(str(path.relative_to(ROOT)) for path in _UNITS),
         BRUTE_FORCE,
@@ -244,7 +245,7 @@ def _accounts() -> dict[tuple[str, str, str], str]:
 
 
 def _short(mutant: Mutant) -> str:
-    return mutant.module.removeprefix("profkit.analysis.")
+    return mutant.module.removeprefix("profkit.")
 
 
 def main() -> None:

@@ -142,8 +142,8 @@ def test_a_users_script_is_checked_against_our_types(installed, tmp_path):
     mypy = [sys.executable, "-m", "mypy", "--config-file", settings, "--python-executable", installed.python]
     done = subprocess.run([*mypy, script], cwd=tmp_path, capture_output=True, text=True)
     assert re.findall(r'Revealed type is "(.*)"', done.stdout) == [
-        "profkit.api.Report",
-        "profkit.comparing.ComparisonReport",
+        "profkit.api.report.Report",
+        "profkit.api.comparing.ComparisonReport",
         "int",
     ]
     assert re.findall(r"py:(\d+): error: .*\[(.*)\]$", done.stdout, re.M) == [

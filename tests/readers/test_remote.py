@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from fsspec import AbstractFileSystem
 
 import profkit
-from profkit.analysis.summary import Options
 from profkit.cli import main
 from profkit.cli.analyze import _stem
 from profkit.errors import ReadError
-from profkit.mapping import Failure, Task, summarise_path
 from profkit.readers import read
 from profkit.readers.remote import is_remote, list_remote, shown_name, without_secrets
+from profkit.report.many_files import Failure, Task, summarise_path
+from profkit.report.views import Options
 from tests.shared import DATA
 
 NAMES = ("run/rank0.json.gz", "run/rank1.json.gz")

@@ -19,7 +19,7 @@ import pytest
 
 from profkit.errors import ReadError
 from profkit.model import Severity
-from profkit.model_memory import MemoryHistory
+from profkit.model.memory_history import MemoryHistory
 from profkit.readers import read
 from profkit.readers.sources import Kind, open_input
 from tests.shared import DATA

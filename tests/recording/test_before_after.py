@@ -72,7 +72,7 @@ def test_both_sides_of_a_pair_run_and_compute_the_same(modules, name):
 
 
 def test_names_of_pairs_are_the_studys(modules):
-    study = importlib.import_module("tests.analysis.advice.test_study")
+    study = importlib.import_module("tests.advice.test_study")
     named = [pair for module in modules.values() for pair in module.PAIRS]
     on_gpus = {"graph_tiny_mlp", "graph_gpt_short", "graph_gpt_long", "pinned_prefetch"}
 

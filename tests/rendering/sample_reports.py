@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from profkit.analysis.result import Result
+from profkit.model.result import Result
 from tests.rendering.samples import (
     MS,
     advice,

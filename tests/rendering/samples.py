@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from profkit.analysis.result import SHARES, Result, Row
+from profkit.model.result import SHARES, Result, Row
 
 MS = 1_000_000
 CAUSES = (

@@ -4,7 +4,7 @@ import re
 import jsonschema
 import pytest
 
-from profkit.analysis.comparison import compare_results
+from profkit.comparison import compare_results
 from profkit.rendering.comparisons import COMPARISON_RENDERERS, comparison_schema
 from tests.rendering.sample_reports import SAMPLES
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from profkit.analysis.summary import Options, summarise
 from profkit.hardware import OVERHEAD_NS, QUEUE_NS
+from profkit.report.assembly import summarise
+from profkit.report.views import Options
 
 FOLDER = Path(__file__).parents[2] / "reports" / "calibration"
 DATA = FOLDER / "data"

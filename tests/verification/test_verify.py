@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import profkit
-from profkit.analysis.intervals import Intervals
 from profkit.api import expand
 from profkit.cli import main
 from profkit.errors import ProfkitError
 from profkit.rendering.report_json import report_schema
+from profkit.timeline.intervals import Intervals
 from profkit.verification import Verification, verify, with_verification
 from tests.fuzz.inputs import READERS, nth
 from tests.fuzz.properties import _written
@@ -182,7 +182,7 @@ def test_steps_of_another_name():
 
 def plant_a_sum_for_a_union(monkeypatch):
     """The classic: lengths added up, so that what overlaps counts twice."""
-    monkeypatch.setattr("profkit.analysis.tables.window.Intervals", _Summed)
+    monkeypatch.setattr("profkit.timeline.window_table.Intervals", _Summed)
     return OVERLAPPING, "totals.kernel_union_ns"
 
 
@@ -209,7 +209,7 @@ def plant_a_lost_kernel(monkeypatch):
 
 def plant_a_wrong_window(monkeypatch):
     """One step too many is left out as warm-up."""
-    monkeypatch.setattr("profkit.analysis.summary.warm_up_steps", lambda lengths: 2)
+    monkeypatch.setattr("profkit.report.views.warm_up_steps", lambda lengths: 2)
     return STEPPED, "window.start_ns"
 
 
@@ -231,7 +231,7 @@ def plant_a_nanosecond(monkeypatch):
 def plant_unrounded_blocks(monkeypatch):
     """The peak counts what was asked for, not what was taken."""
     monkeypatch.setattr(
-        "profkit.analysis.memory.block_sizes.AllocatorRules.rounded",
+        "profkit.memory.block_sizes.AllocatorRules.rounded",
         lambda self, requests: requests.astype(np.int64),
     )
     return DATA / "snapshot/cases/gpt.pickle.gz", "memory.devices[0].peak_allocated_bytes"
@@ -239,9 +239,9 @@ def plant_unrounded_blocks(monkeypatch):
 
 def plant_names_exchanged(monkeypatch):
     """Two kernels change places in the table by name; every sum stays right."""
-    from profkit.analysis.tables import window
+    from profkit.timeline import window_table
 
-    whole = window.totals_row
+    whole = window_table.totals_row
 
     def exchanged(*arguments):
         row = whole(*arguments)
@@ -249,7 +249,7 @@ def plant_names_exchanged(monkeypatch):
         first["name"], second["name"] = second["name"], first["name"]
         return row
 
-    monkeypatch.setattr("profkit.analysis.summary.totals_row", exchanged)
+    monkeypatch.setattr("profkit.report.assembly.totals_row", exchanged)
     return STEPPED, "totals.kernels["
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from profkit.errors import ReadError
 from profkit.model import Finding, Severity, Source
-from profkit.model_memory import MemoryHistory
+from profkit.model.memory_history import MemoryHistory
 from profkit.readers.snapshot.columns import Columns
 from profkit.readers.snapshot.pickled import collector_off, load
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from profkit.model import UNKNOWN, IntColumn
-from profkit.model_memory import Frames, Stacks
+from profkit.model.memory_history import Frames, Stacks
 
 __all__ = ["StackTable", "Strings"]
 

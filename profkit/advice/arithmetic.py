@@ -1,0 +1,169 @@
+"""Rules about number formats and sizes: TF32, autocast, fp8, fp64 by accident, alignment."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
+from profkit.hardware import TENSOR, VECTOR
+from profkit.model.kernel_class import Family
+from profkit.simulation.precision import (
+    align_matrices,
+    autocast,
+    misaligned,
+    simt_products,
+    to_fp32,
+    use_tf32,
+    wide_products,
+)
+from profkit.units import percent_text
+
+__all__ = ["RULES"]
+
+_LARGE_PRODUCT_FLOP = 2e10
+
+
+def _tf32(case: Case) -> Evidence | None:
+    facts, gpu = case.facts, case.facts.gpu
+    chosen = simt_products(facts)
+    fast, slow = (gpu.peak("tf32", TENSOR), gpu.peak("fp32", VECTOR)) if gpu else (None, None)
+    if not chosen.any() or not fast or not slow or fast < 1.2 * slow or case.capability < 8:
+        return None
+    return Evidence(
+        f"Matrix products in fp32 take {percent_text(facts.share(chosen))} of the device's time and run on the ordinary "
+        f"units: this card's matrix units are up to {fast / slow:.1f} times as fast in TF32.",
+        kernels_seen(facts, chosen),
+        [use_tf32],
+        "high",
+    )
+
+
+def _autocast(case: Case) -> Evidence | None:
+    facts, gpu = case.facts, case.facts.gpu
+    chosen = wide_products(facts) & ~facts.optimizer
+    peak = gpu.peak("bf16", TENSOR) or gpu.peak("fp16", TENSOR) if gpu else None
+    if not chosen.any() or peak is None or case.capability < 7:
+        return None
+    narrow = facts.matrix & np.isin(facts.dtype.astype(str), ("bf16", "fp16"))
+    if facts.share(narrow) > facts.share(chosen):
+        return None
+    return Evidence(
+        f"Matrix products with 32-bit inputs take {percent_text(facts.share(chosen))} of the device's time. In 16 bits "
+        "they run at twice the rate of TF32 or more, and the kernels around them move half the bytes.",
+        kernels_seen(facts, chosen),
+        [autocast],
+        "medium" if facts.compiled.any() else "high",
+    )
+
+
+def _scaler(case: Case) -> Evidence | None:
+    facts = case.facts
+    names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
+    chosen = facts.named("_amp_foreach_non_finite_check", "_amp_update_scale") | np.array(
+        ["amp_non_finite" in n.lower() or "amp_update_scale" in n.lower() for n in names], bool
+    )
+    if not chosen.any() or case.capability < 8:
+        return None
+    return Evidence(
+        "A GradScaler reads and writes every gradient and makes the host wait for its answer each step. bf16 has fp32's "
+        "range and needs none.",
+        kernels_seen(facts, chosen),
+        [lambda draft: draft.drop(chosen)],
+    )
+
+
+def _fp8(case: Case) -> Evidence | None:
+    facts, gpu = case.facts, case.facts.gpu
+    products = (facts.family == Family.GEMM) & np.isin(facts.dtype.astype(str), ("bf16", "fp16"))
+    large = products & (np.nan_to_num(facts.flop) > _LARGE_PRODUCT_FLOP)
+    if gpu is None or gpu.peak("fp8", TENSOR) is None or facts.share(large) < 0.6:
+        return None
+    return Evidence(
+        f"Large products in 16 bits take {percent_text(facts.share(large))} of the device's time, and this card "
+        "multiplies fp8 at up to twice that rate. What is left of it depends on the casts and scales of the library.",
+        kernels_seen(facts, large),
+        None,
+        "low",
+    )
+
+
+def _fp64(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = facts.dtype == "fp64"
+    if facts.share(chosen) < 0.01:
+        return None
+    return Evidence(
+        f"Kernels in fp64 take {percent_text(facts.share(chosen))} of the device's time: twice the bytes of fp32, and on "
+        "most cards a small fraction of its arithmetic.",
+        kernels_seen(facts, chosen),
+        [to_fp32],
+    )
+
+
+def _alignment(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = misaligned(facts)
+    if not chosen.any():
+        return None
+    return Evidence(
+        f"Products over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that do not start at "
+        "multiples of 16 bytes: a size that is no multiple of 8 in 16 bits, or of 4 in TF32.",
+        kernels_seen(facts, chosen),
+        [align_matrices],
+    )
+
+
+_NUMERICS = (
+    "https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
+)
+_AMP = "https://docs.pytorch.org/docs/stable/amp.html"
+
+RULES = (
+    Rule(
+        "tf32", "Let fp32 matrix products use TF32", _tf32,
+        "Allow TF32 for matrix products, before the model is built.",
+        'torch.set_float32_matmul_precision("high")',
+        "The sgemm kernels become tf32 ones (tensorop, s1688, tf32); compare the loss over some hundred steps.",
+        ("Inputs keep 10 bits of mantissa: not for ill-conditioned problems or fp32 references.",
+         "Nothing is gained where the host is the limit."), _NUMERICS,
+    ),
+    Rule(
+        "bf16-autocast", "Compute forward and loss in bf16 by autocast", _autocast,
+        "Wrap forward and loss, not backward or optimizer; weights stay fp32. Below compute capability 8: float16 with a GradScaler.",
+        'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)\nloss.backward()',
+        "Matrix kernels become bf16; the loss curve stays the same.",
+        ("Casts are kernels and launches: a step that waits for its host gets slower.",
+         "Sums over many small terms need fp32: autocast keeps norms, softmax and losses there."), _AMP,
+    ),
+    Rule(
+        "bf16-without-scaler", "Use bf16 instead of fp16 with a GradScaler", _scaler,
+        "On Ampere and later, cast to bfloat16 and remove the scaler.",
+        'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)\nloss.backward()\noptimizer.step()',
+        "The _amp_ kernels and the wait before optimizer.step are gone.",
+        ("bf16 has 8 bits of mantissa to fp16's 11.",), _AMP,
+    ),
+    Rule(
+        "fp8", "Consider fp8 for the large products", _fp8,
+        "Replace the large linear layers by fp8 ones (torchao, TransformerEngine); sizes must be multiples of 16.",
+        "from torchao.float8 import convert_to_float8_training\nconvert_to_float8_training(model)",
+        "Products become e4m3 kernels; follow the loss over a whole run.",
+        ("Accuracy must be watched.", "Needs torch.compile to fuse the casts; small layers get slower."),
+        "https://docs.pytorch.org/ao/stable/workflows/training.html",
+    ),
+    Rule(
+        "fp64", "Compute in fp32 instead of fp64", _fp64,
+        "Find where float64 enters (often a NumPy array) and convert it once.",
+        "x = torch.as_tensor(array, dtype=torch.float32)",
+        "No kernel of type double is left.",
+        ("Not where the problem needs it.",),
+        "https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
+    ),
+    Rule(
+        "alignment", "Pad matrix sizes to multiples of 8", _alignment,
+        "Round the vocabulary and other sizes up to a multiple of 64 (at least 8), and mask what is padded.",
+        "vocabulary = (vocabulary + 63) // 64 * 64   # 50257 -> 50304",
+        "No kernel with align1 or align2 is left among those above.",
+        ("Padding adds arithmetic where a size is tiny.", "Losses and samplers must ignore the padding."),
+        "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
+    ),
+)  # fmt: skip

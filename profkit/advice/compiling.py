@@ -1,0 +1,220 @@
+"""Rules about compiled code: torch.compile, graph breaks, recompilation, CUDA graphs, Python loops."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
+from profkit.model import OperationKind
+from profkit.model.kernel_class import Family
+from profkit.model.states import State
+from profkit.simulation.edited_step import Draft
+from profkit.simulation.fusion import compile_model, fusible
+from profkit.simulation.launching import capture
+from profkit.units import duration_text, percent_text
+
+__all__ = ["RULES"]
+
+_REGION = re.compile(r"Torch-Compiled Region: (\d+)/(\d+)")
+_LOOPED = ("aten::select", "aten::slice", "aten::index_put_", "aten::copy_")
+_FEWEST_IN_A_LOOP = 24
+
+
+def _compile(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = fusible(facts)
+    if chosen.sum() < 3 or facts.compiled.any() or _replayed(case):
+        return None
+    place = " between the matrix products" if facts.matrix.any() else ""
+    return Evidence(
+        f"{int(chosen.sum())} kernels{place} (pointwise, norms, casts, copies, sums) take "
+        f"{percent_text(facts.share(chosen))} of the device's time. Compiled, each chain reads and writes its data once, "
+        "and the host launches fewer kernels.",
+        kernels_seen(facts, chosen),
+        [compile_model],
+    )
+
+
+def _breaks(case: Case) -> Evidence | None:
+    regions = _regions(case)
+    frames = {frame for frame, _ in regions}
+    eager = fusible(case.facts)
+    if len(frames) < 3 or not eager.any():
+        return None
+    count = len(regions)
+
+    def joined(draft: Draft) -> None:
+        tokens = len(draft.gap_ns)
+        draft.gap_ns -= min((count - 1) * 2 * draft.usual_launch_ns, 0.5 * float(draft.gap_ns.sum())) / tokens
+        draft.gap_ns = np.maximum(draft.gap_ns, 0)
+
+    return Evidence(
+        f"{count} compiled regions of {len(frames)} graphs run in one step, with {int(eager.sum())} eager kernels "
+        "between them: each entry checks its guards, and nothing is fused across.",
+        [f"Torch-Compiled Region: {frame}/…" for frame in sorted(frames)[:4]],
+        [joined, compile_model],
+        "low",
+    )
+
+
+def _recompiles(case: Case) -> Evidence | None:
+    view, facts = case.view, case.facts
+    since, until = case.host_span
+    compiling = sum(
+        view.activity.of_thread(t)[State.COMPILATION].within(np.array([since]), np.array([until])).sum()
+        for t in np.unique(view.launches.thread[facts.program.row]).tolist()
+    )
+    versions = max((version for _, version in _regions(case)), default=0)
+    if compiling <= 0 or versions < 1:
+        return None
+
+    def compiled_once(draft: Draft) -> None:
+        factor = max(0.0, 1 - float(compiling) / max(float(draft.gap_ns.sum()), 1.0))
+        draft.gap_ns *= factor
+
+    return Evidence(
+        f"The step compiles: {duration_text(float(compiling))} of it, and a region is in its version {versions + 1}. "
+        "Something about the inputs changes from step to step.",
+        ["Torch-Compiled Region", "dynamo_timed"],
+        [compiled_once],
+    )
+
+
+def _graphs(case: Case) -> Evidence | None:
+    facts, program = case.facts, case.step.program
+    if _replayed(case) or facts.of_family(Family.COMMUNICATION).any():
+        return None
+    inner = (program.kind[:-1] != 0)[:-1]
+    if inner.any() or program.allocation_ns.sum() > 0.02 * case.step.plain_ns or not _same_every_step(case):
+        return None
+    small = facts.program.duration_ns < 10_000
+    fetching = float(program.input_ns.sum())
+    host = case.step.unchanged.host_ns - fetching
+    besides = (
+        f", besides {duration_text(fetching)} of fetching data,"
+        if fetching > 0.01 * case.step.plain_ns
+        else ""
+    )
+    return Evidence(
+        f"The host needs {duration_text(host)}{besides} to launch {facts.count} operations that keep "
+        f"the device busy for {duration_text(float(program.duration_ns.sum()))}; {int(small.sum())} of them are shorter "
+        "than 10 us. Every step launches the same ones and nothing in it waits, so a graph can.",
+        kernels_seen(facts, small),
+        [capture],
+    )
+
+
+def _same_every_step(case: Case) -> bool:
+    """Whether there are several steps that launch the same number of operations: else shapes or branches change."""
+    view = case.view
+    if view.steps.count - view.first_kept < 2:
+        return False
+    mine = view.trace.operations.device == case.device
+    counts = np.bincount(np.maximum(view.step_of_operation[mine], 0), minlength=view.steps.count)[
+        view.first_kept :
+    ]
+    return int(counts.max() - counts.min()) <= 0.01 * int(counts.max())
+
+
+def _replayed(case: Case) -> bool:
+    """Whether most operations come from CUDA graphs already."""
+    operations, rows = case.view.trace.operations, case.facts.program.row
+    graphs = (operations.kind[rows] == OperationKind.GRAPH) | (operations.graph_node[rows] != 0)
+    calls = case.view.trace.names(case.view.trace.calls.name[np.maximum(case.facts.program.call, 0)])
+    launched = np.array(["GraphLaunch" in n for n in calls], bool)
+    return bool(graphs.mean() > 0.2 or (launched.any() and launched[case.facts.token].mean() > 0.2))
+
+
+def _loop(case: Case) -> Evidence | None:
+    facts = case.facts
+    names = [o[-1] if o else "" for o in facts.operators]
+    shapes = [facts.inputs[r] for r in range(facts.count)]
+    sliced = facts.named(*_LOOPED[:3]) | facts.innermost("aten::copy_")
+    chosen = np.zeros(facts.count, bool)
+    start = 0
+    for row in range(1, facts.count + 1):
+        same = (
+            row < facts.count
+            and (names[row], shapes[row]) == (names[start], shapes[start])
+            and names[row] != ""
+        )
+        if not same:
+            chosen[start + 1 : row] = row - start >= _FEWEST_IN_A_LOOP and bool(sliced[start])
+            start = row
+    chosen &= ~facts.optimizer & ~facts.backward
+    if not chosen.any():
+        return None
+    return Evidence(
+        f"{int(chosen.sum()) + 1} launches in a row do the same to equally large parts of a tensor: a Python loop over it.",
+        kernels_seen(facts, chosen),
+        [lambda draft: _vectorise(draft, chosen)],
+        "low",
+    )
+
+
+def _vectorise(draft: Draft, chosen: NDArray[np.bool_]) -> None:
+    """One launch for each run does the work of all."""
+    work = np.where(chosen, np.maximum(draft.duration_ns - draft.constants.start_ns, 0.0), 0.0)
+    run = np.cumsum(~chosen)
+    first = ~chosen & np.append(chosen[1:], False)
+    draft.duration_ns = draft.duration_ns + np.where(first, np.bincount(run, work)[run], 0.0)
+    draft.drop(chosen)
+
+
+def _regions(case: Case) -> list[tuple[int, int]]:
+    """Graph and version of every compiled region of the step."""
+    since, until = case.host_span
+    ranges, strings = case.view.trace.ranges, case.view.trace.strings
+    inside = (ranges.start_ns >= since) & (ranges.start_ns < until)
+    found = [_REGION.match(strings[i]) for i in ranges.name[inside].tolist() if i >= 0]
+    return [(int(m[1]), int(m[2])) for m in found if m]
+
+
+_COMPILE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
+
+RULES = (
+    Rule(
+        "torch-compile", "Compile the model", _compile,
+        'Compile the model once, before training. Modes: default; "reduce-overhead" adds CUDA graphs; "max-autotune" also tunes products.',
+        "model = torch.compile(model)   # model.compile() does nothing to an nn.Sequential of torch's layers",
+        'triton_ kernels replace the chains; TORCH_LOGS="graph_breaks,recompiles" stays silent.',
+        ("The first steps compile, for minutes in large models.", "Shapes that change compile again: dynamic=True.",
+         "Little is gained where large matrix products take the time."), _COMPILE,
+    ),
+    Rule(
+        "graph-breaks", "Remove the graph breaks", _breaks,
+        "Find what breaks the graph: .item(), print, branches on values, unsupported calls.",
+        'torch.compile(model, fullgraph=True)   # raises at the first break\n# TORCH_LOGS="graph_breaks" python train.py',
+        "One Torch-Compiled Region for forward in each step.",
+        ("A break outside of the hot path costs nothing.",),
+        "https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html",
+    ),
+    Rule(
+        "recompilation", "Stop compiling in every step", _recompiles,
+        "Find the guard that fails; mark the sizes that change as dynamic, or pad them to a few.",
+        'torch._dynamo.mark_dynamic(x, 1)\n# TORCH_LOGS="recompiles" python train.py',
+        "No dynamo_timed range after the first steps.",
+        ("During warm-up it is expected: leave those steps out of the recording.",),
+        "https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html",
+    ),
+    Rule(
+        "cuda-graphs", "Capture the step in a CUDA graph", _graphs,
+        'Compile with mode="reduce-overhead", or capture the whole step; the optimizer must be capturable.',
+        "graph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):\n    step()\ngraph.replay()   # each step, after copying the batch into static inputs",
+        "One cudaGraphLaunch a step in place of the launches; the device's idle time is gone.",
+        ("Shapes, addresses and control flow must stay the same.", "Nothing inside may wait for the device (.item(), prints, blocking copies).",
+         "Inputs are copied into static buffers, and the graph keeps its memory."),
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+    ),
+    Rule(
+        "python-loop", "Replace the Python loop over a tensor", _loop,
+        "Do it in one operator over the whole tensor.",
+        "y = f(x)                      # not: for i in range(len(x)): y[i] = f(x[i])",
+        "The repeated launches become one.",
+        ("Not where each turn needs the one before.",),
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+    ),
+)  # fmt: skip

@@ -1,0 +1,272 @@
+"""Rules about what the step waits for: data, copies, the device, the allocator, debugging aids."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
+from profkit.model import CopyKind, OperationKind, RangeKind
+from profkit.simulation.copies import load_with, pageable_copies, pin_memory
+from profkit.simulation.edited_step import Draft
+from profkit.simulation.launching import keep_memory, lift_waits, without_ranges
+from profkit.simulation.step_program import LAUNCH
+from profkit.timeline.idle_tables import sync_rows
+from profkit.units import bytes_text, duration_text
+
+__all__ = ["RULES"]
+
+_WORKERS = 8
+_GARBAGE = re.compile(
+    r"(?:^|[^\w])gc(?:\.py)?[^\w].*collect|built-in method (?:gc\.)?collect|^gc$|^gc[ _.]collect"
+)
+_SMALL_COPY = 4096
+
+
+def _loader(case: Case) -> Evidence | None:
+    program = case.step.program
+    fetching = float(program.input_ns.sum())
+    if fetching < 0.01 * case.step.plain_ns:
+        return None
+    names = _range_names(case, lambda n: n.startswith("enumerate(DataLoader)#"))
+    several = any("MultiProcessing" in n for n in names)
+    workers = 2 if several else _WORKERS
+    return Evidence(
+        f"Fetching data takes the thread that launches {duration_text(fetching)} a step"
+        + (
+            ", although workers prepare it: they are too few or too slow."
+            if several
+            else ", with nothing prepared beside it."
+        ),
+        [*names[:2], f"fetching: {duration_text(fetching)} a step"],
+        [load_with(workers)],
+        "medium" if several else "high",
+    )
+
+
+def _syncs(case: Case) -> Evidence | None:
+    facts, program = case.facts, case.step.program
+    waits = np.flatnonzero(program.kind != LAUNCH)
+    inner = waits[waits < program.tokens - 2]
+    if not len(inner) or _anomalous(case).any():
+        return None
+    before, after = case.step.unchanged, case.step.changed([lift_waits])[0]
+    host_is_limit = after.host_ns >= 0.97 * after.step_ns
+    if host_is_limit and before.host_ns >= 0.8 * before.step_ns:
+        return None
+    rows = [r for r in sync_rows([case.view]) if r["cost_ns"] > 0][:3]
+    seen = [
+        f"{r['api']}{' in ' + r['operator'] if r['operator'] else ''}{' at ' + r['where'] if r['where'] else ''}: {r['count']}x"
+        for r in rows
+    ]
+    return Evidence(
+        f"The host waits for the device {len(inner)} times a step, and the device then waits for the host's next launches.",
+        seen
+        or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
+        [lift_waits],
+    )
+
+
+def _pageable(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = pageable_copies(facts)
+    if not chosen.any():
+        return None
+    size = float(facts.view.trace.operations.bytes[facts.program.row][chosen].sum())
+    return Evidence(
+        f"{bytes_text(size)} a step are copied from pageable memory, in {duration_text(float(facts.program.duration_ns[chosen].sum()))}: "
+        "the driver stages them, the host stands still and nothing overlaps.",
+        kernels_seen(facts, chosen),
+        [pin_memory],
+    )
+
+
+def _allocator(case: Case) -> Evidence | None:
+    program = case.step.program
+    spent = float(program.allocation_ns.sum())
+    # Without marked steps, a start that allocates cannot be told from a steady step that does.
+    if not case.view.steps.count or spent < 0.01 * case.step.plain_ns:
+        return None
+    calls = case.view.trace.calls
+    launches, rows = case.view.launches, case.facts.program.row
+    inside = (calls.start_ns >= launches.time_ns[rows].min()) & (
+        calls.start_ns <= launches.return_ns[rows].max()
+    )
+    names = case.view.trace.names(calls.name[inside])
+    counted = {
+        n: int((names == n).sum())
+        for n in sorted(set(names.tolist()))
+        if n.startswith(("cudaMalloc", "cudaFree", "cuMem"))
+    }
+    return Evidence(
+        f"Steps past warm-up still ask the driver for memory: {duration_text(spent)} a step. PyTorch's own cache should answer.",
+        [
+            f"{name}: {count} a step"
+            for name, count in counted.items()
+            if "cpy" not in name and "set" not in name
+        ][:4],
+        [keep_memory],
+    )
+
+
+def _blocking(case: Case) -> Evidence | None:
+    view, facts = case.view, case.facts
+    rows = facts.program.row
+    kernels = view.trace.operations.kind[rows] == OperationKind.KERNEL
+    done = view.launches.return_ns[rows] >= view.trace.operations.end_ns[rows]
+    if kernels.sum() < 8 or done[kernels].mean() < 0.95:
+        return None
+
+    def free(draft: Draft) -> None:
+        draft.own_ns = np.minimum(draft.own_ns, np.maximum(draft.own_ns - _launched_ns(draft), 5_000.0))
+
+    return Evidence(
+        f"{int(done[kernels].sum())} of {int(kernels.sum())} launch calls return only after their kernel is done: "
+        "CUDA_LAUNCH_BLOCKING=1 is set.",
+        kernels_seen(facts, kernels, 2),
+        [free],
+        "high",
+    )
+
+
+def _launched_ns(draft: Draft) -> NDArray[np.float64]:
+    work = draft.duration_ns + draft.lead_ns
+    return np.bincount(draft.facts.token, work, minlength=len(draft.own_ns)).astype(float)
+
+
+def _anomalous(case: Case) -> NDArray[np.bool_]:
+    """Checks for NaN after every node of the backward pass, as the anomaly mode makes them."""
+    facts = case.facts
+    chosen = facts.backward & facts.innermost(
+        "aten::isnan", "aten::ne", "aten::any", "aten::_local_scalar_dense", "aten::is_nonzero"
+    )
+    asked = facts.backward & facts.innermost("aten::_local_scalar_dense")
+    return chosen if asked.sum() >= 8 else np.zeros(facts.count, bool)
+
+
+def _anomaly(case: Case) -> Evidence | None:
+    chosen = _anomalous(case)
+    if not chosen.any():
+        return None
+
+    def change(draft: Draft) -> None:
+        draft.drop(chosen)
+        lift_waits(draft)
+
+    return Evidence(
+        f"The backward pass checks its results for NaN: {int(chosen.sum())} kernels and copies, each with a wait. The "
+        "anomaly mode is on.",
+        kernels_seen(case.facts, chosen),
+        [change],
+        "high",
+    )
+
+
+def _garbage(case: Case) -> Evidence | None:
+    ranges = case.view.trace.ranges
+    since, until = case.host_span
+    named = np.array([bool(_GARBAGE.search(s)) for s in case.view.trace.strings] or [False])[ranges.name]
+    chosen = (
+        named & (ranges.kind != RangeKind.OPERATOR) & (ranges.start_ns >= since) & (ranges.start_ns < until)
+    )
+    # Callbacks nest inside of a collection: the longest counts once.
+    spent = float((ranges.end_ns - ranges.start_ns)[chosen].max(initial=0))
+    if not spent:
+        return None
+    return Evidence(
+        f"Python collects garbage within the step, for {duration_text(spent)}.",
+        [f"{int(chosen.sum())} collections a step"],
+        [without_ranges(chosen)],
+    )
+
+
+def _crumbs(case: Case) -> Evidence | None:
+    facts = case.facts
+    operations, rows = facts.view.trace.operations, facts.program.row
+    chosen = (
+        (operations.copy_kind[rows] == CopyKind.HTOD)
+        & (operations.bytes[rows] <= _SMALL_COPY)
+        & (operations.bytes[rows] >= 0)
+    )
+    if chosen.sum() < 8:
+        return None
+    rest = chosen & (np.cumsum(chosen) > 1)
+    return Evidence(
+        f"{int(chosen.sum())} copies to the device of at most {bytes_text(_SMALL_COPY)} a step: each is a launch, and "
+        "from pageable memory a wait.",
+        kernels_seen(facts, chosen),
+        # Packing them is work of the host too.
+        [lambda draft: draft.drop(rest, host=0.3)],
+        "low",
+    )
+
+
+def _range_names(case: Case, wanted: object) -> list[str]:
+    since, until = case.host_span
+    ranges, strings = case.view.trace.ranges, case.view.trace.strings
+    inside = (ranges.end_ns >= since - (until - since)) & (ranges.start_ns < until)
+    names = {strings[i] for i in np.unique(ranges.name[inside]).tolist() if i >= 0}
+    return sorted(n for n in names if callable(wanted) and wanted(n))
+
+
+_TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+
+RULES = (
+    Rule(
+        "loader-workers", "Prepare batches in loader workers", _loader,
+        "Give the DataLoader workers, keep them between epochs, and pin what they return.",
+        f"DataLoader(dataset, batch_size=n, num_workers={_WORKERS}, persistent_workers=True, prefetch_factor=4, pin_memory=True)",
+        "The range of the loader shrinks to the time of taking a finished batch.",
+        ("Workers share the host's cores with the step: more than the cores make it slower.", "Each holds its own copy of the dataset's state."),
+        "https://docs.pytorch.org/docs/stable/data.html",
+    ),
+    Rule(
+        "hidden-sync", "Do not wait for the device inside the step", _syncs,
+        "Keep results on the device and read them every some hundred steps; copy with non_blocking=True.",
+        'losses.append(loss.detach())            # not: loss.item()\ntorch.cuda.set_sync_debug_mode("warn")  # names every wait',
+        "The calls above are gone from the step.",
+        ("Where the host is the limit anyway, it is unsure what is gained (0.85 to 1.7 times as fast, measured).", "Control flow on values needs them."), _TUNING,
+    ),
+    Rule(
+        "pinned-copies", "Copy batches from pinned memory, ahead of their use", _pageable,
+        "Pin in the loader, copy with non_blocking=True, best on a stream of its own one step ahead.",
+        "DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
+        "Copies are named Pinned, and run while kernels do.",
+        ("Pinning within the step (x.pin_memory().to(...)) is slower than a plain copy.", "What a side stream copies must be waited for and recorded (wait_stream, record_stream)."),
+        "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+    ),
+    Rule(
+        "allocator-churn", "Stop allocating from the driver in every step", _allocator,
+        "Remove torch.cuda.empty_cache() from the loop; else let segments grow, and pad sizes that change.",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+        "No cudaMalloc or cudaFree after the first steps.",
+        ("The first steps of a shape do allocate: give the recording warm-up.",),
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
+    ),
+    Rule(
+        "launch-blocking", "Unset CUDA_LAUNCH_BLOCKING", _blocking,
+        "It is for finding the line of a fault; the host then waits for every kernel.",
+        "unset CUDA_LAUNCH_BLOCKING",
+        "Launch calls return within microseconds.", (), "https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution",
+    ),
+    Rule(
+        "anomaly-mode", "Turn the anomaly mode off", _anomaly,
+        "Use it to find a NaN, then remove it.",
+        "torch.autograd.set_detect_anomaly(False)",
+        "No isnan kernels in backward.", (), "https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",
+    ),
+    Rule(
+        "garbage-collection", "Collect garbage between steps, not within", _garbage,
+        "Turn automatic collection off and collect at a time of your choice.",
+        "gc.disable()\nif step % 1000 == 0:\n    gc.collect()",
+        "No collection inside a step.", ("Cycles keep their memory until then.",), "https://docs.python.org/3/library/gc.html",
+    ),
+    Rule(
+        "small-copies", "Send small inputs in one copy", _crumbs,
+        "Pack them into one pinned tensor and slice it on the device.",
+        "torch.cat(parts, out=pinned)                       # pinned once, before the loop\npacked = pinned.to(device, non_blocking=True)",
+        "One copy a step in place of many.", (), _TUNING,
+    ),
+)  # fmt: skip

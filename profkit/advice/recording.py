@@ -1,0 +1,143 @@
+"""Rules about memory and the recording itself: room for larger batches, memory too short, warm-up, idle streams."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profkit.advice.rule import Case, Evidence, Rule
+from profkit.model import RangeKind
+from profkit.timeline.steps import WARM_UP_RATIO
+from profkit.units import bytes_text, duration_text, percent_text
+
+__all__ = ["RULES"]
+
+_STARVED = 0.6
+_ROOM = 0.5
+_SHORT = 0.92
+_FEWEST_FRAMES = 50
+_HOST_COUNTS = 0.8
+"""Of the step: from here on the host holds the device up now and then."""
+
+
+def _batch(case: Case) -> Evidence | None:
+    used = case.memory_used
+    played = case.step.unchanged
+    busy = played.device_busy_ns / max(case.step.plain_ns, 1.0)
+    if used is None or used > _ROOM or busy > _STARVED:
+        return None
+    return Evidence(
+        f"The device is busy for {percent_text(busy)} of the step and {percent_text(used)} of its memory is used: a larger "
+        "batch costs the host nothing, so samples a second grow until the device is the limit.",
+        [f"device busy {duration_text(played.device_busy_ns)} of {duration_text(case.step.plain_ns)}"],
+        None,
+    )
+
+
+def _memory_short(case: Case) -> Evidence | None:
+    memory = case.memory or {}
+    oom, used = memory.get("oom") or [], case.memory_used
+    if not oom and (used is None or used < _SHORT):
+        return None
+    return Evidence(
+        f"Memory ran out {len(oom)} times."
+        if oom
+        else f"{percent_text(used)} of the memory is reserved at the peak.",
+        [f"wanted {bytes_text(row.get('requested_bytes'))}" for row in oom[:2]]
+        or [f"peak {bytes_text(memory.get('peak_reserved_bytes'))}"],
+        None,
+    )
+
+
+def _fragmented(case: Case) -> Evidence | None:
+    """Free memory alone is the allocator's cache; it is torn only where CUDA was asked although enough was free."""
+    memory = case.memory or {}
+    allocator, reserved = memory.get("allocator") or {}, int(memory.get("peak_reserved_bytes") or 0)
+    lost, regrowths = int(allocator.get("fragmentation_at_peak_bytes") or 0), allocator.get("regrowths") or 0
+    growing_segments = (allocator.get("expandable_segments") or {}).get("on")
+    if not reserved or lost < 0.2 * reserved or not regrowths or growing_segments:
+        return None
+    return Evidence(
+        f"{bytes_text(lost)} of {bytes_text(reserved)} reserved were free even when most was reserved, and CUDA was asked "
+        f"for more {regrowths} times while as much lay free in blocks that did not fit.",
+        [f"fragmentation {bytes_text(lost)}"],
+        None,
+    )
+
+
+def _warm_up(case: Case) -> Evidence | None:
+    view = case.view
+    steps = view.steps.count - view.first_kept
+    if not view.steps.count:
+        return None
+    length = np.diff(view.steps.border_ns[case.device])[view.first_kept :]
+    if steps >= 3 and length[0] <= WARM_UP_RATIO * float(np.median(length[1:])):
+        return None
+    if steps >= 2 and length.max() <= 1.3 * length.min():
+        return None
+    counted = (
+        f"Only one step is counted, of {duration_text(float(length[0]))}: it may still be warm-up."
+        if steps == 1
+        else f"Only {steps} steps are counted, of {duration_text(float(length.min()))} to "
+        f"{duration_text(float(length.max()))}: one of them may still be warm-up."
+    )
+    return Evidence(
+        counted,
+        [view.steps.names[view.first_kept]],
+        None,
+        "low",
+    )
+
+
+def _stacks(case: Case) -> Evidence | None:
+    ranges, (since, until) = case.view.trace.ranges, case.host_span
+    frames = (ranges.kind == RangeKind.PYTHON) & (ranges.start_ns >= since) & (ranges.start_ns < until)
+    count, played = int(frames.sum()), case.step.unchanged
+    if count < _FEWEST_FRAMES or played.host_ns < _HOST_COUNTS * case.step.plain_ns:
+        return None
+    return Evidence(
+        f"The recorder wrote {count} Python frames in the step, and the host is what it waits for: with stacks the step is "
+        "longer than without.",
+        [f"{count} frames a step"],
+        None,
+        "low",
+    )
+
+
+_SETTINGS = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf"
+
+RULES = (
+    Rule(
+        "larger-batch", "Use a larger batch", _batch,
+        "Double the batch while the step's time hardly grows; scale the learning rate.",
+        "DataLoader(dataset, batch_size=2 * n)",
+        "Samples a second go up; the device is busy for more of the step.",
+        ("Convergence may ask for a small batch.", "Latency of a single step grows."),
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+    ),
+    Rule(
+        "checkpoint-activations", "Make room with activation checkpointing", _memory_short,
+        "Checkpoint the blocks: memory for activations shrinks, and the forward pass runs twice.",
+        "x = checkpoint(block, x, use_reentrant=False)",
+        "A lower peak; the step takes up to a third longer.",
+        ("It costs time: try a smaller batch with accumulation, and expandable segments, first.",),
+        "https://docs.pytorch.org/docs/stable/checkpoint.html",
+    ),
+    Rule(
+        "fragmentation", "Let memory segments grow", _fragmented,
+        "Use expandable segments, and allocate large buffers first.",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+        "Reserved memory comes close to allocated memory.", (), _SETTINGS,
+    ),
+    Rule(
+        "profiler-stacks", "Record without Python stacks to see times", _stacks,
+        "Leave with_stack off while times matter; turn it on to find where something is called.",
+        "torch.profiler.profile(record_shapes=True)   # not: with_stack=True",
+        "No Python frames in the trace; idle time of the device shrinks.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
+    ),
+    Rule(
+        "warm-up", "Record after more warm-up", _warm_up,
+        "Let a few steps pass before recording, and record at least three.",
+        'with profkit.record("runs/today", warmup=5, steps=3) as recorder: ...',
+        "The counted steps take equally long.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
+    ),
+)  # fmt: skip

@@ -1,0 +1,124 @@
+"""What a rule is: evidence in a step, a change of it, and everything that a person should know before making it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model.result import Row
+from profkit.simulation.kernel_facts import StepFacts
+from profkit.simulation.predict import Change, Step
+from profkit.timeline.view import TraceView
+from profkit.units import duration_text
+
+__all__ = ["Case", "Evidence", "Rule", "kernels_seen"]
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A recorded step that rules look at."""
+
+    view: TraceView
+    device: int
+    step: Step
+    memory: Mapping[str, Any] | None = None
+    """The report's memory section, where a snapshot came with the trace."""
+    views: Sequence[TraceView] = ()
+    """All traces of the report; this one's among them."""
+
+    @property
+    def facts(self) -> StepFacts:
+        """What is known of the step's operations."""
+        return self.step.facts
+
+    @property
+    def host_span(self) -> tuple[int, int]:
+        """When the host worked on the step: from the end of the one before to the return of its last launch."""
+        launches, program = self.view.launches, self.facts.program
+        since = int(launches.time_ns[program.row].min()) - int(program.gap_ns[0])
+        return since, int(launches.return_ns[program.row].max()) + 1
+
+    @property
+    def capability(self) -> float:
+        """The card's compute capability; 0 where it is not known."""
+        gpu = self.facts.gpu
+        text = gpu.compute_capability if gpu else ""
+        return float(text) if text.replace(".", "", 1).isdigit() else 0.0
+
+    @property
+    def memory_used(self) -> float | None:
+        """The share of the card's memory that was reserved at most, where both are known."""
+        device = self.view.trace.devices[self.device]
+        total = device.memory_bytes or (self.facts.gpu.memory_bytes if self.facts.gpu else None)
+        peak = (self.memory or {}).get("peak_reserved_bytes")
+        return float(peak) / float(total) if peak and total else None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a rule found in a step."""
+
+    why: str
+    """One sentence with numbers."""
+    seen: Sequence[str]
+    """The kernels, calls or ranges that it rests on, most costly first."""
+    changes: Sequence[Change] | None
+    """What the replay does to the step; None where there is no price."""
+    confidence: str = "medium"
+    """``high``, ``medium`` or ``low``."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One piece of advice and when it holds."""
+
+    id: str
+    title: str
+    find: Callable[[Case], Evidence | None]
+    action: str
+    code: str
+    verify: str
+    counter: Sequence[str] = field(default_factory=tuple)
+    """When it does not help, or harms."""
+    link: str = ""
+
+    def row(self, evidence: Evidence) -> Row:
+        """The advice without its price."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "why": evidence.why,
+            "evidence": list(evidence.seen),
+            "action": self.action,
+            "code": self.code,
+            "verify": self.verify,
+            "counter": list(self.counter),
+            "saving_ns": None,
+            "speedup": None,
+            "before_ns": None,
+            "after_ns": None,
+            "limit": None,
+            "confidence": evidence.confidence,
+            "link": self.link,
+        }
+
+
+def kernels_seen(facts: StepFacts, chosen: Flags, most: int = 4) -> list[str]:
+    """Kernels by name with their number and time in the step, longest first."""
+    totals: dict[str, list[float]] = {}
+    operations, strings = facts.view.trace.operations, facts.view.trace.strings
+    for row in np.flatnonzero(chosen).tolist():
+        kernel = facts.kernels[row]
+        name = int(operations.name[facts.program.row[row]])
+        text = kernel.short_name if kernel else (strings[name] if name >= 0 else "?")
+        entry = totals.setdefault(text, [0, 0.0])
+        entry[0] += 1
+        entry[1] += float(facts.program.duration_ns[row])
+    order = sorted(totals.items(), key=lambda item: -item[1][1])
+    return [f"{name}: {count:.0f} a step, {duration_text(ns)}" for name, (count, ns) in order[:most]]

@@ -1,0 +1,124 @@
+"""Rules about streams: copies and collectives that share the computing stream, kernels on two streams that take turns."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
+from profkit.simulation.collectives import beside_kernels, exposed_ns
+from profkit.simulation.copies import copies_between, on_own_stream, pageable_copies
+from profkit.timeline.intervals import Intervals
+from profkit.units import duration_text, percent_text
+
+__all__ = ["RULES"]
+
+Flags = NDArray[np.bool_]
+
+_NOTABLE = 0.02
+"""Of the step."""
+_TURNS = 0.1
+_OVERLAPPED = 0.05
+"""Of the smaller stream's time: with less beside the other's, two streams take turns."""
+
+
+def _copies(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = copies_between(facts) & ~pageable_copies(facts) & _computing(case)
+    alone = float(exposed_ns(facts, chosen).sum())
+    if alone < _NOTABLE * case.step.plain_ns:
+        return None
+    return Evidence(
+        f"Copies between host and device share the stream of the kernels, and run alone for {duration_text(alone)} of the "
+        "step: on a stream of their own, kernels run meanwhile.",
+        kernels_seen(facts, chosen),
+        [on_own_stream(chosen)],
+    )
+
+
+def _collectives(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = _communication(case) & _computing(case)
+    alone = float(exposed_ns(facts, chosen).sum())
+    if alone < _NOTABLE * case.step.plain_ns:
+        return None
+    return Evidence(
+        f"Collectives are issued on the stream of the kernels, and run alone for {duration_text(alone)} of the step: no "
+        "kernel of that stream can run beside them.",
+        kernels_seen(facts, chosen),
+        [beside_kernels(chosen)],
+        "low",
+    )
+
+
+def _turns(case: Case) -> Evidence | None:
+    facts, gpu = case.facts, case.facts.gpu
+    operations, rows = facts.view.trace.operations, facts.program.row
+    kernels = np.array([k is not None and not k.is_collective for k in facts.kernels], bool)
+    streams = np.unique(operations.stream[rows[kernels]])
+    if gpu is None or not gpu.sm_count or len(streams) < 2:
+        return None
+    parts = [kernels & (operations.stream[rows] == each) for each in streams.tolist()]
+    when = [Intervals.of(operations.start_ns[rows[p]], operations.end_ns[rows[p]]) for p in parts]
+    order = np.argsort([-each.total_ns for each in when], kind="stable")
+    first, second = (int(at) for at in order[:2])
+    beside = when[first].intersection(when[second]).total_ns
+    if beside > _OVERLAPPED * when[second].total_ns or when[second].total_ns < _TURNS * case.step.plain_ns:
+        return None
+    grid = np.ones(facts.count)
+    for side in ("grid_x", "grid_y", "grid_z"):
+        grid *= np.maximum(getattr(operations, side)[rows], 1)
+    narrow = (grid < gpu.sm_count / 2) & (operations.grid_x[rows] > 0)
+    if facts.share(parts[second] & narrow) < 0.5 * facts.share(parts[second]):
+        return None
+    return Evidence(
+        f"Kernels on two streams hardly ever run at the same time, although those of the second, "
+        f"{percent_text(when[second].total_ns / case.step.plain_ns)} of the step, leave most of the card free: they wait for "
+        "each other, or are launched too late.",
+        kernels_seen(facts, parts[second]),
+        None,
+        "low",
+    )
+
+
+def _computing(case: Case) -> Flags:
+    """Operations on the stream where kernels take most time."""
+    facts = case.facts
+    stream = facts.program.stream
+    kernels = np.array([k is not None and not k.is_collective for k in facts.kernels], bool)
+    if not kernels.any():
+        return kernels
+    time = np.bincount(stream[kernels], facts.program.duration_ns[kernels])
+    found: Flags = stream == int(np.argmax(time))
+    return found
+
+
+def _communication(case: Case) -> Flags:
+    return np.array([k is not None and k.is_collective for k in case.facts.kernels], bool)
+
+
+_STREAMS = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams"
+
+RULES = (
+    Rule(
+        "copies-beside-kernels", "Copy on a stream of its own", _copies,
+        "Fetch the next batch on a side stream while this one is computed; wait for it before its use.",
+        "with torch.cuda.stream(side):\n    following = batch.to(device, non_blocking=True)\ntorch.cuda.current_stream().wait_stream(side)   # before its use\nfollowing.record_stream(torch.cuda.current_stream())",
+        "The copies run while kernels do.",
+        ("The host's memory must be pinned.", "Without wait_stream and record_stream the data may be half-written or reused."), _STREAMS,
+    ),
+    Rule(
+        "collectives-beside-kernels", "Let collectives run beside the backward pass", _collectives,
+        "Use DistributedDataParallel, or start each collective with async_op=True as soon as its gradient is there.",
+        "work = dist.all_reduce(grad, async_op=True)   # on NCCL's own stream\n...                                           # backward goes on\nwork.wait()",
+        "Collectives are on a stream of their own and overlap with kernels of the backward pass.",
+        ("What is reduced after the whole backward pass has nothing left to hide behind.",), "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    ),
+    Rule(
+        "streams-take-turns", "Let the two streams overlap", _turns,
+        "Launch both sides before waiting for either, and wait once at the end; keep work off the default stream that others wait for.",
+        "side.wait_stream(torch.cuda.current_stream())\nwith torch.cuda.stream(side):\n    b = right(x)\na = left(x)                                  # launched before anything waits\ntorch.cuda.current_stream().wait_stream(side)",
+        "Kernels of both streams at the same time in the timeline.",
+        ("Where one kernel fills the card, two at a time are no faster.", "Where the host is the limit, both sides are launched one after the other."), _STREAMS,
+    ),
+)  # fmt: skip

@@ -1,0 +1,195 @@
+"""Rules about how the model is written: layout, attention, recomputation, convolution algorithms, gradients of indices."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
+from profkit.model.kernel_class import Family
+from profkit.simulation.edited_step import Draft
+from profkit.simulation.layouts import (
+    channels_last,
+    fuse_attention,
+    handmade_attention,
+    keep_activations,
+    laid_out,
+    recomputed,
+    transposes,
+)
+from profkit.units import percent_text
+
+__all__ = ["RULES"]
+
+_SLOW_CONVOLUTIONS = ("implicit_convolve_sgemm", "im2col", "col2im", "fft2d", "vol2col")
+
+
+def _layout(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = transposes(facts)
+    norms = facts.of_family(Family.NORM)
+    mostly = facts.share(norms & laid_out(facts)) > 0.5 * facts.share(norms) > 0
+    if facts.share(chosen) < 0.02 or mostly or not facts.of_family(Family.CONVOLUTION).any():
+        return None
+    return Evidence(
+        f"The convolution library turns tensors into its layout and back: {int(chosen.sum())} transposes, "
+        f"{percent_text(facts.share(chosen))} of the device's time.",
+        kernels_seen(facts, chosen),
+        [channels_last],
+        "high",
+    )
+
+
+def _attention(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = handmade_attention(facts)
+    if not chosen.any():
+        return None
+    return Evidence(
+        f"Attention is written out: products, mask, softmax and product over scores in memory take "
+        f"{percent_text(facts.share(chosen))} of the device's time. Fused, the scores never leave the chip.",
+        kernels_seen(facts, chosen),
+        [fuse_attention],
+    )
+
+
+def _checkpointing(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = recomputed(facts)
+    used = case.memory_used
+    if not chosen.any() or (used is not None and used > 0.7):
+        return None
+    room = (
+        "memory would have to hold the activations"
+        if used is None
+        else f"only {percent_text(used)} of the memory is used"
+    )
+    return Evidence(
+        f"{int(chosen.sum())} kernels of the forward pass run again during backward, "
+        f"{percent_text(facts.share(chosen))} of the device's time: activation checkpointing, and {room}.",
+        kernels_seen(facts, chosen),
+        [keep_activations],
+        "low" if used is None else "medium",
+    )
+
+
+def _benchmark(case: Case) -> Evidence | None:
+    facts = case.facts
+    slow = np.array(
+        [
+            k is not None
+            and k.family is Family.CONVOLUTION
+            and any(s in k.function for s in _SLOW_CONVOLUTIONS)
+            for k in facts.kernels
+        ],
+        bool,
+    )
+    if facts.share(slow) < 0.03:
+        return None
+
+    def change(draft: Draft) -> None:
+        draft.retime(slow, draft.duration_ns * draft.constants.tried)
+
+    return Evidence(
+        f"Convolutions over {percent_text(facts.share(slow))} of the device's time use general algorithms. cuDNN can try "
+        "all of them once and keep the fastest.",
+        kernels_seen(facts, slow),
+        [change],
+        "low",
+    )
+
+
+def _indices(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = (
+        facts.backward
+        & facts.named("index_put", "_index_put_impl_", "IndexBackward")
+        & facts.of_family(Family.SORT, Family.INDEX)
+    )
+    sorts = chosen & facts.of_family(Family.SORT)
+    if not sorts.any():
+        return None
+    return Evidence(
+        f"The gradient of an advanced index is summed by sorting: {percent_text(facts.share(chosen))} of the device's time.",
+        kernels_seen(facts, chosen),
+        None,
+        "low",
+    )
+
+
+_NOTABLE_GRIDS: Final = 0.1
+
+
+def _grids(case: Case) -> Evidence | None:
+    facts, gpu = case.facts, case.facts.gpu
+    operations, rows = facts.view.trace.operations, facts.program.row
+    if gpu is None or not gpu.sm_count:
+        return None
+    grid = np.ones(facts.count)
+    for side in ("grid_x", "grid_y", "grid_z"):
+        grid *= np.maximum(getattr(operations, side)[rows], 1)
+    kernels = np.array([k is not None and not k.is_collective for k in facts.kernels], bool)
+    known = operations.grid_x[rows] > 0
+    chosen = kernels & known & (grid < gpu.sm_count / 2) & (facts.program.duration_ns > 20_000)
+    # Of a step that waits for its host, a share of what the device does is next to nothing.
+    of_step = facts.program.duration_ns[chosen].sum() / max(facts.program.step_ns, 1)
+    if min(facts.share(chosen), of_step) < _NOTABLE_GRIDS:
+        return None
+    return Evidence(
+        f"Kernels over {percent_text(facts.share(chosen))} of the device's time have fewer blocks than half of its "
+        f"{gpu.sm_count} multiprocessors: most of the card idles meanwhile.",
+        kernels_seen(facts, chosen),
+        None,
+        "low",
+    )
+
+
+_CHECKPOINT = "https://docs.pytorch.org/docs/stable/checkpoint.html"
+
+RULES = (
+    Rule(
+        "channels-last", "Keep images in channels_last", _layout,
+        "Convert model and input once.",
+        "model = model.to(memory_format=torch.channels_last)\nx = x.to(memory_format=torch.channels_last)",
+        "No nchwToNhwc or nhwcToNchw kernels.",
+        ("Channels should be multiples of 8.", "Operators without the layout convert back: look for new copies."),
+        "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",
+    ),
+    Rule(
+        "fused-attention", "Use scaled_dot_product_attention", _attention,
+        "Replace the products and the softmax by one call; other masks: FlexAttention.",
+        "out = F.scaled_dot_product_attention(q, k, v)   # is_causal=True only where the mask is causal",
+        "flash, cudnn or efficient attention kernels in place of bmm and softmax.",
+        ("Flash kernels take 16-bit inputs only, and no arbitrary mask.", "The weights themselves are not returned."),
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
+    ),
+    Rule(
+        "keep-activations", "Recompute less in backward", _checkpointing,
+        "Remove checkpoint() where memory allows, or checkpoint every second block.",
+        "x = block(x)   # not: checkpoint(block, x)",
+        "Forward kernels run once; watch the peak of memory.",
+        ("Memory grows by the activations of each block.",), _CHECKPOINT,
+    ),
+    Rule(
+        "cudnn-benchmark", "Let cuDNN choose its algorithms by trial", _benchmark,
+        "Turn the benchmark on when sizes are the same in every step.",
+        "torch.backends.cudnn.benchmark = True",
+        "Other convolution kernels, and a slower first step.",
+        ("Each new size is tried again: harmful where sizes change.", "Results may differ in the last bits."),
+        "https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark",
+    ),
+    Rule(
+        "index-gradients", "Look up with embedding or index_select", _indices,
+        "Advanced indexing sums its gradient by sorting the indices; a lookup of rows has kernels of its own.",
+        "rows = F.embedding(ids, table)   # not: table[ids]",
+        "No index_put in backward, and no radix sort for short lists.", ("Lists of more than 3072 rows are sorted by embedding's gradient too.",), "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html",
+    ),
+    Rule(
+        "small-grids", "Give the card more blocks at once", _grids,
+        "Larger batches, independent work on other streams, or operators over all items at once.",
+        "x = torch.stack(items)   # one call over all",
+        "More blocks in the kernels above.", ("A kernel with large tiles may use the card well with few blocks.",),
+        "https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html",
+    ),
+)  # fmt: skip

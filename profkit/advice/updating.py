@@ -1,0 +1,59 @@
+"""Rules about the optimizer and gradients."""
+
+from __future__ import annotations
+
+from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
+from profkit.simulation.optimizers import drop_gradients, fuse_optimizer, optimizer_style, zeroing
+from profkit.units import percent_text
+
+__all__ = ["RULES"]
+
+
+def _fused(case: Case) -> Evidence | None:
+    facts = case.facts
+    style = optimizer_style(facts)
+    if style not in ("single", "foreach"):
+        return None
+    chosen = facts.optimizer & ~facts.zeroing
+    how = (
+        "for each parameter by itself" if style == "single" else "in several passes over lists of parameters"
+    )
+    return Evidence(
+        f"The optimizer works {how}: {int(chosen.sum())} kernels a step, {percent_text(facts.share(chosen))} of the "
+        "device's time. Fused, one kernel reads and writes each byte once.",
+        kernels_seen(facts, chosen),
+        [fuse_optimizer],
+        "high" if style == "single" else "medium",
+    )
+
+
+def _set_to_none(case: Case) -> Evidence | None:
+    chosen = zeroing(case.facts)
+    if not chosen.any():
+        return None
+    return Evidence(
+        "Gradients are filled with zeros and then added to. Set to None, both are gone: the first gradient is kept as "
+        "it comes.",
+        kernels_seen(case.facts, chosen),
+        [drop_gradients],
+    )
+
+
+RULES = (
+    Rule(
+        "fused-optimizer", "Use the fused optimizer", _fused,
+        "Pass fused=True to Adam, AdamW, SGD or Adagrad; where it is not supported, foreach=True.",
+        "torch.optim.AdamW(model.parameters(), lr=lr, fused=True)",
+        "One or a few FusedAdam kernels a step under Optimizer.step.",
+        ("All parameters must be floating-point tensors on the device; no sparse gradients.",),
+        "https://docs.pytorch.org/docs/stable/optim.html",
+    ),
+    Rule(
+        "set-to-none", "Drop gradients instead of zeroing them", _set_to_none,
+        "Leave zero_grad at its default, set_to_none=True.",
+        "optimizer.zero_grad()",
+        "No fill kernels under zero_grad, no add_ under AccumulateGrad.",
+        ("Code that reads .grad before the first backward sees None.", "With gradients accumulated over micro-steps only the first add goes."),
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+    ),
+)  # fmt: skip

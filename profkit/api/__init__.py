@@ -1,0 +1,5 @@
+"""What a program or a notebook calls: files in, a report out."""
+
+from profkit.api.report import PathLike, Report, analyze, expand, export_timeline, refuse_input, write_whole
+
+__all__ = ["PathLike", "Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]

@@ -1,0 +1,380 @@
+"""Files in, a report out: what ``profkit.analyze`` does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from profkit.errors import OutputError, ReadError
+from profkit.model.result import Result, Row
+from profkit.readers import read
+from profkit.readers.remote import is_remote, list_remote, shown_name
+from profkit.rendering import RENDERERS, render_html, render_text
+from profkit.rendering.formats import format_of
+from profkit.report.assembly import summarise, time_offsets, timelines
+from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
+from profkit.report.views import Options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from profkit.hardware import Gpu
+    from profkit.model import Trace
+    from profkit.model.memory_history import MemoryHistory
+
+__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]
+
+_FOLDER_SUFFIXES = (
+    ".json", ".json.gz", ".sqlite", ".sqlite.gz", ".nsys-rep", ".qdrep", ".pickle", ".pickle.gz", ".pkl", ".pkl.gz",
+)  # fmt: skip
+_NSYS_REPORTS = (".nsys-rep", ".qdrep")
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Report:
+    """A finished analysis: tables as DataFrames, and a page.
+
+    Every table of `profkit.report/1` is an attribute: ``report.kernels``, ``report.phases``, ``report.steps``,
+    ``report.operators``, ``report.ranges``, ``report.syncs``, ``report.gaps``, ``report.devices``,
+    ``report.communication``, ``report.ranks``, ``report.advice``. Times are ns, sizes bytes, shares 0..1.
+    """
+
+    result: Result
+    """The same as plain values, under the names of the published schema."""
+
+    @property
+    def verdict(self) -> Row:
+        """The verdict: ``bound``, ``share``, ``sentence``, ``shares`` and more."""
+        return self.result.verdict
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """The kernel breakdown, most expensive first."""
+        return _frame(self.result.kernels)
+
+    @property
+    def phases(self) -> pd.DataFrame:
+        """The phases by path."""
+        return _frame(self.result.phases)
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """The steps; ``kept`` ones make the window."""
+        return _frame(self.result.window["steps"])
+
+    @property
+    def devices(self) -> pd.DataFrame:
+        """The devices with their shares."""
+        return _frame(self.result.devices)
+
+    @property
+    def operators(self) -> pd.DataFrame:
+        """Operators by name and phase."""
+        return _frame(self.result.operators)
+
+    @property
+    def ranges(self) -> pd.DataFrame:
+        """Ranges that are no phases."""
+        return _frame(self.result.ranges)
+
+    @property
+    def syncs(self) -> pd.DataFrame:
+        """Waits of the host and what they cost."""
+        return _frame(self.result.syncs)
+
+    @property
+    def gaps(self) -> pd.DataFrame:
+        """The longest idle stretches with their causes."""
+        return _frame(self.result.idle["gaps"])
+
+    @property
+    def communication(self) -> pd.DataFrame:
+        """Collectives."""
+        return _frame(self.result.communication)
+
+    @property
+    def ranks(self) -> pd.DataFrame:
+        """Ranks."""
+        return _frame(self.result.ranks)
+
+    @property
+    def advice(self) -> pd.DataFrame:
+        """What to do, by what it saves."""
+        return _frame(self.result.advice)
+
+    def as_dict(self) -> Row:
+        """The report as `profkit.report/1`."""
+        document: Row = json.loads(RENDERERS["json"](self.result))
+        return document
+
+    def render(self, format: str) -> str:
+        """The report as ``html``, ``json``, ``md``, ``text`` or ``csv``.
+
+        Raises:
+            OutputError: There is no such format.
+        """
+        if format not in RENDERERS:
+            raise OutputError(format, "no such format", f"Choose one of {', '.join(RENDERERS)}")
+        return RENDERERS[format](self.result)
+
+    def save(self, path: PathLike) -> Path:
+        """Write the report to a file; its suffix chooses the format (html without one).
+
+        The file appears whole or not at all.
+
+        Raises:
+            OutputError: It cannot be written there.
+        """
+        target = Path(path)
+        text = self.render(format_of(target))
+        write_whole(target, text)
+        return target
+
+    def _repr_html_(self) -> str:
+        import html
+
+        page = html.escape(render_html(self.result), quote=True)
+        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" sandbox="allow-scripts"></iframe>'
+
+    def __str__(self) -> str:
+        return render_text(self.result)
+
+    def __repr__(self) -> str:
+        return f"<Report: {self.verdict['sentence']}>"
+
+
+def analyze(  # noqa: PLR0913 - options by name, as on the command line
+    paths: PathLike | Iterable[PathLike],
+    *,
+    step: str | None = None,
+    device: int | None = None,
+    peaks: Gpu | None = None,
+    plain_step_ns: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    cluster: str | None = None,
+) -> Report:
+    """Read recordings and analyse them as one report.
+
+    Args:
+        paths: One or several files or folders: nsys exports or reports, torch.profiler traces, memory snapshots,
+            also compressed; ``-`` is standard input. Remote ones and patterns too: ``s3://bucket/run/*.json.gz``.
+        step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
+        device: The report's id of the only device to look at.
+        peaks: Rates of the card, in place of the table's.
+        plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
+        progress: Called with a few words before each long piece of work.
+        cluster: Where to summarise many files: the address of a Dask scheduler (``tcp://host:8786``), ``local`` for
+            workers on this machine, ``auto`` for those only when there are many files. Then a file that cannot be
+            read is a finding, and the others are reported. By default all is done in this process. A script that
+            asks for ``local`` or ``auto`` needs ``if __name__ == "__main__"``: workers are new processes.
+
+    Raises:
+        ReadError: A file cannot be read; the message says why and what to do.
+        AnalysisError: The cluster cannot be used.
+    """
+    files = expand(paths)
+    say = progress or (lambda _: None)
+    if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
+        if plain_step_ns is None:
+            plain_step_ns = _plain_step_ns(files)
+        many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns)
+        return Report(summarise_many(files, many, cluster, progress))
+    recordings, failures = _read_all(files, say)
+    say("analysing")
+    if plain_step_ns is None:
+        plain_step_ns = _plain_step_ns(files)
+    options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)
+    result = summarise(recordings, options)
+    return Report(with_findings(result, failure_findings(failures)) if failures else result)
+
+
+def _read_all(
+    files: Sequence[str], say: Callable[[str], None]
+) -> tuple[list[Trace | MemoryHistory], list[str]]:
+    """The recordings, and what is wrong with each file that is none; of several, some may fail."""
+    recordings: list[Trace | MemoryHistory] = []
+    failures: list[str] = []
+    for number, file in enumerate(files, 1):
+        say(f"reading {Path(file).name}" + (f" ({number} of {len(files)})" if len(files) > 1 else ""))
+        try:
+            recordings.append(read(file))
+        except ReadError as error:
+            failures.append(str(error).replace(file, shown_name(file)))
+            if len(failures) == len(files):
+                raise
+    return recordings, failures
+
+
+def export_timeline(paths: PathLike | Iterable[PathLike], *, step: str | None = None) -> bytes:
+    """Recordings as a timeline for Perfetto, gzip-compressed.
+
+    Args:
+        paths: As for `analyze`.
+        step: The name of the ranges that are steps.
+
+    Raises:
+        ReadError: A file cannot be read.
+    """
+    from profkit.rendering.perfetto import render_perfetto
+
+    recordings = [read(file) for file in expand(paths)]
+    views, memory = timelines(recordings, Options(step_name=step))
+    return render_perfetto(views, time_offsets(views), memory)
+
+
+def refuse_input(target: Path, inputs: Iterable[PathLike]) -> None:
+    """Never write over what was read: a file, one of a folder or pattern, standard input, a history (``DB#RUN``).
+
+    Raises:
+        OutputError: The target is one of the inputs.
+    """
+    try:
+        place = target.stat()
+    except OSError:  # nothing is there, or writing will say what is wrong
+        return
+    if any(os.path.samestat(place, source) for each in inputs for source in _stats(each)):
+        raise OutputError(target, "this is an input", "Choose another file with -o")
+
+
+def _stats(path: PathLike) -> Iterator[os.stat_result]:
+    """Where the files lie that an input stands for, as far as they lie on this machine."""
+    if str(path) == "-":
+        with suppress(OSError, ValueError, AttributeError):  # closed, or no real file
+            yield os.fstat(sys.stdin.fileno())
+        return
+    files: list[str] = []
+    with suppress(ReadError):
+        files = [] if is_remote(str(path)) else _expand(path)
+    for file in (*files, str(path).partition("#")[0]):
+        with suppress(OSError, ValueError):
+            yield Path(file).stat()
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so that it appears whole or not at all; what a link leads to, and not the link, is replaced.
+
+    A device or a named pipe stays what it is, and is written to.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(data)
+        else:
+            _replace(path.resolve(), data)
+    except (OSError, RuntimeError) as error:  # a RuntimeError is a circle of links
+        raise OutputError(
+            path,
+            f"cannot be written: {getattr(error, 'strerror', None) or error}",
+            "Choose another place with -o",
+        ) from error
+
+
+def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
+    """The files that inputs stand for: those of folders and patterns too, in the order of a report.
+
+    Raises:
+        ReadError: A folder has no recording in it.
+    """
+    return [file for path in _as_list(paths) for file in _expand(path)]
+
+
+def _replace(path: Path, data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(data)
+            file.flush()
+            # A temporary file is for its owner's eyes only; a report is an ordinary file.
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _as_list(paths: PathLike | Iterable[PathLike]) -> list[PathLike]:
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
+def _expand(path: PathLike) -> list[str]:
+    """A folder stands for the recordings in it (not for reports of ours), a pattern for what matches.
+
+    An nsys report whose export lies beside it is the same recording, and is not read again.
+    """
+    if is_remote(str(path)):
+        return list_remote(str(path), _FOLDER_SUFFIXES)
+    if any(c in str(path) for c in "*?[") and not Path(path).exists():
+        return sorted(glob(str(path))) or [os.fspath(path)]  # noqa: PTH207 - a Path has no absolute pattern
+    if str(path) == "-" or not Path(path).is_dir():
+        return [os.fspath(path)]
+    folder = Path(path)
+    found = sorted(
+        str(f)
+        for f in folder.iterdir()
+        if f.is_file()
+        and f.name.endswith(_FOLDER_SUFFIXES)
+        and _run_description(f) is None
+        and not _is_report(f)
+    )
+    if not found:
+        raise ReadError(
+            folder.name, "the folder has no recording in it", "Name a file, or record with profkit.record"
+        )
+    exported = {f.removesuffix(".gz").removesuffix(".sqlite") for f in found}
+    return [f for f in found if not (f.endswith(_NSYS_REPORTS) and f.rpartition(".")[0] in exported)]
+
+
+def _plain_step_ns(files: Sequence[str]) -> int | None:
+    """The unprofiled step time of a run folder, when all files come from that one folder."""
+    folders = {Path(f).parent for f in files if f != "-" and not is_remote(f)}
+    if len(folders) != 1:
+        return None
+    told = [_run_description(file) for file in sorted(folders.pop().glob("run*.json"))]
+    steps = [each.get("plain_step_median_ns") for each in told if each]
+    known = [ns for ns in steps if isinstance(ns, int | float) and 0 < ns < 1e15]
+    return round(median(known)) if known else None
+
+
+def _run_description(file: Path) -> Row | None:
+    """What `profkit.record` wrote beside its recordings (docs/recording.md); None for any other file."""
+    try:
+        if file.suffix != ".json" or not file.name.startswith("run") or file.stat().st_size > 1_000_000:
+            return None
+        told: Any = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) and str(told.get("schema")).startswith("profkit.run/") else None
+
+
+def _is_report(file: Path) -> bool:
+    """Whether a file is a report or a comparison that profkit has written."""
+    try:
+        with file.open("rb") as opened:
+            return file.suffix == ".json" and b'"schema": "profkit.' in opened.read(100)
+    except OSError:
+        return False
+
+
+def _frame(rows: Sequence[Row]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(list(rows))

@@ -1,0 +1,108 @@
+"""What a kernel is, as far as its name tells: its family, types, unit and tile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from profkit.hardware import TENSOR, TENSOR_HALF
+
+__all__ = ["MATRIX_FAMILIES", "Family", "KernelClass"]
+
+_WINOGRAD_PASS = re.compile(r"winograd\w*(?:data|delta|filter|output)\dx\d")
+_DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct|shmem_tiling")
+
+
+class Family(StrEnum):
+    """What kind of work a kernel does."""
+
+    COMMUNICATION = "communication"
+    COPY = "copy"
+    FILL = "fill"
+    LAYOUT = "layout"
+    ATTENTION = "attention"
+    CONVOLUTION = "convolution"
+    GEMM = "gemm"
+    NORM = "norm"
+    SOFTMAX = "softmax"
+    LOSS = "loss"
+    OPTIMIZER = "optimizer"
+    RANDOM = "random"
+    INDEX = "index"
+    SORT = "sort"
+    REDUCE = "reduce"
+    POOLING = "pooling"
+    RECURRENT = "recurrent"
+    FFT = "fft"
+    QUANTIZE = "quantize"
+    ELEMENTWISE = "elementwise"
+    OTHER = "other"
+
+
+MATRIX_FAMILIES = frozenset({Family.GEMM, Family.CONVOLUTION, Family.ATTENTION})
+"""Families whose work is matrix products: FLOP can bound them."""
+
+
+@dataclass(frozen=True)
+class KernelClass:
+    """What is known of a kernel from its name alone."""
+
+    short_name: str
+    """Readable, without template noise; two kernels of different work seldom share one."""
+    family: Family
+    dtype: str | None = None
+    """The type of its inputs as the unit takes them (``tf32`` where matrix units take fp32)."""
+    out_dtype: str | None = None
+    unit: str | None = None
+    """`profkit.hardware.TENSOR`, `TENSOR_HALF` or `VECTOR`; None when the name does not tell."""
+    tile: tuple[int, int, int] | None = None
+    """Rows, columns and depth (0: unknown) of the block's tile, for matrix kernels."""
+    operands: tuple[str | None, ...] = ()
+    """Pointwise kernels: types of the arrays, the output first; None for a type that the run decides."""
+    items: int | None = None
+    """Pointwise kernels: elements a thread, where the name fixes them."""
+    products: int = 1
+    """Products that the unit makes for one that is wanted: 3 where fp32 is emulated by tf32."""
+    lists: tuple[float, float] | None = None
+    """Kernels over lists of tensors (optimizers): tensors read and written for each element."""
+    vendor: str = ""
+    """Matrix kernels: the library or compiler that the name shows, such as ``cutlass``."""
+    gradient: str | None = None
+    """Matrix kernels: ``dgrad`` or ``wgrad``, where the name says that it computes a convolution's gradient."""
+    before_hopper: bool = False
+    """Matrix kernels: built on the instructions of older cards (mma.sync)."""
+    style: str = ""
+    """Pointwise kernels: ``vectorized``, ``unrolled`` or ``strided``."""
+    function: str = ""
+    """The function's own name, lower case."""
+
+    @property
+    def tensor_core(self) -> bool | None:
+        """Whether it runs on matrix units; None when the name does not tell."""
+        return None if self.unit is None else self.unit in (TENSOR, TENSOR_HALF)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether its work is matrix products; a depthwise convolution sums over no channels."""
+        return self.family in MATRIX_FAMILIES and not self.is_depthwise
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether it is a direct kernel for a convolution of each channel apart: limited by its instructions."""
+        return self.family in MATRIX_FAMILIES and _DEPTHWISE.search(self.function) is not None
+
+    @property
+    def is_winograd_pass(self) -> bool:
+        """Whether it only brings data into Winograd's domain or out of it; the products are a kernel of their own."""
+        return _WINOGRAD_PASS.search(self.function) is not None
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether it moves data between devices."""
+        return self.family is Family.COMMUNICATION
+
+    @property
+    def is_copy_like(self) -> bool:
+        """Whether it only moves, casts or fills data."""
+        return self.family in (Family.COPY, Family.FILL, Family.LAYOUT)

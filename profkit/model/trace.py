@@ -1,0 +1,395 @@
+"""What readers return and analyses take: columns of events, with their units and meaning.
+
+A `Trace` is one recorded timeline (one nsys export, or one Kineto trace). Each table of it is a set of
+equally long numpy columns; a row is an event, and rows are in no promised order. Text stands once in
+`Trace.strings`, and columns named after a text hold its index there. Everywhere:
+
+- times are int64 nanoseconds on the trace's own clock, ends are exclusive, and ``end_ns >= start_ns``;
+- sizes are bytes;
+- an integer that is unknown is -1 (`UNKNOWN`), except where a column says otherwise;
+- ids written by a tool (stream, context, correlation) are opaque: compared, never computed with.
+
+Readers drop what is not credible (an end before its start, a time outside the recording) and count it in
+`Trace.dropped`; so an analysis never needs to check a row by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Table",
+    "column",
+    "UNKNOWN",
+    "Calls",
+    "Collectives",
+    "CopyKind",
+    "Device",
+    "Finding",
+    "MemoryEvents",
+    "Operations",
+    "OperationKind",
+    "Process",
+    "RangeKind",
+    "Ranges",
+    "Samples",
+    "Severity",
+    "Source",
+    "Syncs",
+    "Thread",
+    "Trace",
+]
+
+UNKNOWN = -1
+
+IntColumn = NDArray[np.integer[Any]]
+
+
+def column(dtype: str, fill: int | float = UNKNOWN) -> Any:
+    """A column of a `Table`: its numpy type, and what stands where nothing is known."""
+    return field(metadata={"dtype": np.dtype(dtype), "fill": fill})
+
+
+class Table:
+    """Equally long columns; subclasses declare them with `column`."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+    @classmethod
+    def of(cls, length: int, **columns: Any) -> Self:
+        """Build a table of ``length`` rows; columns that are left out are filled as unknown.
+
+        Raises:
+            ValueError: A column has another length.
+            TypeError: There is no column of that name.
+        """
+        values = {}
+        for declared in fields(cls):  # type: ignore[arg-type]
+            dtype, fill = declared.metadata["dtype"], declared.metadata["fill"]
+            given = columns.pop(declared.name, None)
+            values[declared.name] = (
+                np.full(length, fill, dtype) if given is None else np.ascontiguousarray(given, dtype)
+            )
+            if len(values[declared.name]) != length:
+                raise ValueError(f"{cls.__name__}.{declared.name} has not {length} rows")
+        if columns:
+            raise TypeError(f"{cls.__name__} has no column {sorted(columns)}")
+        return cls(**values)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A table without rows."""
+        return cls.of(0)
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """The rows that a mask or an array of row numbers selects, as a new table."""
+        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})  # type: ignore[arg-type]
+
+
+class OperationKind(IntEnum):
+    """What a device did."""
+
+    KERNEL = 0
+    COPY = 1
+    MEMSET = 2
+    GRAPH = 3
+    """A CUDA graph recorded as one piece: its time is known, its kernels are not."""
+
+
+class CopyKind(IntEnum):
+    """The direction of a copy, with the numbers of nsys' ENUM_CUDA_MEMCPY_OPER."""
+
+    UNKNOWN = 0
+    HTOD = 1
+    DTOH = 2
+    HTOA = 3
+    ATOH = 4
+    ATOA = 5
+    ATOD = 6
+    DTOA = 7
+    DTOD = 8
+    HTOH = 9
+    PTOP = 10
+    MANAGED_HTOD = 11
+    MANAGED_DTOH = 12
+    MANAGED_DTOD = 13
+
+
+class RangeKind(IntEnum):
+    """Where a stretch of host time comes from."""
+
+    ANNOTATION = 0
+    """An NVTX push/pop range or a ``record_function`` of the user or of a library; also steps."""
+    OPERATOR = 1
+    """A dispatched operator: a Kineto ``cpu_op``, or an emit_nvtx range (its suffixes parsed away)."""
+    PYTHON = 2
+    """A Python function, ``file.py(12): name``, when stacks were recorded."""
+    OVERHEAD = 3
+    """Time that the profiler itself took."""
+    START_END = 4
+    """An NVTX start/end range: it belongs to its process, not to one thread, and nests in nothing."""
+
+
+class Severity(IntEnum):
+    """How much a finding matters."""
+
+    INFO = 0
+    WARNING = 1
+    """A number of the report is incomplete because of it."""
+    ERROR = 2
+    """The verdict cannot be trusted because of it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a file that its reader wants a person to know."""
+
+    code: str
+    """A stable name in kebab case, e.g. ``truncated``, ``graphs-opaque``, ``schema-newer``."""
+    severity: Severity
+    message: str
+    """One sentence with its number, and what to do where something can be done."""
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Source:
+    """The file that a trace was read from."""
+
+    name: str
+    """The base name; never a path."""
+    format: str
+    """``nsys``, ``kineto`` or ``snapshot``."""
+    tool: str
+    """The program that wrote it: ``Nsight Systems``, ``torch.profiler``, ``torch.cuda.memory``."""
+    tool_version: str | None = None
+    rank: int | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Safe facts for the report's last section: driver, CUDA version, options of the recording. Never an
+    environment variable, a command line, a host name or a user name."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A recorded process."""
+
+    pid: int
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A host thread; ``process`` is an index into `Trace.processes`."""
+
+    process: int
+    tid: int
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device on which operations ran."""
+
+    ordinal: int
+    """The tool's number for it: the CUDA ordinal where known."""
+    name: str | None = None
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    bandwidth_bytes_per_s: float | None = None
+    """Theoretical peak DRAM bandwidth, where the file states it."""
+    l2_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    uuid: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Operations(Table):
+    """What devices did: kernels, copies, memsets, opaque graphs. Copies HtoH are no device operation."""
+
+    start_ns: IntColumn = column("i8")
+    end_ns: IntColumn = column("i8")
+    kind: IntColumn = column("i1", OperationKind.KERNEL)
+    """`OperationKind`."""
+    device: IntColumn = column("i4", 0)
+    """Index into `Trace.devices`."""
+    process: IntColumn = column("i4", 0)
+    """Index into `Trace.processes`."""
+    stream: IntColumn = column("i8")
+    context: IntColumn = column("i8")
+    name: IntColumn = column("i4")
+    """String: the demangled name with template arguments; for copies ``Memcpy HtoD`` and the like."""
+    correlation: IntColumn = column("i8", 0)
+    """Joins `Calls.correlation` of the same process; 0 is none. Nodes of a graph share one."""
+    grid_x: IntColumn = column("i4")
+    grid_y: IntColumn = column("i4")
+    grid_z: IntColumn = column("i4")
+    block_x: IntColumn = column("i4")
+    block_y: IntColumn = column("i4")
+    block_z: IntColumn = column("i4")
+    registers: IntColumn = column("i4")
+    """Registers a thread."""
+    shared_bytes: IntColumn = column("i8")
+    """Shared memory a block, static and dynamic."""
+    bytes: IntColumn = column("i8")
+    """Bytes of a copy or memset."""
+    copy_kind: IntColumn = column("i1", CopyKind.UNKNOWN)
+    """`CopyKind`, for copies."""
+    source_device: IntColumn = column("i4")
+    """For peer copies: the tool's ordinal of the source device."""
+    target_device: IntColumn = column("i4")
+    pageable: IntColumn = column("i1")
+    """Copies: 1 when the host side is pageable memory, 0 when it is not."""
+    graph_node: IntColumn = column("i8", 0)
+    """Non-zero for a node of a graph that was traced node by node."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calls(Table):
+    """Calls of the CUDA or HIP runtime and driver by host threads."""
+
+    start_ns: IntColumn = column("i8")
+    end_ns: IntColumn = column("i8")
+    thread: IntColumn = column("i4")
+    """Index into `Trace.threads`."""
+    name: IntColumn = column("i4")
+    """String: the function's name without its version suffix, e.g. ``cudaLaunchKernel``."""
+    correlation: IntColumn = column("i8", 0)
+    driver: IntColumn = column("i1", 0)
+    """1 for the driver API, 0 for the runtime API."""
+    stack: IntColumn = column("i4")
+    """String: the Python frame that made the call (``file.py:12``), where the file has it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges(Table):
+    """Named stretches of host time: annotations, operators, Python functions, profiler overhead."""
+
+    start_ns: IntColumn = column("i8")
+    end_ns: IntColumn = column("i8")
+    thread: IntColumn = column("i4")
+    """Index into `Trace.threads`: where it began."""
+    kind: IntColumn = column("i1", RangeKind.ANNOTATION)
+    """`RangeKind`."""
+    name: IntColumn = column("i4")
+    """String, cleaned: without emit_nvtx suffixes and without `PHASE_MARK`."""
+    domain: IntColumn = column("i4")
+    """String: the NVTX domain's name; -1 for the default domain and for formats without domains."""
+    sequence: IntColumn = column("i8")
+    """Autograd sequence number: a backward operator has that of its forward operator."""
+    shapes: IntColumn = column("i4")
+    """String, JSON: the sizes of an operator's inputs, ``[[64, 128], [], [[2, 3], [4]]]``."""
+    dtypes: IntColumn = column("i4")
+    """String, JSON: the types of its inputs, ``["float", "c10::BFloat16", "Scalar"]``."""
+    strides: IntColumn = column("i4")
+    """String, JSON: the strides of its inputs, shaped like ``shapes``."""
+    scalars: IntColumn = column("i4")
+    """String, JSON: its scalar inputs as text (Kineto's Concrete Inputs), ``["", "False", "[1, 1]"]``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Syncs(Table):
+    """Rows of the synchronisation activity. They add stream and context to a wait; they are no durations."""
+
+    start_ns: IntColumn = column("i8")
+    end_ns: IntColumn = column("i8")
+    process: IntColumn = column("i4", 0)
+    stream: IntColumn = column("i8")
+    context: IntColumn = column("i8")
+    correlation: IntColumn = column("i8", 0)
+    name: IntColumn = column("i4")
+    """String: ``Event Sync``, ``Stream Wait Event``, ``Stream Sync``, ``Context Sync``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Collectives(Table):
+    """What a file says of collective kernels, one row for a kernel that says something.
+
+    Also, in `Trace.messages`, the sends and receives that the host asked for: a batch of them is one kernel.
+    """
+
+    operation: IntColumn = column("i4")
+    """Row in `Trace.operations`; of messages unknown."""
+    name: IntColumn = column("i4")
+    """String: ``allreduce``, ``_allgather_base``..."""
+    dtype: IntColumn = column("i4")
+    """String as written: ``BFloat16``."""
+    in_elements: IntColumn = column("i8")
+    out_elements: IntColumn = column("i8")
+    group_size: IntColumn = column("i4")
+    group: IntColumn = column("i4")
+    """String: the process group's name or description."""
+    sequence: IntColumn = column("i8")
+    """The collective's number within its group, where written."""
+    peer: IntColumn = column("i4")
+    """Of a send or receive: the rank on the other side, as numbered in the whole job."""
+    time_ns: IntColumn = column("i8")
+    """Of messages: when the host asked."""
+    thread: IntColumn = column("i4")
+    """Of messages: index into `Trace.threads`."""
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryEvents(Table):
+    """Allocations that a timeline itself recorded (Kineto ``[memory]``, nsys memory usage)."""
+
+    time_ns: IntColumn = column("i8")
+    device: IntColumn = column("i4")
+    """Index into `Trace.devices`; -1 is the host."""
+    thread: IntColumn = column("i4")
+    bytes: IntColumn = column("i8", 0)
+    """Positive for an allocation, negative for a free."""
+    address: IntColumn = column("i8")
+    total_allocated: IntColumn = column("i8")
+    total_reserved: IntColumn = column("i8")
+
+
+@dataclass(frozen=True, eq=False)
+class Samples(Table):
+    """Samples of hardware metrics over the whole device."""
+
+    time_ns: IntColumn = column("i8")
+    device: IntColumn = column("i4", 0)
+    metric: IntColumn = column("i4")
+    """String: the metric's name as written, e.g. ``DRAM Read Bandwidth [Throughput %]``."""
+    value: NDArray[np.float64] = column("f8", float("nan"))
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One recorded timeline."""
+
+    source: Source
+    strings: Sequence[str]
+    """Each text once. Hostile or broken text is kept as valid Unicode; renderers escape it."""
+    processes: Sequence[Process] = ()
+    threads: Sequence[Thread] = ()
+    devices: Sequence[Device] = ()
+    operations: Operations = field(default_factory=Operations.empty)
+    calls: Calls = field(default_factory=Calls.empty)
+    ranges: Ranges = field(default_factory=Ranges.empty)
+    syncs: Syncs = field(default_factory=Syncs.empty)
+    collectives: Collectives = field(default_factory=Collectives.empty)
+    messages: Collectives = field(default_factory=Collectives.empty)
+    memory: MemoryEvents = field(default_factory=MemoryEvents.empty)
+    samples: Samples = field(default_factory=Samples.empty)
+    unix_epoch_ns: int | None = None
+    """The Unix time, in ns, of this trace's time zero; None when the file does not say."""
+    findings: Sequence[Finding] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Events that were left out, by reason in snake case: ``reversed_times``, ``implausible_times``,
+    ``lost_timestamps``, ``not_an_object``..."""
+
+    def names(self, ids: IntColumn) -> NDArray[np.object_]:
+        """Texts of a column of string ids; ``""`` for unknown ones."""
+        table = np.empty(len(self.strings) + 1, dtype=object)
+        table[:-1] = self.strings
+        table[-1] = ""
+        names: NDArray[np.object_] = table[ids]
+        return names

@@ -1,0 +1,285 @@
+"""Collectives: how much they moved, how fast, and what of them nothing else hid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.hardware import DTYPE_BYTES
+from profkit.model import OperationKind
+from profkit.model.result import Row
+from profkit.model.states import State
+from profkit.model.work import OperationBound
+from profkit.timeline.grouping import group_rows, sums
+from profkit.timeline.nesting import Nesting
+from profkit.timeline.range_names import matching
+from profkit.timeline.view import TraceView
+
+__all__ = [
+    "Described",
+    "add_waiting",
+    "bus_factor",
+    "communication_rows",
+    "describe_communication",
+    "merge_communication",
+]
+
+Column = NDArray[np.int64]
+Key = tuple[str, str | None, str | None]
+"""Collective, process group, type of the elements."""
+
+_WORDS: Final = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "send_recv",
+    "send": "send_recv",
+    "recv": "send_recv",
+    "gather": "gather",
+    "scatter": "scatter",
+    "reduce": "reduce",
+}
+_DTYPES: Final = {
+    "bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32", "double": "fp64",
+    "float64": "fp64", "long": "int64", "int64": "int64", "int": "int32", "int32": "int32", "byte": "uint8",
+    "uint8": "uint8", "char": "int8", "int8": "int8", "bool": "bool",
+}  # fmt: skip
+
+_LIBRARY_CALL: Final = re.compile(
+    r"(?:nccl|rccl):(?!coalesced)|(?:nccl|rccl)(?:AllReduce|AllGather|ReduceScatter|AllToAll|Alltoall|Broadcast|Bcast|Reduce|Gather|Scatter)"
+)
+_NOT_COMPARED: Final = {"waiting_ns": None, "transfer_ns": None, "transfer_bus_gbs": None}
+"""Known only where ranks were compared."""
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth, as nccl-tests' PERFORMANCE.md defines it."""
+    if ranks < 2:
+        return 1.0
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if collective in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """The collectives and peer copies of a trace and what they are; the rows are those of the whole file."""
+
+    rows: Column
+    """Rows in `Trace.operations`."""
+    kind: Column
+    """Index of each into ``keys``, ``sizes`` and ``factors``."""
+    keys: list[Key]
+    sizes: list[int | None]
+    """Bytes of one, as nccl-tests counts them: the larger of what a rank gives and gets."""
+    factors: list[float | None]
+    """Bus bandwidth over algorithm bandwidth."""
+    sequence: Column
+    """The number of each in its group where the file has it, or -1."""
+
+
+def describe_communication(view: TraceView) -> Described:
+    """Say of each collective and peer copy what it is.
+
+    As the file has it; else by the range around its launch, else by the kernel's name.
+    """
+    trace, collectives = view.trace, view.trace.collectives
+    rows = np.flatnonzero(view.work.bound == OperationBound.COMMUNICATION)
+    said = np.full(len(trace.operations), -1, np.int64)
+    said[collectives.operation] = np.arange(len(collectives))
+    at = said[rows]
+    named = _names_around(view, rows)
+    kind, example = _kinds(view, rows, at, named)
+    details = [_describe(view, int(rows[e]), int(at[e]), int(named[e])) for e in example.tolist()]
+    sequence = np.where(at >= 0, collectives.sequence[at] if len(collectives) else -1, -1)
+    return Described(
+        rows, kind, [d[0] for d in details], [d[1] for d in details], [d[2] for d in details], sequence
+    )
+
+
+def communication_rows(views: Sequence[TraceView]) -> list[Row]:
+    """The collectives and peer copies of the window, by collective, group and type, and inside these by size."""
+    return merge_communication([row for view in views for row in _rows_of(view)])
+
+
+def merge_communication(parts: Sequence[Row]) -> list[Row]:
+    """Rows of several traces as one table: what has the same collective, group and type is one row."""
+    merged: dict[Key, dict[tuple[Any, Any], Row]] = {}
+    for part in parts:
+        sizes = merged.setdefault((part["collective"], part["group"], part["dtype"]), {})
+        for own in part["sizes"]:
+            row = sizes.setdefault(
+                (own["bytes"], own["bus_factor"]), {"count": 0, "total_ns": 0, "exposed_ns": 0}
+            )
+            for name in row:
+                row[name] += own[name]
+    rows = [_table_row(key, sizes) for key, sizes in merged.items()]
+    return sorted(
+        rows, key=lambda r: (-r["total_ns"], str(r["collective"]), str(r["group"]), str(r["dtype"]))
+    )
+
+
+def add_waiting(
+    rows: Sequence[Row], waiting: Mapping[tuple[Any, ...], int], buffered: Collection[tuple[Any, ...]] = ()
+) -> None:
+    """Tell waiting from transfer, where ranks were compared, and give the bandwidth of the transfer alone.
+
+    Args:
+        rows: The table, which is changed.
+        waiting: By (collective, group, type, bytes of one): the time before the last rank entered, in ns.
+        buffered: Those whose data went into a buffer before the receiver came: what that one takes is no bandwidth
+            of the network.
+    """
+    for row in rows:
+        for size in row["sizes"]:
+            key = (row["collective"], row["group"], row["dtype"], size["bytes"])
+            _split(size, min(waiting[key], size["total_ns"]) if key in waiting else None)
+            size["transfer_bus_gbs"] = None if key in buffered else size["transfer_bus_gbs"]
+        known = [s["waiting_ns"] for s in row["sizes"] if s["waiting_ns"] is not None]
+        _split(row, sum(known) if known else None)
+        if any((row["collective"], row["group"], row["dtype"], s["bytes"]) in buffered for s in row["sizes"]):
+            row["transfer_bus_gbs"] = None
+
+
+def _split(row: Row, waiting_ns: int | None) -> None:
+    row["waiting_ns"] = waiting_ns
+    row["transfer_ns"] = transfer = None if waiting_ns is None else row["total_ns"] - waiting_ns
+    known = transfer and row["bus_gbs"] is not None
+    row["transfer_bus_gbs"] = row["bus_gbs"] * row["total_ns"] / transfer if known and transfer else None
+
+
+def _table_row(key: Key, sizes: Mapping[tuple[Any, Any], Row]) -> Row:
+    listed = []
+    for (size, factor), row in sorted(sizes.items(), key=lambda i: (-i[1]["total_ns"], str(i[0]))):
+        moved = None if size is None else size * row["count"]
+        rate = moved / row["total_ns"] if moved is not None and row["total_ns"] else None
+        bus = None if rate is None or factor is None else rate * factor
+        listed.append(
+            {
+                "bytes": size,
+                "bus_factor": factor,
+                **row,
+                "algorithm_gbs": rate,
+                "bus_gbs": bus,
+                **_NOT_COMPARED,
+            }
+        )
+    total = {name: sum(row[name] for row in listed) for name in ("count", "total_ns", "exposed_ns")}
+    moved = _sum_if_known([r["bytes"] if r["bytes"] is None else r["bytes"] * r["count"] for r in listed])
+    bus = _sum_if_known(
+        [r["bus_gbs"] if r["bus_gbs"] is None else r["bus_gbs"] * r["total_ns"] for r in listed]
+    )
+    return {
+        "collective": key[0],
+        "group": key[1],
+        "dtype": key[2],
+        "count": total["count"],
+        "bytes": moved,
+        "total_ns": total["total_ns"],
+        "exposed_ns": total["exposed_ns"],
+        "algorithm_gbs": moved / total["total_ns"] if moved is not None and total["total_ns"] else None,
+        "bus_gbs": bus / total["total_ns"] if bus is not None and total["total_ns"] else None,
+        **_NOT_COMPARED,
+        "sizes": listed,
+    }
+
+
+def _sum_if_known(values: Sequence[Any]) -> Any:
+    return None if any(v is None for v in values) else sum(values)
+
+
+def _rows_of(view: TraceView) -> list[Row]:
+    described = describe_communication(view)
+    kept = view.kept[described.rows]
+    rows, kind = described.rows[kept], described.kind[kept]
+    kinds = len(described.keys)
+    operations = view.trace.operations
+    count = np.bincount(kind, minlength=kinds)
+    total = sums(kind, (operations.end_ns - operations.start_ns)[rows].astype(np.int64), kinds)
+    exposed = sums(kind, _exposed(view)[rows], kinds)
+    return [
+        {
+            "collective": collective,
+            "group": group,
+            "dtype": dtype,
+            "sizes": [
+                {
+                    "bytes": described.sizes[at],
+                    "bus_factor": described.factors[at],
+                    "count": int(count[at]),
+                    "total_ns": int(total[at]),
+                    "exposed_ns": int(exposed[at]),
+                }
+            ],
+        }
+        for at, (collective, group, dtype) in enumerate(described.keys)
+        if count[at]
+    ]
+
+
+def _names_around(view: TraceView, rows: Column) -> Column:
+    """The string of the innermost range of a communication library open at each launch, or -1.
+
+    Kernels of send and receive also serve all-to-all and gather; only the range tells.
+    """
+    ranges, launches = view.trace.ranges, view.launches
+    named = matching(view.trace.strings, ranges.name, lambda text: _LIBRARY_CALL.match(text) is not None)
+    found = np.full(len(rows), -1, np.int64)
+    linked = np.flatnonzero(launches.linked[rows])
+    if named.any() and len(linked):
+        nesting = Nesting.of(ranges, named)
+        around = nesting.innermost(launches.thread[rows[linked]], launches.time_ns[rows[linked]])
+        found[linked] = np.where(around >= 0, ranges.name[np.maximum(around, 0)], -1)
+    return found
+
+
+def _kinds(view: TraceView, rows: Column, said: Column, named: Column) -> tuple[Column, Column]:
+    operations, collectives = view.trace.operations, view.trace.collectives
+    columns = [np.where(said >= 0, getattr(collectives, c)[said] if len(collectives) else -1, -1) for c in
+               ("name", "dtype", "group", "in_elements", "out_elements", "group_size")]  # fmt: skip
+    size = np.where(operations.kind[rows] == OperationKind.COPY, operations.bytes[rows], -1)
+    return group_rows(operations.name[rows], size, named, *columns)
+
+
+def _describe(view: TraceView, row: int, said: int, named: int) -> tuple[Key, int | None, float | None]:
+    """The key, the bytes of one, and the bus factor."""
+    trace, operations, collectives = view.trace, view.trace.operations, view.trace.collectives
+    kernel = trace.strings[named] if named >= 0 else trace.strings[operations.name[row]]
+    if operations.kind[row] == OperationKind.COPY:
+        size = int(operations.bytes[row])
+        return ("peer copy", None, None), size if size >= 0 else None, 1.0
+    if said < 0:
+        return (_collective(kernel), None, None), None, None
+
+    def text(column: Any) -> str | None:
+        return trace.strings[column[said]] if column[said] >= 0 else None
+
+    name = _collective(text(collectives.name) or kernel)
+    written = text(collectives.dtype)
+    dtype = _DTYPES.get(written.lower(), written.lower()) if written else None
+    elements = max(int(collectives.in_elements[said]), int(collectives.out_elements[said]))
+    known = elements >= 0 and dtype in DTYPE_BYTES
+    ranks = int(collectives.group_size[said])
+    size_bytes = round(elements * DTYPE_BYTES[str(dtype)]) if known else None
+    return (name, text(collectives.group), dtype), size_bytes, bus_factor(name, ranks) if ranks > 0 else None
+
+
+def _collective(name: str) -> str:
+    plain = re.sub(r"[^a-z]", "", name.lower()[:200])
+    return next((word for stem, word in _WORDS.items() if stem in plain), "other")
+
+
+def _exposed(view: TraceView) -> Any:
+    exposed = np.zeros(len(view.trace.operations), np.int64)
+    for device in range(len(view.trace.devices)):
+        segments = view.window_segments(device)
+        shown = segments.state == State.COMMUNICATION
+        np.add.at(exposed, segments.operation[shown], (segments.end_ns - segments.start_ns)[shown])
+    return exposed

@@ -1,0 +1,159 @@
+"""Streams within a rank: copies and collectives that share the compute stream, and streams that never overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import Finding, OperationKind, Severity
+from profkit.model.result import Row
+from profkit.model.states import State
+from profkit.model.work import OperationBound
+from profkit.ranks.unordered import unordered_copies
+from profkit.timeline.intervals import Intervals
+from profkit.timeline.view import TraceView
+from profkit.units import duration_text, percent_text
+
+__all__ = ["stream_findings", "stream_rows"]
+
+_NOTABLE: Final = 0.01
+"""Of a device's window."""
+
+_OVERLAPPED: Final = 0.05
+"""Of the smaller stream's time: with less beside the other's, two streams take turns."""
+
+_DEFAULT_STREAM: Final = 7
+"""The number that CUPTI gives to the legacy default stream of a context."""
+
+
+def stream_rows(view: TraceView, device_ids: Sequence[int]) -> list[Row]:
+    """What could overlap on each device of a trace and does not: ``{device, kind, stream, ns, window_ns, count}``.
+
+    ``copies`` and ``collectives`` are issued on the stream that computes, and run alone there: no other order of
+    the same stream could hide them. ``alone`` is the time of copies that have streams of their own, and yet mostly
+    run while nothing computes. ``turns`` is the time of the second-busiest stream when it hardly ever runs beside
+    the busiest one. ``ns`` is the most that overlap could bring. ``unordered`` are copies that no stream is made to
+    wait for (`profkit.ranks.unordered`); their ``ns`` is their time.
+    """
+    found = []
+    for device, number in enumerate(device_ids):
+        rows = [*_of_device(view, device), *unordered_copies(view, device)]
+        start, end = view.windows[device]
+        found += [{"device": number, **row, "window_ns": end - start} for row in rows]
+    return found
+
+
+def stream_findings(rows: Sequence[Row]) -> list[Finding]:
+    """The notable rows as findings."""
+    found = []
+    for kind, (code, text) in _TOLD.items():
+        mine = [row for row in rows if row["kind"] == kind]
+        ns, window = sum(row["ns"] for row in mine), sum(row["window_ns"] for row in mine)
+        if mine and window:
+            by_default = any(row["stream"] == _DEFAULT_STREAM for row in mine)
+            message = text.format(
+                ns=duration_text(ns),
+                share=percent_text(ns / window),
+                stream="the default stream" if by_default else "one stream",
+                number=mine[0]["stream"],
+            )
+            pageable = sum(row.get("pageable", 0) for row in mine)
+            if pageable:
+                message += f" ({pageable} are from or to pageable memory, and hold the host up)"
+            if kind == "turns" and any(row["default"] for row in mine):
+                message += _DEFAULT_WAITS
+            found.append(Finding(code, Severity.INFO, message, sum(row["count"] for row in mine)))
+    return found
+
+
+_DEFAULT_WAITS: Final = (
+    ". One of them is the default stream: what is launched there waits for all streams of its context that were made "
+    "without cudaStreamNonBlocking, and they for it (torch makes its own with it)"
+)
+
+
+_TOLD: Final = {
+    "copies": (
+        "copies-on-compute-stream",
+        "{ns} ({share} of the window) of copies to or from the host run alone on {stream}, which also computes: "
+        "on a stream of their own, from pinned memory, they could run beside kernels",
+    ),
+    "collectives": (
+        "collectives-on-compute-stream",
+        "{ns} ({share} of the window) of collectives run alone on {stream}, which also computes, "
+        "so they cannot overlap with it",
+    ),
+    "alone": (
+        "copies-run-alone",
+        "{ns} ({share} of the window) of copies to or from the host have a stream of their own, and yet nothing "
+        "computes meanwhile: start them earlier (a batch ahead), and wait for them as late as possible",
+    ),
+    "unordered": (
+        "copies-without-wait",
+        "Nothing makes other streams wait for the copies of stream {number} ({ns}), or these for the others: from one batch "
+        "to the next there is no call that waits, and kernels run beside them. If kernels use the same tensors, they "
+        "race: call wait_stream before the use, and record_stream on what is freed meanwhile",
+    ),
+    "turns": (
+        "streams-take-turns",
+        "Kernels on two streams hardly ever run at the same time: at most {ns} ({share} of the window) "
+        "could overlap",
+    ),
+}
+
+
+def _of_device(view: TraceView, device: int) -> list[Row]:
+    operations = view.trace.operations
+    start, end = view.windows[device]
+    inside = (operations.device == device) & (operations.end_ns > start) & (operations.start_ns < end)
+    kernel = inside & (operations.kind == OperationKind.KERNEL)
+    kernel &= view.work.bound != OperationBound.COMMUNICATION
+    streams, time = _busy_streams(view, np.flatnonzero(kernel))
+    if not len(streams):
+        return []
+    segments = view.window_segments(device)
+    length = segments.end_ns - segments.start_ns
+    found = []
+    for kind, state in (("copies", State.TRANSFER), ("collectives", State.COMMUNICATION)):
+        shown = segments.state == state
+        shown &= operations.stream[np.maximum(segments.operation, 0)] == streams[0]
+        found.append(_shown(view, kind, segments.operation[shown], length[shown]))
+    alone = segments.state == State.TRANSFER
+    alone &= ~np.isin(operations.stream[np.maximum(segments.operation, 0)], streams)
+    row = _shown(view, "alone", segments.operation[alone], length[alone])
+    copies = inside & (operations.kind == OperationKind.COPY) & ~np.isin(operations.stream, streams)
+    copied = Intervals.of(operations.start_ns[copies], operations.end_ns[copies]).within(start, end)
+    found += [row] if row["ns"] * 2 > int(copied) else []
+    if len(time) > 1:
+        both = time[0].intersection(time[1]).total_ns
+        turns = time[1].total_ns if both <= _OVERLAPPED * time[1].total_ns else 0
+        default = _DEFAULT_STREAM in streams[:2]
+        found.append({**_row("turns", streams[1], turns, len(time[1])), "default": default})
+    return [row for row in found if row["ns"] >= _NOTABLE * (end - start)]
+
+
+def _shown(view: TraceView, kind: str, operation: NDArray[np.int64], length: NDArray[np.int64]) -> Row:
+    """Copies or collectives by the segments in which they run alone."""
+    operations, rows = view.trace.operations, np.unique(operation)
+    stream = int(operations.stream[rows[0]]) if len(rows) else -1
+    pageable = int((operations.pageable[rows] == 1).sum())
+    return {**_row(kind, stream, int(length.sum()), len(rows)), "pageable": pageable}
+
+
+def _busy_streams(view: TraceView, rows: NDArray[np.int64]) -> tuple[list[int], list[Intervals]]:
+    """The streams that run kernels, busiest first, and when they do."""
+    operations = view.trace.operations
+    stream = operations.stream[rows]
+    found = []
+    for each in np.unique(stream).tolist():
+        mine = rows[stream == each]
+        found.append((each, Intervals.of(operations.start_ns[mine], operations.end_ns[mine])))
+    found.sort(key=lambda item: (-item[1].total_ns, item[0]))
+    return [each for each, _ in found], [when for _, when in found]
+
+
+def _row(kind: str, stream: int, ns: int, count: int) -> Row:
+    return {"kind": kind, "stream": stream, "ns": ns, "count": count}

@@ -1,0 +1,220 @@
+"""Numbers of a file that contradict each other. Each is a finding; none is believed in silence.
+
+A stream that does two things at once, a clock that goes back, ids that stand for two launches, work that no card
+can do: every rule was tried on some eighty recordings of several tools and years, and is silent on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import CopyKind, Finding, OperationKind, Severity
+from profkit.roofline.thresholds import IMPOSSIBLE, MOST_EFFICIENT
+from profkit.timeline.view import TraceView
+from profkit.units import duration_text, percent_text
+
+__all__ = ["contradictions", "overrun_ns"]
+
+_NOTABLE: Final = 0.01
+"""A share of the operations below this is told as information only."""
+_RARE: Final = 0.1
+"""A share of calls whose ids fall with time, up to which the times are wrong and not the ids."""
+_LARGEST_CACHE_BYTES: Final = 256 << 20
+"""What no card's cache exceeds: as much of a copy may never reach the memory."""
+
+Rows = NDArray[np.int64]
+_QUEUE: Final = ("process", "device", "context", "stream")
+"""What together names one queue of work: a stream of one context of one process."""
+
+
+def contradictions(views: Sequence[TraceView]) -> list[Finding]:
+    """What the traces say that cannot all be true."""
+    return [*_overruns(views), *_clocks(views), *_clashes(views), *_too_efficient(views)]
+
+
+def overrun_ns(view: TraceView) -> int:
+    """How long operations are said to run past the next but one of their own stream, in ns."""
+    rows, after = _overrunning(view)
+    operations = view.trace.operations
+    return int((operations.end_ns[rows] - operations.start_ns[after]).sum())
+
+
+def _in_queue_order(view: TraceView, rows: Rows) -> tuple[Rows, NDArray[np.bool_]]:
+    """Some operations by queue and start, and whether each is in the queue of the one before."""
+    operations = view.trace.operations
+    keys = [getattr(operations, name)[rows] for name in _QUEUE]
+    order = rows[np.lexsort((operations.end_ns[rows], operations.start_ns[rows], *keys[::-1]))]
+    same = np.ones(len(order), bool)
+    same[:1] = False
+    for name in _QUEUE:
+        column = getattr(operations, name)[order]
+        same[1:] &= column[1:] == column[:-1]
+    return order, same
+
+
+def _own_launches(view: TraceView) -> Rows:
+    """Operations that were launched one by one: nodes of a graph run side by side under one stream's number."""
+    operations = view.trace.operations
+    alone = (operations.graph_node == 0) & (operations.kind != OperationKind.GRAPH)
+    calls = np.bincount(view.launches.call[view.launches.linked], minlength=max(len(view.trace.calls), 1))
+    shared = np.where(view.launches.linked, calls[view.launches.call] > 1, False)
+    return np.flatnonzero(alone & ~shared)
+
+
+def _overrunning(view: TraceView) -> tuple[Rows, Rows]:
+    """Operations that last beyond the start of the next but one of their stream, and the next of each.
+
+    A stream does one thing after the other. Only the next may begin early (programmatic dependent launch).
+    """
+    order, same = _in_queue_order(view, _own_launches(view))
+    if len(order) < 3:
+        return order[:0], order[:0]
+    operations = view.trace.operations
+    over = same[1:-1] & same[2:] & (operations.end_ns[order[:-2]] > operations.start_ns[order[2:]])
+    at = np.flatnonzero(over)
+    return order[at], order[at + 1]
+
+
+def _overruns(views: Sequence[TraceView]) -> list[Finding]:
+    count, raw, clipped, total, names = 0, 0, 0, 0, list[str]()
+    for view in views:
+        operations = view.trace.operations
+        rows, after = _overrunning(view)
+        length = operations.end_ns[rows] - operations.start_ns[rows]
+        count, raw = count + len(rows), raw + int(length.sum())
+        clipped += int((operations.start_ns[after] - operations.start_ns[rows]).sum())
+        total += int((operations.end_ns - operations.start_ns).sum())
+        if len(rows):
+            names.append(view.trace.strings[int(operations.name[rows[np.argmax(length)]])])
+    if not count:
+        return []
+    lasts = "an operation lasts" if count == 1 else f"{count} operations last"
+    message = (
+        f"A stream would be busy over 100 % of the time: {lasts} past the start of the next but one on the same "
+        f"stream, {duration_text(raw)} as written and {duration_text(clipped)} up to the next (the longest: {names[0]:.80}). "
+        "The times are wrong; totals count them as written"
+    )
+    grave = raw - clipped > _NOTABLE * total
+    return [Finding("busy-over-100", Severity.ERROR if grave else Severity.WARNING, message, count)]
+
+
+def _clocks(views: Sequence[TraceView]) -> list[Finding]:
+    device = sum(_device_steps_back(view) for view in views)
+    host = sum(_host_steps_back(view) for view in views)
+    steps = sum(_steps_out_of_order(view) for view in views)
+    parts = [
+        f"{count} {what}"
+        for count, what in (
+            (device, "operations start before one that their thread had launched earlier on the same stream"),
+            (host, "calls start before one of the same thread with a smaller id"),
+            (steps, "steps start before the step with the number before"),
+        )
+        if count
+    ]
+    if not parts:
+        return []
+    message = f"The clock went back: {'; '.join(parts)}. Times around there, and idle time, cannot be trusted"
+    return [Finding("clock-went-back", Severity.WARNING, message, device + host + steps)]
+
+
+def _device_steps_back(view: TraceView) -> int:
+    """A stream keeps the order in which one thread fills it."""
+    operations, launches = view.trace.operations, view.launches
+    rows = _own_launches(view)
+    rows = rows[launches.linked[rows]]
+    keys = [getattr(operations, name)[rows] for name in _QUEUE] + [launches.thread[rows]]
+    order = rows[np.lexsort((operations.start_ns[rows], launches.time_ns[rows], *keys[::-1]))]
+    back = operations.start_ns[order[1:]] < operations.start_ns[order[:-1]]
+    back &= launches.time_ns[order[1:]] > launches.time_ns[order[:-1]]
+    for column in (*(getattr(operations, name) for name in _QUEUE), launches.thread):
+        back &= column[order[1:]] == column[order[:-1]]
+    return int(np.count_nonzero(back))
+
+
+def _host_steps_back(view: TraceView) -> int:
+    """Ids are given out in order, so that of one thread's calls the later has the greater.
+
+    Where ids do not mostly rise with time, somebody has numbered the calls anew, and they tell nothing.
+    """
+    calls = view.trace.calls
+    rows = np.flatnonzero(calls.correlation != 0)
+    order = rows[np.lexsort((calls.correlation[rows], calls.driver[rows], calls.thread[rows]))]
+    back = calls.start_ns[order[1:]] < calls.start_ns[order[:-1]]
+    back &= calls.correlation[order[1:]] != calls.correlation[order[:-1]]
+    pairs = np.ones(len(back), bool)
+    for column in (calls.driver, calls.thread):
+        pairs &= column[order[1:]] == column[order[:-1]]
+    count = int(np.count_nonzero(back & pairs))
+    return count if count <= _RARE * np.count_nonzero(pairs) else 0
+
+
+def _steps_out_of_order(view: TraceView) -> int:
+    """Steps are in the order of their starts; so must be the numbers that torch.profiler gave them."""
+    numbers = [name.partition("#")[2] for name in view.steps.names if name.startswith("ProfilerStep#")]
+    found = np.array([int(number) for number in numbers if number.isdecimal() and len(number) < 19], np.int64)
+    return int(np.count_nonzero(found[1:] < found[:-1]))
+
+
+def _clashes(views: Sequence[TraceView]) -> list[Finding]:
+    """Two launches, one after the other, with one id: which of them launched the operation is not known."""
+    count = sum(_clashing(view) for view in views)
+    if not count:
+        return []
+    message = (
+        f"{count} ids of launches are used twice in one process: their operations count, but which call launched "
+        "them, hence their phase and step, is a guess (the first). Were two recordings put into one file?"
+    )
+    return [Finding("correlation-clash", Severity.WARNING, message, count)]
+
+
+def _clashing(view: TraceView) -> int:
+    trace = view.trace
+    calls = trace.calls
+    if not len(calls):
+        return 0
+    used = np.isin(calls.correlation, trace.operations.correlation) & (calls.correlation != 0)
+    rows = np.flatnonzero(used)
+    process = np.array([thread.process for thread in trace.threads] or [-1], np.int64)[calls.thread]
+    order = rows[np.lexsort((calls.start_ns[rows], calls.correlation[rows], process[rows]))]
+    same = (process[order[1:]] == process[order[:-1]]) & (
+        calls.correlation[order[1:]] == calls.correlation[order[:-1]]
+    )
+    # A driver call inside its runtime call has its id, and is the same launch.
+    apart = same & (calls.start_ns[order[1:]] >= calls.end_ns[order[:-1]])
+    pairs = np.stack([process[order[1:]][apart], calls.correlation[order[1:]][apart]])
+    return int(np.unique(pairs, axis=1).shape[1])
+
+
+def _too_efficient(views: Sequence[TraceView]) -> list[Finding]:
+    excess = np.concatenate([view.work.excess for view in views] or [np.zeros(0)])
+    excess = excess[~np.isnan(excess)]
+    copies = sum(_impossible_copies(view) for view in views)
+    if not len(excess) and not copies:
+        return []
+    what = [f"{len(excess)} kernels (up to {percent_text(float(excess.max()))})"] if len(excess) else []
+    what += [f"{copies} copies and memsets"] if copies else []
+    wrong = copies + int((excess > IMPOSSIBLE).sum())
+    message = (
+        f"More than {percent_text(MOST_EFFICIENT)} of what the card can do: {' and '.join(what)}. They have no efficiency: "
+        "their algorithm saves arithmetic, or shapes, times or the card's rates (--peaks) are wrong"
+    )
+    if wrong:
+        message += f". Of {wrong} of them the work cannot be true, and is left out"
+    severity = Severity.WARNING if wrong else Severity.INFO
+    return [Finding("efficiency-over-105", severity, message, len(excess) + copies)]
+
+
+def _impossible_copies(view: TraceView) -> int:
+    operations = view.trace.operations
+    memset = operations.kind == OperationKind.MEMSET
+    within = (operations.kind == OperationKind.COPY) & (operations.copy_kind == CopyKind.DTOD)
+    peer = (operations.source_device >= 0) & (operations.source_device != operations.target_device)
+    rate = np.array([card.bandwidth_bytes_per_s if card else np.nan for card in view.gpus] or [np.nan])
+    moved = operations.bytes * np.where(within, 2.0, 1.0)
+    seconds = np.maximum(operations.end_ns - operations.start_ns, 1) / 1e9
+    limit = MOST_EFFICIENT * rate[np.maximum(operations.device, 0)] * seconds
+    return int(np.count_nonzero((memset | (within & ~peer)) & (moved - _LARGEST_CACHE_BYTES > limit)))

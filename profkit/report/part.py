@@ -1,0 +1,103 @@
+"""What one recording gives to a report of many: its own tables, and the few numbers that tables do not show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import OperationKind, Trace
+from profkit.model.memory_history import MemoryHistory
+from profkit.model.result import Result, Row
+from profkit.ranks import FileOfRanks, file_of_ranks
+from profkit.report.assembly import summarise_views
+from profkit.report.verdict import Grounds
+from profkit.report.views import Options, analysed_views
+from profkit.timeline.grouping import group_rows
+from profkit.timeline.view import Span, TraceView, step_device_ns
+
+__all__ = ["FileSummary", "kernel_key", "summarise_file"]
+
+Column = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FileSummary:
+    """The summary of one recording; it can be pickled, and is small beside the recording."""
+
+    result: Result
+    """The report of this recording alone, without advice and timeline unless they were asked for."""
+    span: Span | None
+    """From the first to the last event of a trace; None for a snapshot."""
+    epoch_ns: int | None
+    step_device_ns: Column
+    """The length of every step, also of those that were left out."""
+    left_out: int
+    """How many leading steps the tables leave out."""
+    grounds: Grounds
+    ranks: FileOfRanks | None
+    work_ns: list[int]
+    """The summed time of the operations of each device."""
+    kernel_ns: dict[tuple[Any, ...], NDArray[np.int64]]
+    """The durations of the launches of each row of the kernel table: a median needs them all."""
+
+
+def summarise_file(
+    recording: Trace | MemoryHistory, options: Options, *, left_out: int | None = None, whole: bool = False
+) -> FileSummary:
+    """Summarise one recording: a pure function, to be run anywhere.
+
+    Args:
+        recording: What a reader returned.
+        options: What the person said about it.
+        left_out: How many leading steps are warm-up, when the whole report has decided.
+        whole: Whether to give advice and a timeline too.
+    """
+    views = analysed_views([recording], options, left_out)
+    result = summarise_views([recording], views, options, whole=whole)
+    view = views[0] if views else None
+    return FileSummary(
+        result=result,
+        span=view.span if view else None,
+        epoch_ns=view.trace.unix_epoch_ns if view else None,
+        step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),
+        left_out=view.first_kept if view else 0,
+        grounds=Grounds.of(views),
+        ranks=file_of_ranks(view, 0, result.devices) if view else None,
+        work_ns=_work_ns(view) if view else [],
+        kernel_ns=_kernel_ns(view) if view else {},
+    )
+
+
+def kernel_key(row: Row) -> tuple[Any, ...]:
+    """What a row of the kernel table is about."""
+    return (row["name"], *(row["grid"] or ()), None, *(row["block"] or ()))
+
+
+def _work_ns(view: TraceView) -> list[int]:
+    operations = view.trace.operations
+    length = (operations.end_ns - operations.start_ns).astype(np.int64)
+    return [int(length[operations.device == d].sum()) for d in range(len(view.trace.devices))]
+
+
+_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+
+
+def _kernel_ns(view: TraceView) -> dict[tuple[Any, ...], NDArray[np.int64]]:
+    operations = view.trace.operations
+    rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.kept)
+    group, example = group_rows(operations.name[rows], *(getattr(operations, c)[rows] for c in _SHAPE))
+    order = np.argsort(group, kind="stable")
+    duration = (operations.end_ns - operations.start_ns)[rows[order]].astype(np.int64)
+    parts: Sequence[Any] = np.split(duration, np.searchsorted(group[order], np.arange(1, len(example))))
+    found: dict[tuple[Any, ...], NDArray[np.int64]] = {}
+    for row, part in zip(rows[example].tolist(), parts, strict=False):
+        shape = [int(getattr(operations, c)[row]) for c in _SHAPE]
+        grid, block = shape[:3], shape[3:]
+        name = view.trace.strings[operations.name[row]]
+        key = (name, *(grid if -1 not in grid else ()), None, *(block if -1 not in block else ()))
+        found[key] = np.concatenate((found[key], part)) if key in found else part
+    return found

@@ -1,0 +1,238 @@
+"""Each recording with all that its tables are made from: the one place where timeline and roofline meet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.errors import AnalysisError
+from profkit.hardware import Gpu, find_gpu
+from profkit.model import Device, RangeKind, Trace
+from profkit.model.memory_history import MemoryHistory
+from profkit.model.states import State
+from profkit.model.work import OperationBound, OperationWork
+from profkit.roofline.bounds import bound_operations
+from profkit.roofline.matched_work import lend_work
+from profkit.timeline.host_activity import HostActivity
+from profkit.timeline.idle import QUEUE_LATENCY_NS, IdleContext
+from profkit.timeline.launches import Launches, find_launches
+from profkit.timeline.phases import Phases, find_phases
+from profkit.timeline.profiler_cost import with_profiler_cost
+from profkit.timeline.steps import Steps, find_steps, warm_up_steps
+from profkit.timeline.view import (
+    TraceView,
+    divide_time,
+    span_of,
+    step_device_ns,
+    steps_of_operations,
+    warm_up_tail,
+)
+from profkit.timeline.waits import find_waits
+
+__all__ = ["Options", "analysed_views", "view_trace"]
+
+_STATE_OF_BOUND: Final = {
+    OperationBound.COMPUTE: State.COMPUTE,
+    OperationBound.MEMORY: State.MEMORY,
+    OperationBound.OVERHEAD: State.SMALL_KERNELS,
+    OperationBound.COMMUNICATION: State.COMMUNICATION,
+    OperationBound.TRANSFER: State.TRANSFER,
+    OperationBound.UNKNOWN: State.UNCLASSIFIED,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a person may say about their recordings."""
+
+    step_name: str | None = None
+    """The name of the ranges that are steps."""
+    device: int | None = None
+    """The report's id of the only device to look at."""
+    peaks: Gpu | None = None
+    """Rates to use for every device in place of the table's."""
+    plain_step_ns: int | None = None
+    """The step's time without a profiler."""
+
+
+def analysed_views(
+    recordings: Sequence[Trace | MemoryHistory], options: Options, left_out: int | None = None
+) -> list[TraceView]:
+    """The traces of some recordings with everything that tables are made from.
+
+    Args:
+        recordings: What the readers returned.
+        options: What the person said about them.
+        left_out: How many leading steps are warm-up, where that is decided elsewhere.
+
+    Raises:
+        AnalysisError: There is no such device, or no range is named like the step that was asked for.
+    """
+    _check_options([r for r in recordings if isinstance(r, Trace)], options)
+    traces, lenders = _timelines_and_lenders([r for r in recordings if isinstance(r, Trace)])
+    lending = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in lenders]
+    views = _with_window(
+        [
+            view_trace(t, _gpus(t, options.peaks), options.step_name, _lender(t, lending))
+            for t in _only_device(traces, options.device)
+        ],
+        left_out,
+    )
+    if options.plain_step_ns is None:
+        return views
+    return [with_profiler_cost(view, options.plain_step_ns) for view in views]
+
+
+def view_trace(
+    trace: Trace, gpus: Sequence[Gpu | None], step_name: str | None = None, lender: TraceView | None = None
+) -> TraceView:
+    """Find out everything that the tables of a trace need, with the whole recording as the window.
+
+    Args:
+        trace: The timeline.
+        gpus: The GPU of each device of the trace, where known.
+        step_name: The name of the ranges that are steps, where the usual names do not do.
+        lender: A profiler trace of the same step, which lends shapes and operators.
+    """
+    launches = find_launches(trace)
+    steps = find_steps(trace, launches, step_name)
+    phases = find_phases(trace, launches, steps.rows)
+    waits = find_waits(trace)
+    work, match = _work(trace, launches, steps, phases, gpus, lender)
+    state = np.array([_STATE_OF_BOUND[b] for b in OperationBound], np.int8)[work.bound]
+    span = span_of(trace)
+    queue = min((g.queue_ns for g in gpus if g is not None), default=QUEUE_LATENCY_NS)
+    activity = HostActivity(trace, phases, waits)
+    divided = divide_time(
+        IdleContext(trace, launches, phases, waits, activity, int(queue)), steps, state, span
+    )
+    tail = warm_up_tail(trace, launches)
+    return TraceView(
+        trace=trace,
+        gpus=gpus,
+        launches=launches,
+        steps=steps,
+        phases=phases,
+        waits=waits,
+        activity=activity,
+        work=work,
+        state=state,
+        segments=divided.segments,
+        wait_cost_ns=divided.wait_cost_ns,
+        span=span,
+        step_of_operation=steps_of_operations(trace, launches, steps, tail),
+        warm_up_tail=tail,
+        lender=lender,
+        match=match,
+    ).keeping(0)
+
+
+def _work(
+    trace: Trace,
+    launches: Launches,
+    steps: Steps,
+    phases: Phases,
+    gpus: Sequence[Gpu | None],
+    lender: TraceView | None,
+) -> tuple[OperationWork, NDArray[np.int64]]:
+    """The work of each operation, and the operation of the lender that it was matched with, or -1."""
+    work = bound_operations(trace, launches.operator, launches.operators.parent, gpus)
+    if lender is None:
+        return work, np.full(len(trace.operations), -1, np.int64)
+    return lend_work(trace, launches, steps, phases, work, lender)
+
+
+def _check_options(traces: Sequence[Trace], options: Options) -> None:
+    """A device or a step that is not there would otherwise leave an empty report."""
+    devices = sum(len(t.devices) for t in _timelines_and_lenders(traces)[0])
+    if options.device is not None and not 0 <= options.device < devices:
+        known = f"They are numbered 0 to {devices - 1}" if devices else "There is none"
+        raise AnalysisError(f"device {options.device}", "the recordings have no such device", known)
+    if options.step_name is not None and not any(options.step_name in t.strings for t in traces):
+        raise AnalysisError(
+            f"step {options.step_name!r}",
+            "no range has this name",
+            f"Ranges are named {_names_of_ranges(traces)}",
+        )
+
+
+def _names_of_ranges(traces: Sequence[Trace]) -> str:
+    """The most frequent names of annotations, for a person to choose the step from."""
+    counts: Counter[str] = Counter()
+    for trace in traces:
+        names, times = np.unique(
+            trace.ranges.name[trace.ranges.kind == RangeKind.ANNOTATION], return_counts=True
+        )
+        counts.update(
+            {trace.strings[n]: c for n, c in zip(names.tolist(), times.tolist(), strict=True) if n >= 0}
+        )
+    return ", ".join(name for name, _ in counts.most_common(8)) or "nothing: none were recorded"
+
+
+def _timelines_and_lenders(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
+    """Beside an nsys export, a profiler trace is another execution: it lends shapes, and no time of it counts."""
+    timelines = [t for t in traces if t.source.format == "nsys" and len(t.operations)]
+    if not timelines or len(timelines) == len(traces):
+        return list(traces), []
+    return timelines, [t for t in traces if t not in timelines]
+
+
+def _lender(trace: Trace, lending: Sequence[TraceView]) -> TraceView | None:
+    """The lender of the same rank, or the only one."""
+    same = [view for view in lending if view.trace.source.rank == trace.source.rank]
+    return same[0] if same else lending[0] if lending else None
+
+
+def _only_device(traces: Sequence[Trace], device: int | None) -> list[Trace]:
+    """The traces that have a device, cut down to it."""
+    if device is None:
+        return list(traces)
+    kept, first = [], 0
+    for trace in traces:
+        at = device - first
+        first += len(trace.devices)
+        if 0 <= at < len(trace.devices):
+            rows = trace.operations.device == at
+            operations = trace.operations.take(rows)
+            operations = replace(operations, device=np.zeros(len(operations), np.int32))
+            kept.append(
+                replace(
+                    trace, operations=operations, devices=[trace.devices[at]], **_without_rows(trace, rows)
+                )
+            )
+    return kept
+
+
+def _without_rows(trace: Trace, kept: Any) -> dict[str, Any]:
+    """The tables that name operations, after some of these are gone."""
+    place = np.cumsum(kept) - 1
+    collectives = trace.collectives.take(kept[trace.collectives.operation])
+    return {"collectives": replace(collectives, operation=place[collectives.operation].astype(np.int32))}
+
+
+def _gpus(trace: Trace, peaks: Gpu | None) -> list[Gpu | None]:
+    return [_card(device, peaks) for device in trace.devices]
+
+
+def _card(device: Device, peaks: Gpu | None) -> Gpu | None:
+    if peaks is not None or device.name is None:
+        return peaks
+    return find_gpu(
+        device.name,
+        memory_bytes=device.memory_bytes,
+        sm_count=device.sm_count,
+        bandwidth_bytes_per_s=device.bandwidth_bytes_per_s,
+        l2_bytes=device.l2_bytes,
+    )
+
+
+def _with_window(views: list[TraceView], left_out: int | None) -> list[TraceView]:
+    """Leave out leading warm-up steps, the same of every trace."""
+    if left_out is None:
+        left_out = warm_up_steps([step_device_ns(view) for view in views])
+    return [view.keeping(min(left_out, max(view.steps.count - 1, 0))) for view in views]

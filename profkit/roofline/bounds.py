@@ -1,0 +1,294 @@
+"""The bound of every operation: its work, three times, the largest of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.hardware import OVERHEAD_NS, TENSOR, VECTOR, Gpu
+from profkit.model import CopyKind, IntColumn, OperationKind, Operations, Trace
+from profkit.model.kernel_class import KernelClass
+from profkit.model.work import Basis, OperationBound, OperationWork, Work
+from profkit.roofline.attribution import Explained, explain_kernels
+from profkit.roofline.inferred import infer_side, infer_work, used_share
+from profkit.roofline.instruction_issue import issue_ns
+from profkit.roofline.kernel_groups import group_rows, where_class
+from profkit.roofline.kernel_names import classify
+from profkit.roofline.launch_shape import Launch
+from profkit.roofline.metric_samples import Activity, sampled_activity
+from profkit.roofline.rates import exponential_ns, peak_of
+from profkit.roofline.tensor_layout import converted
+from profkit.roofline.thresholds import (
+    IMPOSSIBLE,
+    MOST_EFFICIENT,
+    OVERHEAD_FACTOR,
+    TIE,
+    UNSATURATED_BELOW,
+)
+from profkit.roofline.traffic import repeated_bytes, reread_bytes, written_to_dram
+
+__all__ = ["bound_operations"]
+
+_B = OperationBound
+_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+_TRANSFERS = (
+    CopyKind.HTOD, CopyKind.DTOH, CopyKind.HTOA, CopyKind.ATOH, CopyKind.MANAGED_HTOD, CopyKind.MANAGED_DTOH, CopyKind.MANAGED_DTOD,
+)  # fmt: skip
+
+
+def bound_operations(
+    trace: Trace,
+    operator_row: IntColumn,
+    operator_parent: IntColumn,
+    gpus: Sequence[Gpu | None],
+) -> OperationWork:
+    """Bound every operation of a trace.
+
+    Args:
+        trace: The timeline.
+        operator_row: For each operation, the row in ``trace.ranges`` of the innermost operator that was open on
+            the launching thread at its launch; -1 for none.
+        operator_parent: For each range, the row of the operator range around it; -1 for none.
+        gpus: The card of each of ``trace.devices``; None where it is not known.
+    """
+    work = OperationWork.unknown(len(trace.operations))
+    card = _Cards(trace, gpus, work.class_of_name)
+    work.overhead_ns[:] = card.overhead_ns[trace.operations.device]
+    rows = np.flatnonzero(trace.operations.kind == OperationKind.KERNEL)
+    if len(rows):
+        name_ids = np.unique(trace.operations.name[rows])
+        classes = classify([trace.strings[i] if i >= 0 else "" for i in name_ids])
+        work.class_of_name.update(zip(name_ids.tolist(), classes, strict=True))
+        explained = explain_kernels(trace, rows, work.class_of_name, operator_row, operator_parent)
+        work.unmodelled.update(explained.unmodelled)
+        _bound_kernels(trace, rows, explained, card, work)
+    _bound_moves(trace.operations, card, work)
+    return work
+
+
+class _Cards:
+    """The trace's devices, their figures as columns (NaN where a card is not known), and its kernels' classes."""
+
+    def __init__(self, trace: Trace, gpus: Sequence[Gpu | None], classes: dict[int, KernelClass]) -> None:
+        self.gpus = list(gpus) or [None]
+        self.operations = trace.operations
+        self.classes = classes
+
+        def column(values: list[float | None]) -> NDArray[np.float64]:
+            return np.array([np.nan if value is None else value for value in values])
+
+        self.overhead_ns = column([gpu.overhead_ns if gpu else OVERHEAD_NS for gpu in self.gpus])
+        self.bandwidth = column([gpu.bandwidth_bytes_per_s if gpu else None for gpu in self.gpus])
+        self.l2_bytes = column([gpu.l2_bytes if gpu else None for gpu in self.gpus])
+
+    def most_bytes(self, device: IntColumn, duration_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the memory can move in a time; no limit where the bandwidth is unknown."""
+        rate = np.where(np.isnan(self.bandwidth), np.inf, self.bandwidth)[device]
+        return np.asarray(rate * np.maximum(duration_ns, 1.0) / 1e9)
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Work of kernels alike in name, launch and operator call: one row for each group."""
+
+    flop: NDArray[np.float64]
+    read: NDArray[np.float64]
+    written: NDArray[np.float64]
+    peak: NDArray[np.float64]
+    side: NDArray[np.int8]
+    basis: NDArray[np.int8]
+    issue_ns: NDArray[np.float64]
+    special_ns: NDArray[np.float64]
+    used: NDArray[np.float64]
+    early: NDArray[np.bool_]
+    executed: NDArray[np.float64]
+
+    @classmethod
+    def unknown(cls, count: int) -> _Groups:
+        flop, read, written, peak = (np.full(count, np.nan) for _ in range(4))
+        side, basis = np.full(count, _B.UNKNOWN, np.int8), np.full(count, Basis.UNKNOWN, np.int8)
+        return cls(
+            flop, read, written, peak, side, basis,
+            issue_ns=np.zeros(count), special_ns=np.zeros(count), used=np.ones(count),
+            early=np.zeros(count, bool), executed=np.ones(count),
+        )  # fmt: skip
+
+
+def _bound_kernels(
+    trace: Trace, rows: NDArray[np.intp], explained: Explained, card: _Cards, work: OperationWork
+) -> None:
+    operations = trace.operations
+    columns = [getattr(operations, column)[rows] for column in ("device", "name", *_SHAPE)]
+    first, group = group_rows([*columns, explained.work])
+    duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
+    mean = np.bincount(group, duration) / np.bincount(group)
+    groups = _work_of_groups(operations, rows[first], mean, (explained.works, explained.work[first]), card)
+    fraction = explained.fraction
+    read, written = groups.read[group] * fraction, groups.written[group] * fraction
+    device = operations.device[rows]
+    left = written_to_dram(read, written, card.l2_bytes[device])
+    moved = read + np.where(groups.early[group], written, left)
+    moved = np.minimum(moved, card.most_bytes(device, duration))
+    work.flop[rows], work.dram_bytes[rows], work.peak_flops[rows] = (
+        groups.flop[group] * fraction,
+        moved,
+        groups.peak[group],
+    )
+    work.memory_ns[rows] = moved / card.bandwidth[device] * 1e9
+    executed = work.flop[rows] * groups.executed[group]
+    work.compute_ns[rows] = executed / groups.peak[group] * 1e9 + groups.special_ns[group] * fraction
+    work.basis[rows] = groups.basis[group]
+    issue_ns = groups.issue_ns[group] * fraction
+    matrix_units = where_class(operations.name[rows], card.classes, lambda kernel: kernel.tensor_core is True)
+    activity = sampled_activity(trace, rows, group, matrix_units)
+    if activity:
+        issue_ns = _take_measured(work, rows, activity, card, issue_ns)
+    _disbelieve(work, rows, duration, groups.side[group])
+    _decide(work, rows, duration, groups.side[group], groups.used[group])
+    depthwise = where_class(operations.name[rows], card.classes, lambda kernel: kernel.is_depthwise)
+    issued = depthwise & (work.bound[rows] == _B.MEMORY) & (issue_ns > work.memory_ns[rows])
+    # its arithmetic is a tenth of its instructions: no efficiency follows from either
+    work.bound[rows[issued]], work.efficiency[rows[issued]] = _B.COMPUTE, np.nan
+    work.unsaturated[rows[issued]] = -1
+    busy = issue_ns >= UNSATURATED_BELOW * duration
+    work.unsaturated[rows] = np.where(busy, np.minimum(work.unsaturated[rows], 0), work.unsaturated[rows])
+
+
+def _disbelieve(
+    work: OperationWork, rows: NDArray[np.intp], duration: NDArray[np.float64], side: NDArray[np.int8]
+) -> None:
+    """Work far beyond the card's peak rate is not what was done: only the name's side remains."""
+    rate = work.compute_ns[rows] / np.maximum(duration, 1.0)
+    work.excess[rows] = np.where(rate > MOST_EFFICIENT, rate, np.nan)
+    wrong = rate > IMPOSSIBLE
+    work.flop[rows[wrong]] = work.compute_ns[rows[wrong]] = np.nan
+    modelled = wrong & (work.basis[rows] != Basis.MEASURED)
+    work.dram_bytes[rows[modelled]] = work.memory_ns[rows[modelled]] = np.nan
+    work.basis[rows[modelled]] = np.where(side[modelled] == _B.UNKNOWN, Basis.UNKNOWN, Basis.INFERRED)
+
+
+def _take_measured(
+    work: OperationWork,
+    rows: NDArray[np.intp],
+    activity: Activity,
+    card: _Cards,
+    issue_ns: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Put what was measured in the place of what was modelled; returns the time of instruction issue."""
+    known = np.flatnonzero(~np.isnan(activity.dram))
+    operations, at = card.operations, rows[known]
+    duration = (operations.end_ns - operations.start_ns)[at].astype(float)
+    work.memory_ns[at] = activity.dram[known] * duration
+    work.dram_bytes[at] = work.memory_ns[at] * card.bandwidth[operations.device[at]] / 1e9
+    work.basis[at] = Basis.MEASURED
+    for unit, share in ((TENSOR, activity.tensor[known]), (VECTOR, activity.issue[known])):
+        here = where_class(operations.name[at], card.classes, lambda kernel, unit=unit: _unit(kernel) == unit)  # type: ignore[misc]
+        here &= ~np.isnan(share)
+        work.compute_ns[at[here]] = (share * duration)[here]
+    measured = issue_ns.copy()
+    measured[known] = np.where(
+        np.isnan(activity.issue[known]), issue_ns[known], activity.issue[known] * duration
+    )
+    return measured
+
+
+def _unit(kernel: KernelClass) -> str:
+    """The unit whose activity is a kernel's compute time; none for kernels that are not matrix products."""
+    if not kernel.is_matrix:
+        return ""
+    return VECTOR if kernel.tensor_core is False else TENSOR
+
+
+def _work_of_groups(
+    operations: Operations,
+    rows: NDArray[np.intp],
+    mean_ns: NDArray[np.float64],
+    modelled: tuple[list[Work], NDArray[np.int64]],
+    card: _Cards,
+) -> _Groups:
+    works, ids = modelled
+    groups = _Groups.unknown(len(rows))
+    for index, row in enumerate(rows):
+        kernel = card.classes[int(operations.name[row])]
+        gpu = card.gpus[int(operations.device[row])]
+        launch = _launch(operations, int(row), float(mean_ns[index]))
+        groups.side[index] = infer_side(kernel, launch if ids[index] < 0 else None)
+        groups.used[index] = used_share(launch, gpu)
+        found = works[ids[index]] if ids[index] >= 0 else infer_work(kernel, launch, gpu)
+        found = converted(found, launch) if found and found.images else found
+        groups.peak[index] = peak_of(kernel, found, gpu)
+        if found:
+            groups.flop[index], groups.written[index] = found.flop, found.write_bytes
+            again = repeated_bytes(found, kernel, launch, gpu) + reread_bytes(found, launch, gpu)
+            groups.read[index] = found.read_bytes + again
+            groups.early[index], groups.executed[index] = found.written_early, found.executed
+            groups.issue_ns[index] = issue_ns(found, gpu)
+            groups.special_ns[index] = exponential_ns(found, gpu)
+        if found or groups.side[index] != _B.UNKNOWN:
+            shaped = ids[index] >= 0 and found and not found.guessed
+            groups.basis[index] = Basis.MODELLED if shaped else Basis.INFERRED
+    return groups
+
+
+def _launch(operations: Operations, row: int, mean_ns: float) -> Launch:
+    sides = [int(getattr(operations, column)[row]) for column in _SHAPE]
+    grid = (max(sides[0], 0), max(sides[1], 1), max(sides[2], 1))
+    threads = max(sides[3], 0) * max(sides[4], 1) * max(sides[5], 1)
+    return Launch(grid, threads, mean_ns, int(operations.registers[row]), int(operations.shared_bytes[row]))
+
+
+def _decide(
+    work: OperationWork,
+    rows: NDArray[np.intp],
+    duration: NDArray[np.float64],
+    side: NDArray[np.int8],
+    used: NDArray[np.float64],
+) -> None:
+    """The largest of the three times; where the work is unknown, the family's side.
+
+    A matrix kernel whose compute and memory times are equal within the models' error is on the compute side.
+    Unknown work of blocks that cannot use the card for longer than `To`, however good they are, is overhead.
+    """
+    compute, memory, overhead = work.compute_ns[rows], work.memory_ns[rows], work.overhead_ns[rows]
+    known = ~np.isnan(memory) | ~np.isnan(compute)
+    terms = np.stack([np.nan_to_num(compute), np.nan_to_num(memory), overhead])
+    largest = terms.argmax(axis=0).astype(np.int8)
+    tie = (
+        (largest == _B.MEMORY) & (side == _B.COMPUTE) & (terms[_B.COMPUTE] * (1.0 + TIE) >= terms[_B.MEMORY])
+    )
+    largest[tie] = _B.COMPUTE
+    short = (duration * used <= overhead) | (duration <= OVERHEAD_FACTOR * overhead)
+    guessed = np.where(short & (side <= _B.MEMORY), _B.OVERHEAD, side)
+    bound = np.where(known & (side != _B.COMMUNICATION), largest, guessed).astype(np.int8)
+    chosen = np.take_along_axis(terms, largest[None].astype(np.intp), axis=0)[0]
+    efficiency = chosen / np.maximum(duration, 1.0)
+    efficiency[~known | (bound > _B.MEMORY) | (efficiency > MOST_EFFICIENT)] = np.nan
+    efficiency = np.minimum(efficiency, 1.0)
+    work.bound[rows], work.efficiency[rows] = bound, efficiency
+    work.unsaturated[rows] = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)
+
+
+def _bound_moves(operations: Operations, card: _Cards, work: OperationWork) -> None:
+    """Copies and memsets: their kind decides; within a device a copy reads and writes its bytes."""
+    copy, memset = operations.kind == OperationKind.COPY, operations.kind == OperationKind.MEMSET
+    both_known = (operations.source_device >= 0) & (operations.target_device >= 0)
+    peer = copy & (
+        (operations.copy_kind == CopyKind.PTOP)
+        | (both_known & (operations.source_device != operations.target_device))
+    )
+    transfer = copy & ~peer & np.isin(operations.copy_kind, _TRANSFERS)
+    within = (copy & ~peer & ~transfer & (operations.copy_kind != CopyKind.UNKNOWN)) | memset
+    work.bound[peer], work.bound[transfer] = _B.COMMUNICATION, _B.TRANSFER
+    work.basis[peer | transfer | within] = Basis.MODELLED
+    rows = np.flatnonzero(within)
+    size = operations.bytes[rows].astype(float)
+    size[size < 0] = np.nan
+    read, device = np.where(memset[rows], 0.0, size), operations.device[rows]
+    duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
+    moved = read + written_to_dram(read, size, card.l2_bytes[device])
+    work.dram_bytes[rows] = np.minimum(moved, card.most_bytes(device, duration))
+    work.memory_ns[rows] = work.dram_bytes[rows] / card.bandwidth[device] * 1e9
+    _decide(work, rows, duration, np.full(len(rows), _B.MEMORY, np.int8), np.ones(len(rows)))

@@ -1,0 +1,107 @@
+"""A profiler trace lends what an nsys export of the same step lacks: the work of each kernel, and its operator.
+
+The two are two executions: nothing of their times is ever mixed. Kernels are matched by phase, kernel, launch shape
+and order within the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import OperationKind, Trace
+from profkit.model.work import Basis, OperationBound, OperationWork
+from profkit.roofline.thresholds import MOST_EFFICIENT, UNSATURATED_BELOW
+from profkit.timeline.launches import Launches
+from profkit.timeline.phases import Phases
+from profkit.timeline.steps import Steps
+from profkit.timeline.view import TraceView
+
+__all__ = ["lend_work"]
+
+Column = NDArray[np.int64]
+Key = tuple[Any, ...]
+
+_SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+
+
+def lend_work(
+    trace: Trace, launches: Launches, steps: Steps, phases: Phases, work: OperationWork, lender: TraceView
+) -> tuple[OperationWork, Column]:
+    """Give kernels that were only inferred the modelled work of the same kernels of another recording.
+
+    Args:
+        trace: The timeline that keeps its own times.
+        launches: Its launches.
+        steps: Its steps.
+        phases: Its phases.
+        work: What is known of its operations.
+        lender: The profiler trace of the same step.
+
+    Returns:
+        The work with what was lent (basis `modelled`), and for each operation the operation of the lender that
+        it was matched with, or -1.
+    """
+    own = _numbered(trace, launches.time_ns, steps.of_operation, phases, work)
+    theirs = _numbered(
+        lender.trace, lender.launches.time_ns, lender.steps.of_operation, lender.phases, lender.work
+    )
+    match = np.full(len(trace.operations), -1, np.int64)
+    for key, rows in own.items():
+        donor = theirs.get(key)
+        if donor is not None and len(donor[0]) == len(rows[0]):
+            for each in rows:
+                match[each[: len(donor[0])]] = donor[0][: len(each)]
+    return _with_lent(work, lender.work, match, trace), match
+
+
+def _numbered(
+    trace: Trace, time: Column, step: Column, phases: Phases, work: OperationWork
+) -> dict[Key, list[Column]]:
+    """Kernels by phase, short name and launch shape: for each step their rows in order of launch."""
+    operations = trace.operations
+    rows = np.flatnonzero(operations.kind == OperationKind.KERNEL)
+    path = phases.path_of(phases.of_operation)
+    rows = rows[np.lexsort((operations.start_ns[rows], time[rows], step[rows]))]
+    found: dict[Key, list[Column]] = {}
+    columns = (operations.name, path, *(getattr(operations, c) for c in _SHAPE))
+    stacked = np.stack([c[rows].astype(np.int64) for c in (*columns, step)])
+    kinds, inverse = np.unique(stacked, axis=1, return_inverse=True)
+    order = np.argsort(np.ravel(inverse), kind="stable")
+    parts = np.split(rows[order], np.flatnonzero(np.diff(np.ravel(inverse)[order])) + 1)
+    for kind, part in zip(kinds.T.tolist(), parts, strict=False):
+        known = work.class_of_name.get(kind[0])
+        place = phases.paths[kind[1]] if kind[1] >= 0 else None
+        key = (
+            known.short_name if known else trace.strings[kind[0]],
+            place,
+            *kind[2:8],
+            kind[8] >= 0 or not phases.paths,
+        )
+        found.setdefault(key, []).append(part)
+    return found
+
+
+def _with_lent(work: OperationWork, lent: OperationWork, match: Column, trace: Trace) -> OperationWork:
+    if not len(lent.basis):
+        return work
+    at = np.maximum(match, 0)
+    better = (match >= 0) & (work.basis > Basis.MODELLED) & (lent.basis[at] == Basis.MODELLED)
+    names = ("flop", "dram_bytes", "peak_flops", "compute_ns", "memory_ns", "bound")
+    columns = {name: np.where(better, getattr(lent, name)[at], getattr(work, name)) for name in names}
+    duration = np.maximum(trace.operations.end_ns - trace.operations.start_ns, 1).astype(float)
+    term = np.where(columns["bound"] == OperationBound.COMPUTE, columns["compute_ns"], columns["memory_ns"])
+    sided = better & (columns["bound"] <= OperationBound.MEMORY)
+    rate = np.where(sided & (term <= MOST_EFFICIENT * duration), np.minimum(term / duration, 1.0), np.nan)
+    efficiency = np.where(better, rate, work.efficiency)
+    flagged = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)
+    return replace(
+        work,
+        **columns,
+        efficiency=efficiency,
+        unsaturated=np.where(better, flagged, work.unsaturated).astype(np.int8),
+        basis=np.where(better, Basis.MODELLED, work.basis).astype(np.int8),
+    )

@@ -1,0 +1,58 @@
+"""What a run was recorded with, as far as its folder or this one tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from profkit.model.result import Result
+from profkit.recording.environment import git_state
+
+__all__ = ["facts_of"]
+
+_LONGEST: Final = 200
+_LARGEST: Final = 1_000_000
+
+
+def facts_of(result: Result, files: Iterable[str]) -> dict[str, str]:
+    """Facts about a run: what its files say of themselves, its run's description, and the revision of the program.
+
+    The revision is that of the description, or else that of the folder where profkit runs.
+
+    Args:
+        result: The report.
+        files: The recordings' paths.
+    """
+    facts: dict[str, str] = {}
+    for row in result.inputs:
+        _add(facts, row.get("facts") or {})
+    told = _run_file(files)
+    _add(facts, told.get("versions"))
+    _add(facts, {"driver": told.get("driver"), "started": told.get("started")})
+    git = told.get("git") if isinstance(told.get("git"), dict) else git_state(Path.cwd())
+    if isinstance(git, dict):
+        _add(facts, {"git_revision": git.get("revision"), "git_dirty": git.get("dirty")})
+    return facts
+
+
+def _add(facts: dict[str, str], more: Any) -> None:
+    if isinstance(more, Mapping):
+        facts |= {
+            str(k)[:_LONGEST]: str(v)[:_LONGEST] for k, v in more.items() if isinstance(v, str | int | float)
+        }
+
+
+def _run_file(files: Iterable[str]) -> dict[str, Any]:
+    """What `profkit.record` wrote beside its recordings (docs/recording.md), when they lie in one folder."""
+    folders = {path if path.is_dir() else path.parent for path in map(Path, files) if str(path) != "-"}
+    found = sorted(folders.pop().glob("run*.json")) if len(folders) == 1 else []
+    for file in found:
+        try:
+            told = json.loads(file.read_bytes()) if file.stat().st_size < _LARGEST else None
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(told, dict) and str(told.get("schema")).startswith("profkit.run/"):
+            return told
+    return {}

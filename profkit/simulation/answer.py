@@ -1,0 +1,82 @@
+"""The answer to what-if: the step as recorded, as it would run, and after each change and all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from profkit.model.result import Row
+from profkit.simulation.predict import Change, Prediction, Step, find_step
+from profkit.simulation.registry import CHANGES, changes_named
+from profkit.timeline.view import TraceView
+
+__all__ = ["what_if"]
+
+_WORTH_SAYING: Final = 0.01
+_LOADER: Final = "loader-workers"
+_WORKERS: Final = 8
+
+
+def what_if(
+    views: Sequence[TraceView],
+    names: Sequence[str],
+    *,
+    loader_workers: int | None = None,
+    plain_step_ns: int | None = None,
+) -> Row | None:
+    """What a recorded step would take with some changes.
+
+    Args:
+        views: The analysed traces; the first device with a step that can be replayed is taken.
+        names: Changes by their names in `CHANGES`; with none (and no workers), all that would save 1 %
+            (loading then with 8 workers).
+        loader_workers: Processes that prepare batches beside the step.
+        plain_step_ns: The step's time without a recorder, where known.
+
+    Returns:
+        ``recorded_ns``, ``before_ns`` (without the recorder), ``limit`` and ``changes``: rows of ``name``,
+        ``after_ns``, ``saving_ns``, ``speedup`` and ``limit``; the last row is all changes together where there are
+        several. None where no step can be replayed.
+    """
+    step = _first_step(views, plain_step_ns)
+    if step is None:
+        return None
+    asked = [*names, *([_LOADER] if loader_workers is not None else [])]
+    if asked:
+        rows = [_row(name, step.predict(_changes([name], loader_workers))) for name in asked]
+    else:
+        every = [*CHANGES, _LOADER]
+        priced = [(n, step.predict_where_worth(_changes([n], _WORKERS), _WORTH_SAYING)) for n in every]
+        rows = sorted((_row(n, p) for n, p in priced if p is not None), key=lambda row: -row["saving_ns"])
+    if len(asked) > 1:
+        rows.append(_row(" + ".join(asked), step.predict(_changes(asked, loader_workers))))
+    unchanged = step.predict([])
+    return {
+        "recorded_ns": step.facts.program.step_ns,
+        "before_ns": round(unchanged.before_ns),
+        "limit": unchanged.limit,
+        "changes": rows,
+    }
+
+
+def _changes(names: Sequence[str], loader_workers: int | None) -> list[Change]:
+    return changes_named(names, loader_workers if _LOADER in names else None)
+
+
+def _first_step(views: Sequence[TraceView], plain_step_ns: int | None) -> Step | None:
+    for view in views:
+        for device in range(len(view.trace.devices)):
+            step = find_step(view, device, plain_step_ns)
+            if step is not None:
+                return step
+    return None
+
+
+def _row(name: str, found: Prediction) -> Row:
+    return {
+        "name": name,
+        "after_ns": round(found.after_ns),
+        "saving_ns": round(found.saving_ns),
+        "speedup": {"low": found.low, "likely": found.likely, "high": found.high},
+        "limit": found.limit,
+    }

@@ -1,0 +1,86 @@
+"""Data on its way: loader workers, copies from pinned memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import CopyKind
+from profkit.simulation.edited_step import Draft
+from profkit.simulation.kernel_facts import StepFacts
+
+__all__ = ["copies_between", "load_with", "on_own_stream", "pageable_copies", "pin_memory"]
+
+_PINNED_BYTES_PER_S: Final = 50e9
+"""PCIe 5 x16; measured 55 GB/s on an H200 host (reports/calibration). An older link is not made faster."""
+_FEW_BYTES: Final = 64 * 1024
+_FETCH_NS: Final = 200_000
+"""What taking a finished batch from a worker's queue takes."""
+
+
+def load_with(workers: int) -> Callable[[Draft], None]:
+    """Batches are made by processes beside the step: it waits only where they are too slow together."""
+
+    def change(draft: Draft) -> None:
+        fetching = float(draft.input_ns.sum())
+        fetch = min(_FETCH_NS, fetching)
+        left = fetch / fetching if fetching else 0.0
+        draft.gap_ns -= draft.input_ns * (1 - left)
+        draft.input_ns = draft.input_ns * left
+        draft.least_ns = max(draft.least_ns, fetching * draft.constants.worker / max(workers, 1))
+
+    return change
+
+
+def copies_between(facts: StepFacts) -> NDArray[np.bool_]:
+    """Copies between host and device of more than a few bytes."""
+    operations, rows = facts.view.trace.operations, facts.program.row
+    kinds = np.isin(operations.copy_kind[rows], (CopyKind.HTOD, CopyKind.DTOH))
+    found: NDArray[np.bool_] = kinds & (operations.bytes[rows] > _FEW_BYTES)
+    return found
+
+
+def on_own_stream(chosen: NDArray[np.bool_]) -> Callable[[Draft], None]:
+    """Some copies run on a stream of their own, for the step that follows."""
+
+    def change(draft: Draft) -> None:
+        draft.stream[chosen & draft.alive] = draft.stream.max() + 1
+
+    return change
+
+
+def pageable_copies(facts: StepFacts) -> NDArray[np.bool_]:
+    """Copies of more than a few bytes from memory that the driver must stage."""
+    operations, rows = facts.view.trace.operations, facts.program.row
+    upload = operations.copy_kind[rows] == CopyKind.HTOD
+    strings = facts.view.trace.strings
+    named = np.array(
+        ["pageable" in strings[i].lower() if i >= 0 else False for i in operations.name[rows].tolist()], bool
+    )
+    staged = (operations.pageable[rows] == 1) | named
+    large: NDArray[np.bool_] = operations.bytes[rows] > _FEW_BYTES
+    found: NDArray[np.bool_] = upload & staged & large
+    return found
+
+
+def pin_memory(draft: Draft) -> None:
+    """Uploads from pinned memory on a stream of their own, ahead of the step that needs them."""
+    facts = draft.facts
+    chosen = pageable_copies(facts) & draft.alive
+    if not chosen.any():
+        return
+    sizes = facts.view.trace.operations.bytes[facts.program.row].astype(float)
+    draft.retime(chosen, sizes / _PINNED_BYTES_PER_S * 1e9)
+    draft.stream[chosen] = draft.stream.max() + 1
+    draft.early_ns[chosen] = 0
+    tokens = np.unique(facts.token[chosen])
+    draft.own_ns[tokens] = np.minimum(draft.own_ns[tokens], draft.usual_launch_ns)
+    # The wait of a blocking copy follows its launch.
+    calls = facts.program.call
+    waiting = np.flatnonzero(draft.waits)
+    blocked = waiting[np.isin(calls[waiting], calls[tokens]) | np.isin(waiting, tokens + 1)]
+    draft.waits[blocked] = False
+    draft.own_ns[blocked] = 0

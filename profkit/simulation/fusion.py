@@ -1,0 +1,301 @@
+"""torch.compile: which kernels become one, the bytes that remain, and what the host still does."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.hardware import DTYPE_BYTES, VECTOR
+from profkit.model import CopyKind
+from profkit.model.kernel_class import Family
+from profkit.simulation.edited_step import Draft
+from profkit.simulation.kernel_facts import StepFacts
+from profkit.simulation.optimizers import gradients_accumulated
+
+__all__ = ["compile_model", "fusible"]
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+_FUSED: Final = (
+    Family.ELEMENTWISE,
+    Family.RANDOM,
+    Family.COPY,
+    Family.FILL,
+    Family.NORM,
+    Family.SOFTMAX,
+    Family.REDUCE,
+)
+_ROWWISE: Final = (Family.NORM, Family.SOFTMAX, Family.REDUCE)
+_LOSS: Final = ("cross_entropy", "nll_loss", "NllLoss", "log_softmax", "LogSoftmax", "mse_loss", "MseLoss")
+_TRANSCENDENTAL: Final = re.compile(
+    r"tanh|gelu|sigmoid|silu|erf|exp(?!and)|log(?!ical)|softplus|mish|softmax"
+)
+_INSTRUCTIONS: Final = {"transcendental": 14.0, "random": 180.0}
+"""Issue slots for each element in a generated kernel: an exponential and a division; ten rounds of Philox, of whose
+four numbers one is used. Fitted on compile_chain (320 million tanh in 0.22 ms) and compile_norm_chain of
+reports/advice."""
+_TENSORS: Final = 3.0
+"""Large tensors that a fused chain moves at most: two read, one written."""
+_ROW_AT_LEAST: Final = 16
+"""Elements of a row that is summarised by one: what works on means and scales of rows joins the kernel over the rows."""
+_MOST: Final = 0.8
+_LOST_UNKNOWN: Final = 0.55
+"""Without shapes, the share of a chain's time that fusing it takes away (with them: 0.3 to 0.95)."""
+
+
+def fusible(facts: StepFacts) -> Flags:
+    """Kernels of forward and backward that a compiler fuses with their neighbours."""
+    model = ~facts.optimizer & ~facts.zeroing & ~facts.compiled
+    operations, rows = facts.view.trace.operations, facts.program.row
+    copies = (operations.copy_kind[rows] == CopyKind.DTOD) & facts.innermost("aten::copy_")
+    found: Flags = (facts.of_family(*_FUSED) | copies) & model & ~facts.named("AccumulateGrad")
+    return found
+
+
+def compile_model(draft: Draft) -> None:
+    """Fuse the chains between matrix products; the loss and the optimizer stay outside."""
+    facts = draft.facts
+    outside = facts.compiled | facts.optimizer | facts.zeroing
+    gone, twice = _fuse_chains(draft, outside)
+    draft.drop(gone)
+    inside = np.flatnonzero(draft.alive & ~outside)
+    if len(inside):
+        _launch_compiled(draft, inside)
+    for row in twice:
+        # Partial sums, then theirs: two kernels (gpt_bf16_compile has three times the reductions of gpt_bf16).
+        draft.add(row, draft.constants.start_ns, draft.constants.compiled_launch * draft.usual_launch_ns)
+
+
+def _fuse_chains(draft: Draft, outside: Flags) -> tuple[Flags, list[int]]:
+    """Fuse what can be: the kernels that are then gone, and those that become two. A loss puts its chain outside."""
+    facts = draft.facts
+    chosen = fusible(facts) & draft.alive
+    gone, twice = np.zeros(facts.count, bool), []
+    # Where nothing but the loss is computed, it is what is compiled.
+    loss = (facts.named(*_LOSS) | facts.of_family(Family.LOSS)) & facts.matrix.any()
+    for segment in _segments(draft, chosen, draft.alive & ~outside):
+        if loss[segment].any():
+            outside[segment] = True
+            continue
+        for group in _alike(facts, segment):
+            gone[_fuse(draft, group)] = True
+            if len(group) == 1 and _sums_columns(facts, int(group[0])):
+                twice.append(int(group[0]))
+    return gone, twice
+
+
+def _launch_compiled(draft: Draft, inside: NDArray[np.int64]) -> None:
+    """The host's time of compiled graphs: launches that are all alike, and entering the graph, backward again."""
+    facts, constants = draft.facts, draft.constants
+    # What is compiled in part is entered already.
+    entry = 0.0 if facts.compiled.any() else constants.compiled_entry * draft.usual_launch_ns
+    span = np.unique(facts.token[inside])
+    each = constants.compiled_launch * draft.usual_launch_ns
+    # Convolutions and attention are called as before.
+    library = np.unique(facts.token[facts.of_family(Family.CONVOLUTION, Family.ATTENTION)])
+    for token in span[1:][~np.isin(span[1:], library)].tolist():
+        host = draft.host_ns(np.array([token]))
+        draft.give_host(token, min(each, host) + float(draft.pause_ns[token]))
+    # What the program does before the model is its own, the first launch is not.
+    before = draft.host_ns(span[:1]) - draft.usual_launch_ns
+    draft.give_host(int(span[0]), max(before, 0.0) + each)
+    # What follows a wait for a value is entered anew.
+    breaks = np.flatnonzero(draft.waits[: span.max()])
+    draft.gap_ns[breaks[breaks > span.min()]] += entry
+    draft.gap_ns[span[0]] += entry
+    backward = inside[facts.backward[inside]]
+    if len(backward) and entry:
+        gradients = math.sqrt(gradients_accumulated(facts))
+        draft.gap_ns[facts.token[backward[0]]] += (
+            constants.compiled_gradient * gradients * draft.usual_launch_ns
+        )
+
+
+def _segments(draft: Draft, chosen: Flags, model: Flags) -> Iterator[NDArray[np.int64]]:
+    """Runs of kernels between matrix products, on one stream, in the order of their launches.
+
+    Small memsets are part of the kernels after them, and losses of the chain around them.
+    """
+    facts = draft.facts
+    small = np.array([k is None for k in facts.kernels], bool) & (facts.program.duration_ns < 2_000)
+    losses = facts.of_family(Family.LOSS)
+    joins = chosen | ((small | losses) & model)
+    # Nothing is fused across a wait for a value: the graph ends there.
+    waited = np.cumsum(draft.waits)[facts.token]
+    run = np.cumsum(~joins) + waited * (facts.count + 1)
+    for stream in np.unique(facts.program.stream).tolist():
+        mine = joins & (facts.program.stream == stream)
+        for at in np.unique(run[mine]).tolist():
+            rows = np.flatnonzero(mine & (run == at))
+            if chosen[rows].any():
+                yield rows[chosen[rows] | losses[rows]]
+
+
+def _alike(facts: StepFacts, segment: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The parts of a segment over equally many elements: only those share a kernel.
+
+    A sum over rows in the backward pass (gradients of bias and scale) goes the other way through the data than what is
+    around it, and stays a kernel of its own; so do the statistics of a batch, which must be whole before they are used.
+    """
+    across = np.array([_sums_columns(facts, row) for row in segment.tolist()], bool) | _statistics(
+        facts, segment
+    )
+    for row in segment[across].tolist():
+        yield np.array([row])
+    segment = segment[~across]
+    for way in (segment[~facts.backward[segment]], segment[facts.backward[segment]]):
+        yield from _alike_sizes(facts, way)
+
+
+def _alike_sizes(facts: StepFacts, segment: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    sizes = facts.elements[segment]
+    unknown = np.isnan(sizes)
+    big = facts.program.duration_ns[segment] > 3_000
+    key = np.where(unknown, np.where(big, -1.0, -2.0 - np.arange(len(segment))), _joined(sizes))
+    for each in np.unique(key).tolist():
+        yield segment[key == each]
+
+
+def _joined(sizes: Floats) -> Floats:
+    """The elements of each kernel, or of the largest around it whose rows it summarises, or whose halves it works on."""
+    if not len(sizes) or np.isnan(sizes).all():
+        return sizes
+    largest = np.nanmax(sizes)
+    spread = np.flatnonzero(sizes == largest)
+    within = np.zeros(len(sizes), bool)
+    within[spread[0] : spread[-1]] = True
+    summary = within & (sizes > 1) & (sizes * _ROW_AT_LEAST <= largest)
+    # Halves that are put together afterwards, as rotary positions are.
+    halves = (sizes * 2 == largest) & (np.arange(len(sizes)) < spread[-1])
+    return np.where(summary | halves, largest, sizes)
+
+
+def _statistics(facts: StepFacts, segment: NDArray[np.int64]) -> Flags:
+    """Kernels of a batch norm before its last, which applies what they found."""
+    batch = np.array(
+        [
+            facts.family[r] is Family.NORM and any("batch_norm" in n for n in facts.operators[r])
+            for r in segment.tolist()
+        ],
+        bool,
+    )
+    call = facts.operator_row[segment]
+    return batch & np.append((call[:-1] == call[1:]), False) if len(segment) else batch
+
+
+def _sums_columns(facts: StepFacts, row: int) -> bool:
+    kernel = facts.kernels[row]
+    scales = kernel is not None and "gammabeta" in kernel.function
+    return bool(facts.backward[row]) and (facts.family[row] is Family.REDUCE or scales)
+
+
+def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
+    """Let the first of a group do the work of all; returns the others."""
+    facts, constants = draft.facts, draft.constants
+    total = float(draft.duration_ns[group].sum())
+    moved = draft.bytes[group]
+    bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
+    if bandwidth and not np.isnan(moved).any() and not np.isnan(facts.elements[group]).any():
+        left = _remaining_bytes(draft, group)
+        rate = bandwidth * constants.memory * (constants.rowwise if _rowwise(facts, group) else 1.0)
+        fused = constants.start_ns + left / rate * 1e9 + _arithmetic_ns(draft, group)
+        draft.bytes[group[0]] = left
+    elif (even := _even(facts, group)).sum() > 1:
+        # Each reads and writes about as much as the others: what one moves is left, and what is kept between.
+        left = (2 + (int(even.sum()) - 1) * _written(draft, group)) / (2 * int(even.sum()))
+        fused = constants.start_ns + float(draft.duration_ns[group] @ np.where(even, left, 1.0))
+    else:
+        lost = _LOST_UNKNOWN * (1 - 0.5 * (constants.kept - 0.6))
+        fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5)
+    fused = min(total, max(fused, min(constants.start_ns, total)))
+    if any(facts.family[row] is Family.NORM for row in group.tolist()) and facts.convolves:
+        # Seen with torch 2.11 in a bottleneck network and two U-Nets in 16 bits (reports/advice): convolutions want another
+        # layout, and the norms between them go across it.
+        fused = total - constants.convolved * (total - fused)
+    draft.duration_ns[group[0]] = fused
+    return [int(row) for row in group[1:]]
+
+
+def _arithmetic_ns(draft: Draft, group: NDArray[np.int64]) -> float:
+    """What the instructions of a fused kernel take: its operators were limited by memory, one by one."""
+    facts = draft.facts
+    peak = facts.gpu.peak("fp32", VECTOR) if facts.gpu else None
+    if not peak or len(group) < 2:
+        return 0.0
+    slots = sum(float(facts.elements[row]) * _slots(facts, row) for row in group.tolist())
+    return draft.constants.arithmetic * slots / (peak / 2) * 1e9
+
+
+def _slots(facts: StepFacts, row: int) -> float:
+    if facts.family[row] is Family.RANDOM:
+        return _INSTRUCTIONS["random"]
+    kernel, names = facts.kernels[row], facts.operators[row]
+    text = f"{kernel.function if kernel else ''} {names[0] if names else ''}"
+    return _INSTRUCTIONS["transcendental"] if _TRANSCENDENTAL.search(text) else 1.0
+
+
+def _even(facts: StepFacts, group: NDArray[np.int64]) -> Flags:
+    """Pointwise kernels with the same blocks, where they take most of a group's time: they work on as many elements."""
+    operations, rows = facts.view.trace.operations, facts.program.row[group]
+    blocks = np.stack(
+        [operations.grid_x[rows], operations.grid_y[rows], operations.grid_z[rows], operations.block_x[rows]]
+    )
+    time = facts.program.duration_ns[group]
+    pointwise = np.array([facts.family[row] is Family.ELEMENTWISE for row in group.tolist()], bool)
+    pointwise &= operations.grid_x[rows] > 0
+    if not pointwise.any():
+        return pointwise
+    longest = int(np.argmax(np.where(pointwise, time, -1)))
+    even = pointwise & (blocks == blocks[:, [longest]]).all(axis=0)
+    return even if time[even].sum() > _MOST * time.sum() else np.zeros(len(group), bool)
+
+
+def _written(draft: Draft, group: NDArray[np.int64]) -> float:
+    """The share of intermediate results that a fused kernel still writes: those that the backward pass reads.
+
+    What is only pointwise is computed again there.
+    """
+    facts = draft.facts
+    forward = facts.trains and not facts.backward[group].all()
+    return draft.constants.kept if forward and _rowwise(facts, group) else 0.0
+
+
+def _rowwise(facts: StepFacts, group: NDArray[np.int64]) -> bool:
+    """Whether a group reduces rows and goes on: what it ends with, as a mean, holds nothing up."""
+    rows = group.tolist()
+    last = rows[-1:] if facts.family[rows[-1]] is Family.REDUCE else []
+    return any(facts.family[row] in _ROWWISE for row in rows[: len(rows) - len(last)])
+
+
+def _remaining_bytes(draft: Draft, group: NDArray[np.int64]) -> float:
+    """The bytes of a group less the intermediates: each is read no more, and written only where it is kept.
+
+    A value that is used twice is read twice in the recording, and once in the fused kernel: of a long chain, no more is left
+    than two large tensors read and one written.
+    """
+    facts = draft.facts
+    moved = draft.bytes[group]
+    total, largest = float(moved.sum()), float(moved.max())
+    written = _written(draft, group)
+    tensors = [_result_bytes(facts, row) for row in group.tolist()]
+    saved = sum(
+        min(each * (2.0 - written), float(draft.bytes[row]))
+        for each, row in zip(tensors[:-1], group[:-1].tolist(), strict=True)
+    )
+    left = max(total - saved, largest * 0.5)
+    whole = not (facts.trains and _rowwise(facts, group))
+    # A chain that is the whole step starts from what the program was given.
+    most = _TENSORS - (0.0 if facts.matrix.any() or facts.trains else 1.0)
+    return min(left, most * float(np.median(tensors))) if whole and len(group) > 1 else left
+
+
+def _result_bytes(facts: StepFacts, row: int) -> float:
+    kernel = facts.kernels[row]
+    dtype = (kernel.out_dtype or kernel.dtype if kernel else None) or "fp32"
+    return float(facts.elements[row]) * DTYPE_BYTES.get(dtype, 4.0)

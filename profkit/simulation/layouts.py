@@ -1,0 +1,181 @@
+"""Kernels that only exist because of how things were written: layout transposes, attention by hand, recomputation."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model.kernel_class import Family
+from profkit.simulation.edited_step import Draft
+from profkit.simulation.kernel_facts import StepFacts
+from profkit.simulation.precision import known_flop
+
+__all__ = [
+    "channels_last",
+    "fuse_attention",
+    "handmade_attention",
+    "keep_activations",
+    "laid_out",
+    "recomputed",
+    "transposes",
+]
+
+Flags = NDArray[np.bool_]
+
+_HALF: Final = {"bf16", "fp16"}
+_LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w+<[^>]*, true, \w+>")
+_BACKWARD_LAUNCHES: Final = 2.0
+"""What the backward pass of fused attention takes of the host, in usual launches (0.6 to 4 in 22 first sides of
+reports/advice, median 1.8)."""
+_RECOMPUTABLE: Final = (
+    "aten::native_layer_norm", "aten::addmm", "aten::gelu", "aten::relu", "aten::clamp_min", "aten::native_batch_norm",
+    "aten::cudnn_convolution", "aten::_cudnn_attention_forward", "aten::_flash_attention_forward",
+    "aten::_efficient_attention_forward", "aten::native_dropout", "aten::_softmax", "aten::cudnn_batch_norm",
+    "aten::silu", "aten::tanh", "aten::embedding", "aten::native_group_norm",
+)  # fmt: skip
+_COMPOSITE: Final = ("aten::linear", "aten::layer_norm", "aten::conv", "aten::batch_norm", "aten::group_norm")
+"""Operators that only a forward pass calls: the kernels inside them are its own."""
+
+
+def transposes(facts: StepFacts) -> Flags:
+    """Kernels of the convolution library that turn one layout into the other."""
+    return facts.of_family(Family.LAYOUT)
+
+
+def laid_out(facts: StepFacts) -> Flags:
+    """Kernels that say in their name that they work on channels_last tensors."""
+    names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
+    return np.array(["channels_last" in n or "nhwc" in n.lower() for n in names], bool) & ~transposes(facts)
+
+
+def channels_last(draft: Draft) -> None:
+    """The layout that convolutions want: no transposes; batch norm in that layout is about twice as fast."""
+    facts = draft.facts
+    draft.drop(transposes(facts) & draft.alive, within=True)
+    planes = (
+        facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm") & ~laid_out(facts) & draft.alive
+    )
+    bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
+    if bandwidth:
+        streamed = draft.constants.start_ns + draft.bytes / (bandwidth * draft.constants.memory * 0.7) * 1e9
+        least = draft.duration_ns * draft.constants.normed
+        draft.retime(planes & ~np.isnan(streamed), np.maximum(np.nan_to_num(streamed), least))
+
+
+def handmade_attention(facts: StepFacts) -> Flags:
+    """Everything between the two batched products of an attention written by hand, products included.
+
+    Forward: product, then pointwise kernels with a softmax among them, then product, all over the scores. Backward:
+    the same around the softmax's gradient.
+    """
+    names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
+    logarithm = np.array([bool(_LOGARITHM.search(n)) for n in names], bool)
+    softmax = (
+        facts.of_family(Family.SOFTMAX)
+        & ~logarithm
+        & ~facts.named("log_softmax", "LogSoftmax", "cross_entropy")
+    )
+    found = np.zeros(facts.count, bool)
+    if not softmax.any() or facts.compiled.any():
+        return found
+    nameless = np.array([not each for each in facts.operators], bool)
+    product = facts.of_family(Family.GEMM) & (facts.named("aten::bmm", "aten::baddbmm") | nameless)
+    for row in np.flatnonzero(softmax).tolist():
+        before = np.flatnonzero(product[:row])
+        after = row + 1 + np.flatnonzero(product[row + 1 :])
+        if not len(before) or not len(after):
+            continue
+        first, last = int(before[-1]), int(after[0])
+        if facts.backward[row]:
+            # Two products make the gradients of scores and values, two those of queries and keys.
+            first = int(before[-2]) if len(before) > 1 and first - before[-2] < 12 else first
+            last = int(after[1]) if len(after) > 1 and after[1] - last < 12 else last
+        if last - first <= 40 and facts.backward[first] == facts.backward[last]:
+            found[first : last + 1] = True
+    return found
+
+
+def fuse_attention(draft: Draft) -> None:
+    """The scores stay on the chip: the products' arithmetic at the rate of fused attention, and no traffic."""
+    facts, gpu = draft.facts, draft.facts.gpu
+    chosen = handmade_attention(facts) & draft.alive
+    if not chosen.any() or gpu is None:
+        return
+    runs = np.cumsum(np.diff(np.concatenate(([False], chosen))) & chosen)
+    for at in np.unique(runs[chosen]).tolist():
+        rows = np.flatnonzero(chosen & (runs == at))
+        _fuse_run(draft, rows)
+
+
+def _fuse_run(draft: Draft, rows: NDArray[np.int64]) -> None:
+    facts, gpu = draft.facts, draft.facts.gpu
+    products = rows[facts.of_family(Family.GEMM)[rows]]
+    half = "bf16" if _in_half(facts, rows) else "tf32"
+    peak = (gpu.best_peaks().get(half) if gpu else None) or math.inf
+    flop = float(np.nansum(known_flop(draft)[products])) * (1.25 if facts.backward[rows[0]] else 1.0)
+    share = draft.constants.attention * (1.0 if half == "bf16" else 0.5)
+    # Masked scores below the diagonal are half of them; a kernel that skips them does half the work.
+    ns = draft.constants.start_ns * 2 + flop / (peak * share) * 1e9 * 0.75
+    total = float(draft.duration_ns[rows].sum())
+    if not flop:
+        ns = total * 0.3
+    tokens = np.unique(facts.token[rows])
+    host = draft.host_ns(tokens)
+    draft.drop(np.isin(np.arange(facts.count), rows[1:]))
+    draft.duration_ns[rows[0]] = min(ns, total)
+    call = _BACKWARD_LAUNCHES if facts.backward[rows[0]] else draft.constants.attention_call
+    draft.give_host(int(tokens[0]), min(host, call * draft.usual_launch_ns))
+
+
+def _in_half(facts: StepFacts, rows: NDArray[np.int64]) -> bool:
+    """Whether the attention takes 16 bits: its products do, or casts around them come from or go to 16 bits."""
+    around = range(max(int(rows[0]) - 6, 0), min(int(rows[-1]) + 7, facts.count))
+    kernels = [k for k in (facts.kernels[r] for r in around) if k is not None]
+    casts = [k for k in kernels if k.family in (Family.GEMM, Family.COPY)]
+    return any(_HALF & {k.dtype, k.out_dtype, *k.operands} for k in casts)
+
+
+def recomputed(facts: StepFacts) -> Flags:
+    """Kernels of the forward pass that run again during backward: same operator, sizes and kernel."""
+    names = facts.view.trace.operations.name[facts.program.row]
+    forward = {
+        (names[r], facts.operators[r][0], facts.inputs[r])
+        for r in np.flatnonzero(~facts.backward & ~facts.optimizer).tolist()
+        if facts.operators[r]
+    }
+    again = np.zeros(facts.count, bool)
+    marked = 0
+    for row in np.flatnonzero(facts.backward).tolist():
+        chain = facts.operators[row]
+        if not chain or (names[row], chain[0], facts.inputs[row]) not in forward:
+            continue
+        inside = any("Backward" in n and "Checkpoint" not in n for n in chain)
+        again[row] = not inside or chain[0] in _RECOMPUTABLE
+        marked += bool(chain[0] in _RECOMPUTABLE)
+    return _whole(facts, again) if marked >= 2 else np.zeros(facts.count, bool)
+
+
+def _whole(facts: StepFacts, again: Flags) -> Flags:
+    """Also what lies between recomputed kernels of one node of the backward pass, or in an operator of the forward."""
+    whole = again.copy()
+    nodes, composite = facts.outer_row, facts.named(*_COMPOSITE)
+    for node in np.unique(nodes[again]).tolist():
+        rows = np.flatnonzero((nodes == node) & facts.backward)
+        marks = rows[again[rows]]
+        whole[rows[(rows >= marks[0]) & (rows <= marks[-1])]] = True
+        whole[rows[(rows > marks[-1]) & composite[rows]]] = True
+    return whole
+
+
+def keep_activations(draft: Draft) -> None:
+    """No recomputation: what the forward pass made is kept for the backward."""
+    chosen = recomputed(draft.facts) & draft.alive
+    draft.drop(chosen)
+    after = np.flatnonzero(np.diff(chosen.astype(int)) == -1) + 1
+    # What follows was held up by Python's way back out of the forward pass.
+    tokens = draft.facts.token[after]
+    draft.gap_ns[tokens] = np.minimum(draft.gap_ns[tokens], draft.usual_launch_ns)

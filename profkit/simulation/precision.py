@@ -1,0 +1,157 @@
+"""Other arithmetic for matrix products: TF32, 16 bits by autocast, fp32 in place of fp64, aligned sizes."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.hardware import TENSOR, VECTOR
+from profkit.model.kernel_class import Family
+from profkit.simulation.edited_step import Draft
+from profkit.simulation.kernel_facts import StepFacts
+
+__all__ = [
+    "align_matrices",
+    "autocast",
+    "misaligned",
+    "simt_products",
+    "to_fp32",
+    "use_tf32",
+    "wide_products",
+]
+
+Flags = NDArray[np.bool_]
+
+_ACTIVATIONS: Final = (Family.ELEMENTWISE, Family.RANDOM, Family.COPY, Family.REDUCE, Family.POOLING)
+_MISALIGNED: Final = re.compile(r"align[ac]?[12](?!\d)")
+_ALIGNED: Final = ("bf16", "fp16", "fp8", "tf32")
+"""Types of the matrix units, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
+
+
+def simt_products(facts: StepFacts) -> Flags:
+    """Matrix products and convolutions in fp32 on the ordinary units."""
+    return np.array(
+        [
+            k is not None
+            and k.family in (Family.GEMM, Family.CONVOLUTION)
+            and (k.dtype or "fp32") == "fp32"
+            and k.unit == VECTOR
+            for k in facts.kernels
+        ],
+        bool,
+    ) & ~facts.named("aten::dot", "aten::mv")
+
+
+def wide_products(facts: StepFacts) -> Flags:
+    """Matrix kernels that take 32-bit inputs, TF32 included."""
+    return facts.matrix & np.isin(facts.dtype.astype(str), ("fp32", "tf32", ""))
+
+
+def misaligned(facts: StepFacts) -> Flags:
+    """Products on the matrix units whose kernel was made for rows that are not 16 bytes aligned."""
+    names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
+    marked = np.array([bool(_MISALIGNED.search(n.lower())) for n in names], bool)
+    products = facts.family == Family.GEMM
+    found: Flags = products & np.isin(facts.dtype.astype(str), _ALIGNED) & marked
+    return found
+
+
+def use_tf32(draft: Draft) -> None:
+    """Products of fp32 matrices on the matrix units; operands stay 32 bits in memory."""
+    narrowed = (draft.dtype == "fp32") & (draft.facts.dtype == "fp64") & draft.facts.matrix
+    chosen = (simt_products(draft.facts) | narrowed) & draft.alive
+    _retime(draft, chosen, "tf32", bytes_factor=1.0)
+    draft.dtype[chosen] = "tf32"
+
+
+def align_matrices(draft: Draft) -> None:
+    """Products whose sizes the matrix units like."""
+    for dtype in ("bf16", "fp16", "tf32"):
+        _retime(
+            draft, misaligned(draft.facts) & (draft.dtype == dtype) & draft.alive, dtype, bytes_factor=1.0
+        )
+
+
+def to_fp32(draft: Draft) -> None:
+    """Everything that was fp64 in fp32."""
+    facts = draft.facts
+    double = (facts.dtype == "fp64") & draft.alive
+    _retime(draft, double & facts.matrix, "fp32", bytes_factor=0.5, unit=VECTOR)
+    rest = double & ~facts.matrix
+    floor = np.minimum(draft.duration_ns, draft.constants.start_ns)
+    draft.retime(rest, floor + (draft.duration_ns - floor) * 0.5)
+    draft.bytes[double] *= 0.5
+    draft.dtype[double] = "fp32"
+
+
+def autocast(draft: Draft) -> None:
+    """Forward and backward in bf16: products at the rate of 16 bits, less traffic around them, casts on top."""
+    facts, constants = draft.facts, draft.constants
+    chosen = wide_products(facts) & draft.alive & ~facts.optimizer
+    sizes = facts.inputs
+    _retime(draft, chosen, "bf16", bytes_factor=0.5)
+    soft = _follows_products(draft) & draft.alive
+    floor = np.minimum(draft.duration_ns, constants.start_ns)
+    draft.retime(soft, floor + (draft.duration_ns - floor) * constants.half)
+    draft.bytes[chosen] *= 0.5
+    draft.bytes[soft] *= constants.half
+    draft.dtype[chosen] = "bf16"
+    for row in np.flatnonzero(chosen & (facts.family != Family.ATTENTION)).tolist():
+        _add_casts(draft, row, sizes[row])
+
+
+def _follows_products(draft: Draft) -> Flags:
+    """Kernels that see 16 bits under autocast; norms, softmax, losses and the optimizer stay in fp32."""
+    facts = draft.facts
+    kinds = facts.of_family(*_ACTIVATIONS) & ~facts.optimizer & ~facts.zeroing
+    return kinds & np.isin(facts.dtype.astype(str), ("fp32", "tf32", ""))
+
+
+def _add_casts(draft: Draft, row: int, sizes: tuple[float, ...]) -> None:
+    """Casts of weight and input before a forward product; of the weight's gradient after a backward one."""
+    bandwidth = draft.facts.gpu.bandwidth_bytes_per_s if draft.facts.gpu else None
+    rate = (bandwidth or math.inf) * draft.constants.memory / 1e9
+    backward = bool(draft.facts.backward[row])
+    matrices = sorted(sizes)[-2:] if len(sizes) > 1 else []
+    if backward:
+        # Two products for each of the forward pass: one of them makes the weight's gradient.
+        elements = min(matrices) / 2 if matrices else _unknown_elements(draft, row) / 2
+        launches = 1.0
+    else:
+        elements = sum(matrices) * 0.75 if matrices else _unknown_elements(draft, row)
+        launches = 2.0 + (1.0 if len(sizes) > 2 else 0.0)
+    each = 0.0 if draft.facts.in_graph[row] else draft.constants.cast_launch
+    host = launches * each * draft.usual_launch_ns
+    draft.add(row, launches * draft.constants.start_ns + elements * 6.0 / rate, host)
+
+
+def _unknown_elements(draft: Draft, row: int) -> float:
+    """Without shapes: two thirds of what the product moves are its inputs, 4 bytes an element."""
+    moved = draft.facts.bytes[row]
+    return 0.0 if math.isnan(moved) else float(moved) * 2 / 3 / 4
+
+
+def _retime(draft: Draft, chosen: Flags, dtype: str, *, bytes_factor: float, unit: str = TENSOR) -> None:
+    facts, gpu = draft.facts, draft.facts.gpu
+    peak = gpu.peak(dtype, unit) if gpu else None
+    if gpu is None or peak is None or not chosen.any():
+        return
+    share = np.where(facts.family == Family.ATTENTION, draft.constants.attention, draft.constants.matrix)
+    flop = known_flop(draft)
+    compute = flop / (peak * share.astype(float)) * 1e9
+    rate = (gpu.bandwidth_bytes_per_s or math.inf) * draft.constants.memory
+    memory = np.nan_to_num(draft.bytes) * bytes_factor / rate * 1e9
+    draft.retime(chosen, draft.constants.matrix_start_ns + np.maximum(compute, memory))
+
+
+def known_flop(draft: Draft) -> NDArray[np.float64]:
+    """FLOP of each operation; without shapes, what a matrix kernel's unit does in its time at the usual share of its peak."""
+    facts = draft.facts
+    peak = np.nan_to_num(facts.view.work.peak_flops[facts.program.row])
+    by_time = peak * facts.program.duration_ns / 1e9 * draft.constants.matrix
+    flop: NDArray[np.float64] = np.where(np.isnan(facts.flop), by_time, facts.flop)
+    return flop

@@ -1,0 +1,215 @@
+"""What a change would bring: the step before and after, replayed under every assumption."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from profkit.simulation.constants import LIKELY, SCENARIOS, Constants
+from profkit.simulation.copies import pageable_copies, pin_memory
+from profkit.simulation.edited_step import Draft
+from profkit.simulation.fusion import compile_model
+from profkit.simulation.kernel_facts import StepFacts, find_facts
+from profkit.simulation.launching import lift_waits
+from profkit.simulation.recorder_cost import recorder_cost
+from profkit.simulation.replay import Replay, replay, without_recorder
+from profkit.simulation.step_program import WAIT, Program, step_program
+from profkit.timeline.view import TraceView
+
+__all__ = ["Change", "Prediction", "Step", "find_step"]
+
+Change = Callable[[Draft], None]
+
+_TIMED: Final = 1.02
+"""Two timings of one step differ by this where nothing was changed (tuned_gpt, tuned_ordinary, cudnn_benchmark)."""
+
+_DEVICE_ERROR: Final = 1.12
+_HOST_ERROR: Final = 1.17
+"""What a speed-up is off by besides the assumptions. Of the changed pairs of reports/advice/second, 25 % (root mean
+square) where the host is the limit after the change, eight pairs; 12 % elsewhere, seven pairs without copies, loaders and
+compilers. Chosen among six such widths by how many pairs of both studies fall inside. These and the assumptions are
+independent of each other, so that their squares add up."""
+
+_STAGED: Final = 0.7
+"""How far the time of copies from pageable memory may be off (a quarter longer on another day for pinned_prefetch, a
+quarter shorter in the same run for pinned_wide, both of reports/advice)."""
+
+_FUSED: Final = 0.3
+"""What the logarithm of a compiler's gain is off by, as a share of it (0.72, the root mean square of the ten compiled pairs
+of reports/advice, in view: what the compiler keeps and recomputes is not in a trace)."""
+
+_RESUMED: Final = 1.4
+"""A host that never waits may be faster than its launches with waits tell (five host-bound pairs of reports/advice: 1.24 to
+1.67 in repeated timings where 1.05 to 1.15 is likely by the recording; a sixth, timed once, 0.85)."""
+
+_LONGER: Final = 1.05
+"""What a replay of the recorded step may be too long by."""
+
+_UNLIKE: Final = 2.0
+"""A replay this far off is of another step: seen in three of 180 files, all without steps, or with a single one."""
+
+_SLACK: Final = 0.95
+"""Where the host needs more of the step than this, it holds the device up now and then."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A step before and after a change, in ns without a recorder."""
+
+    before_ns: float
+    after_ns: float
+    low: float
+    """The speed-up at least, likely and at most."""
+    likely: float
+    high: float
+    limit: str
+    """What the changed step is limited by: ``host``, ``device``, ``waiting`` or ``loader``."""
+
+    @property
+    def saving_ns(self) -> float:
+        """What the change takes off the step; negative where it adds."""
+        return self.before_ns - self.after_ns
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The representative step of a device, ready to be changed and replayed."""
+
+    facts: StepFacts
+    plain_step_ns: int | None
+
+    def _program(self, factor: float) -> Program:
+        cost = recorder_cost(self.facts.view.trace, self.facts.program)
+        return without_recorder(self.facts.program, cost, self.plain_step_ns, factor)
+
+    @cached_property
+    def _programs(self) -> dict[float, tuple[Program, float]]:
+        programs = {}
+        for factor in {c.host for c in (LIKELY, *SCENARIOS)}:
+            program = self._program(factor)
+            programs[factor] = (program, replay(program).step_ns)
+        return programs
+
+    @property
+    def plain_ns(self) -> float:
+        """The step's time without a recorder, an estimate."""
+        return self._programs[LIKELY.host][1] * self._as_recorded
+
+    @cached_property
+    def replayed_over_recorded(self) -> float:
+        """How long a replay makes the step as it was recorded, as a multiple of its recorded length."""
+        return replay(self.facts.program).step_ns / max(self.facts.program.step_ns, 1)
+
+    @property
+    def _as_recorded(self) -> float:
+        """A factor on what is replayed, where that takes too long: no price is of a longer step than the recorded one."""
+        longer = self.plain_step_ns is None and self.replayed_over_recorded > _LONGER
+        return 1 / self.replayed_over_recorded if longer else 1.0
+
+    @property
+    def program(self) -> Program:
+        """The step without a recorder."""
+        return self._programs[LIKELY.host][0]
+
+    def changed(self, changes: Sequence[Change], constants: Constants = LIKELY) -> tuple[Replay, float]:
+        """Replay the step with some changes; the bound from outside the step comes with it."""
+        played, least = self._replayed(changes, constants)
+        if lift_waits not in changes or _limit(played, least) != "device":
+            return played, least
+        held, _ = self._replayed([change for change in changes if change is not lift_waits], constants)
+        most = constants.idle * self._waits_cost_ns + max(held.host_ns - played.host_ns, 0.0)
+        return replace(played, step_ns=max(played.step_ns, held.step_ns - most)), least
+
+    @cached_property
+    def _waits_cost_ns(self) -> float:
+        """What the device stood idle after the step's waits: all that lifting them can save.
+
+        Replayed without its waits, a step would also run into the next one, which may need its results.
+        """
+        view, program = self.facts.view, self.facts.program
+        mine = np.isin(view.waits.call, program.call[program.kind == WAIT])
+        return float(view.wait_cost_ns[self.facts.device, mine].sum())
+
+    def _replayed(self, changes: Sequence[Change], constants: Constants) -> tuple[Replay, float]:
+        draft = Draft(self.facts, self._programs[constants.host][0], constants)
+        for change in changes:
+            change(draft)
+        return replay(draft.program()), draft.least_ns
+
+    @property
+    def _staged_ns(self) -> float:
+        return float(self.program.duration_ns[pageable_copies(self.facts)].sum())
+
+    @cached_property
+    def unchanged(self) -> Replay:
+        """The step without a recorder, replayed."""
+        return replay(self.program)
+
+    def predict(self, changes: Sequence[Change]) -> Prediction:
+        """The step with some changes, in their order, as low, likely and high."""
+        return self._priced(changes, *self.changed(changes))
+
+    def predict_where_worth(self, changes: Sequence[Change], share: float) -> Prediction | None:
+        """The same, or None where the likely saving is under a share of the step: one replay shows it."""
+        played, least = self.changed(changes)
+        if self.plain_ns - max(played.step_ns * self._as_recorded, least) < share * self.plain_ns:
+            return None
+        return self._priced(changes, played, least)
+
+    def _priced(self, changes: Sequence[Change], played: Replay, least: float) -> Prediction:
+        before, after = self.plain_ns, max(played.step_ns * self._as_recorded, least, 1.0)
+        limit = _limit(played, least)
+        if not changes:
+            return Prediction(before, after, 1 / _TIMED, 1.0, _TIMED, limit)
+        gains = [math.log(before / after), *(self._gain(changes, constants) for constants in SCENARIOS)]
+        busy_host = max(r.host_ns / r.step_ns for r in (self.unchanged, played) if r.step_ns)
+        by_host = limit == "host" or (limit == "device" and busy_host >= _SLACK)
+        gain, unsure = gains[0], math.log(_HOST_ERROR if by_host else _DEVICE_ERROR)
+        staged = math.log1p(_STAGED * self._staged_ns / before) if pin_memory in changes else 0.0
+        fused = _FUSED * abs(gain) if compile_model in changes else 0.0
+        resumed = math.log(_RESUMED) if lift_waits in changes and limit != "device" else 0.0
+        lower = _together([staged, fused, *(gain - each for each in gains)], unsure)
+        higher = _together([staged, fused, resumed, *(each - gain for each in gains)], unsure)
+        low, likely, high = (math.exp(each) for each in (gain - lower, gain, gain + higher))
+        return Prediction(before, before / likely, low, likely, high, limit)
+
+    def _gain(self, changes: Sequence[Change], constants: Constants) -> float:
+        """The logarithm of the speed-up under some assumption."""
+        played, bound = self.changed(changes, constants)
+        told = self._as_recorded
+        return math.log(self._programs[constants.host][1] * told / max(played.step_ns * told, bound, 1.0))
+
+
+def _together(logarithms: Sequence[float], unsure: float) -> float:
+    """How far several things that have nothing to do with each other lead off together: the root of the sum of squares.
+
+    Args:
+        logarithms: Where each alone leads; those to the other side do not count.
+        unsure: What the replay itself may be off by.
+    """
+    return math.hypot(unsure, *(max(each, 0.0) for each in logarithms))
+
+
+def find_step(view: TraceView, device: int, plain_step_ns: int | None = None) -> Step | None:
+    """The representative step of a device, or None where there is none that can be replayed.
+
+    What a replay makes more than twice or less than half as long as it was is not understood, and has no price.
+    """
+    program = step_program(view, device)
+    if program is None or not len(program.row):
+        return None
+    step = Step(find_facts(view, device, program), plain_step_ns)
+    return step if 1 / _UNLIKE <= step.replayed_over_recorded <= _UNLIKE else None
+
+
+def _limit(played: Replay, least: float) -> str:
+    if least > played.step_ns:
+        return "loader"
+    if played.device_busy_ns >= 0.9 * played.step_ns:
+        return "device"
+    return "host" if played.host_ns >= 0.9 * played.step_ns else "waiting"

@@ -1,0 +1,148 @@
+"""Replay a program: the host runs its tokens, the device what they launch, until the period is steady."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.simulation.step_program import LAUNCH, Program
+
+__all__ = ["QUEUE_DEPTH", "RecorderCost", "Replay", "replay", "without_recorder"]
+
+QUEUE_DEPTH: Final = 1_024
+"""Launches that may wait on the device before a launch call blocks (seen as Command Buffer Full)."""
+
+_ROUNDS: Final = 4
+
+_DEVICE_ALONE: Final = 0.95
+"""Of the plain step: what the replay is off by."""
+_MOST_SLOWED: Final = 8.0
+"""An estimate is no worse than that: a quarter of each host event is left at least."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replayed step took."""
+
+    step_ns: float
+    """The period between two steps, once steady."""
+    device_busy_ns: float
+    """The summed time of its operations."""
+    host_ns: float
+    """The host's own time, waits left out."""
+
+
+def replay(program: Program) -> Replay:
+    """The steady period of a program that is run over and over.
+
+    An operation starts when its launch has returned (plus the launch latency), the operation before it on its
+    stream and the one it waits for on another stream are done. A wait holds the host until the device is done.
+    """
+    ends, host = _run(program)
+    device = float(program.duration_ns.sum())
+    own = float((program.gap_ns + program.own_ns).sum())
+    last, before = max(ends[-1], host[-1]), max(ends[-2], host[-2])
+    # The first rounds still fill the queue; the distance of the last two is the period.
+    return Replay(last - before, device, own)
+
+
+def _run(program: Program) -> tuple[list[float], list[float]]:
+    kind, gap, own = program.kind.tolist(), program.gap_ns.tolist(), program.own_ns.tolist()
+    first, duration, stream = program.first.tolist(), program.duration_ns.tolist(), program.stream.tolist()
+    lead, after, early = program.lead_ns.tolist(), program.after.tolist(), program.early_ns.tolist()
+    latency = program.latency_ns
+    free = [0.0] * (max(stream, default=0) + 1)
+    history: list[float] = []
+    host, done = 0.0, 0.0
+    ends, hosts = [], []
+    for _ in range(_ROUNDS):
+        end = [0.0] * len(duration)
+        for token in range(len(kind)):
+            host += gap[token]
+            if kind[token] != LAUNCH:
+                host = max(host, done) + own[token]
+                continue
+            host += own[token]
+            if len(history) >= QUEUE_DEPTH:
+                host = max(host, history[-QUEUE_DEPTH])
+            for each in range(first[token], first[token + 1]):
+                ready = max(host + latency - min(early[each], own[token]), free[stream[each]])
+                if after[each] >= 0:
+                    ready = max(ready, end[after[each]])
+                end[each] = free[stream[each]] = ready + lead[each] + duration[each]
+                done = max(done, end[each])
+            history.append(done)
+        ends.append(done)
+        hosts.append(host)
+    return ends, hosts
+
+
+@dataclass(frozen=True)
+class RecorderCost:
+    """What a recorder took of the host's time, an estimate."""
+
+    range_ns: float
+    """For each range."""
+    call_ns: float
+    """For each call of the CUDA runtime or driver."""
+
+
+def without_recorder(
+    program: Program, cost: RecorderCost, plain_step_ns: int | None = None, host: float = 1.0
+) -> Program:
+    """The program as it would run without the recorder.
+
+    Args:
+        program: As recorded.
+        cost: What the recorder took for each host event.
+        plain_step_ns: The step's time without the recorder: then the host is scaled until the replay gives it. Where
+            the device alone takes that long, it only bounds the host.
+        host: A factor on the estimated time of the host.
+
+    Returns:
+        The program with a faster host, or as it was recorded where a known plain time is no shorter.
+    """
+    estimated = _charged(program, cost, host)
+    if plain_step_ns is None:
+        return estimated
+    alone = replay(_scaled(program, 0.0)).step_ns
+    if alone >= _DEVICE_ALONE * plain_step_ns:
+        most = max(plain_step_ns, round(alone * 1.02))
+        return estimated if replay(estimated).step_ns <= most else _slowed_to(estimated, most)
+    if replay(program).step_ns <= plain_step_ns:
+        return program
+    return _slowed_to(_charged(program, cost, 1.0), plain_step_ns)
+
+
+def _slowed_to(program: Program, step_ns: int) -> Program:
+    """The program with its host's time scaled, up or down, until the replay takes so long."""
+    low, high = 0.0, 1.0
+    while high < _MOST_SLOWED and replay(_scaled(program, high)).step_ns < step_ns:
+        low, high = high, 2 * high
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if replay(_scaled(program, middle)).step_ns < step_ns else (low, middle)
+    return _scaled(program, (low + high) / 2)
+
+
+def _charged(program: Program, cost: RecorderCost, host: float) -> Program:
+    """Take the recorder's time for its events off the gaps and calls that hold them; most of each is left."""
+    taken = program.ranges * cost.range_ns + program.calls * cost.call_ns
+    least = 0.25
+    whole = program.gap_ns + program.own_ns
+    left = np.maximum(whole - taken, whole * least) / np.maximum(whole, 1)
+    return _times(program, left * host)
+
+
+def _scaled(program: Program, factor: float) -> Program:
+    return _times(program, np.full(program.tokens, factor))
+
+
+def _times(program: Program, factor: NDArray[np.float64]) -> Program:
+    """Scale the host's own time; data fetching is not the recorder's doing and stays."""
+    fetching = np.minimum(program.input_ns, program.gap_ns)
+    gap = fetching + ((program.gap_ns - fetching) * factor)
+    return replace(program, gap_ns=gap.astype(np.int64), own_ns=(program.own_ns * factor).astype(np.int64))

@@ -1,0 +1,62 @@
+"""GPU metric samples over the window, few enough to plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from profkit.model.result import Row
+from profkit.timeline.view import TraceView
+
+__all__ = ["utilisation_rows"]
+
+_POINTS: Final = 400
+_SHOWN: Final = (
+    "SM Active",
+    "SMs Active",
+    "SM Issue",
+    "Tensor Active",
+    "DRAM Read",
+    "DRAM Write",
+    "GR Active",
+    "PCIe",
+)
+
+
+def utilisation_rows(
+    views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]
+) -> list[Row]:
+    """The mean of each throughput metric in equal parts of each device's window; parts without samples are left out."""
+    rows = []
+    for view, offset, ids in zip(views, offsets, device_ids, strict=True):
+        samples = view.trace.samples
+        for device, (first, last) in enumerate(view.windows):
+            for metric in np.unique(samples.metric[samples.device == device]).tolist():
+                name = view.trace.strings[metric] if metric >= 0 else ""
+                if not name.startswith(_SHOWN):
+                    continue
+                mine = (samples.device == device) & (samples.metric == metric)
+                mine &= (samples.time_ns >= first) & (samples.time_ns < last) & np.isfinite(samples.value)
+                if mine.any():
+                    row = _resampled(samples.time_ns[mine], samples.value[mine], first, last)
+                    rows.append(
+                        {
+                            "device": ids[device],
+                            "metric": name,
+                            "time_ns": [t + offset for t in row[0]],
+                            "value": row[1],
+                        }
+                    )
+    return rows
+
+
+def _resampled(time: np.ndarray, value: np.ndarray, first: int, last: int) -> tuple[list[int], list[float]]:
+    parts = min(_POINTS, len(time))
+    part = ((time - first) * parts // max(last - first, 1)).astype(np.int64)
+    count = np.bincount(part, minlength=parts)
+    mean = np.bincount(part, weights=value, minlength=parts) / np.maximum(count, 1)
+    known = np.flatnonzero(count)
+    centre = first + (2 * known + 1) * (last - first) // (2 * parts)
+    return centre.tolist(), [round(float(v), 2) for v in mean[known]]

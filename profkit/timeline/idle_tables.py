@@ -1,0 +1,180 @@
+"""Idle time by cause, the longest gaps, and what each wait of the host cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model.result import Row
+from profkit.model.states import CAUSE_OF_STATE, State
+from profkit.timeline.call_sites import call_operators, frame_text, source_frames
+from profkit.timeline.grouping import group_rows, sums
+from profkit.timeline.view import TraceView
+
+Column = NDArray[np.int64]
+
+__all__ = ["MOST_GAPS", "idle_row", "sync_rows"]
+
+MOST_GAPS: Final = 200
+"""Gaps that a report lists, longest first."""
+
+
+def idle_row(views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]) -> Row:
+    """Idle time of the window by cause, and its longest gaps.
+
+    Args:
+        views: The traces, with their windows.
+        offsets: What to add to a trace's times to have report times, in ns.
+        device_ids: The report's id of each device of each trace.
+    """
+    by_cause = dict.fromkeys(CAUSE_OF_STATE.values(), 0)
+    gaps: list[Row] = []
+    left_out = 0
+    for view, offset, ids in zip(views, offsets, device_ids, strict=True):
+        for device in range(len(view.trace.devices)):
+            causes, longest, count = _gaps_of(view, device)
+            for state, ns in causes.items():
+                by_cause[CAUSE_OF_STATE[state]] += ns
+            gaps += [{**gap, "device": ids[device], "start_ns": gap["start_ns"] + offset} for gap in longest]
+            left_out += count - len(longest)
+    gaps.sort(key=lambda g: (-g["dur_ns"], g["device"], g["start_ns"]))
+    return {
+        "total_ns": sum(by_cause.values()),
+        "by_cause": by_cause,
+        "gaps": gaps[:MOST_GAPS],
+        "gaps_left_out": left_out + max(len(gaps) - MOST_GAPS, 0),
+    }
+
+
+def _gaps_of(view: TraceView, device: int) -> tuple[dict[State, int], list[Row], int]:
+    segments = view.window_segments(device)
+    idle = segments.state >= State.INPUT
+    start, end, state = segments.start_ns[idle], segments.end_ns[idle], segments.state[idle]
+    ender = segments.operation[idle]
+    length = end - start
+    causes = {s: int(length[state == s].sum()) for s in CAUSE_OF_STATE}
+    if not len(start):
+        return causes, [], 0
+    # Pieces that touch belong to one gap.
+    gap = np.concatenate(([0], np.cumsum(start[1:] != end[:-1])))
+    count = int(gap[-1]) + 1
+    first = np.searchsorted(gap, np.arange(count))
+    total = sums(gap, length, count)
+    by_state = np.zeros((count, len(State)), np.int64)
+    np.add.at(by_state, (gap, state), length)
+    longest = np.lexsort((start[first], -total))[:MOST_GAPS]
+    begin, row = start[first[longest]], ender[first[longest]]
+    ended = row >= 0  # by an operation; the last gap is not
+    call = np.full(len(row), -1, np.int64)
+    call[ended] = view.launches.call[row[ended]]
+    operator, frame = _places(view, call)
+    rows = [
+        {
+            "device": device,
+            "start_ns": int(begin[at]),
+            "dur_ns": int(total[longest[at]]),
+            "cause": CAUSE_OF_STATE[State(int(by_state[longest[at]].argmax()))],
+            "before": _operation_ending_at(view, device, int(begin[at])),
+            "after": _operation_name(view, int(row[at])),
+            "phase": _path_of_operation(view, int(row[at])),
+            "operator": operator[at],
+            "where": frame[at],
+        }
+        for at in range(len(longest))
+    ]
+    return causes, rows, count
+
+
+def _places(view: TraceView, call: Column) -> tuple[list[str | None], list[str | None]]:
+    """The operator and the user's line of each call; None where there is none or the call is -1."""
+    known = np.flatnonzero(call >= 0)
+    operator: list[str | None] = [None] * len(call)
+    frame: list[str | None] = [None] * len(call)
+    ids = zip(
+        known.tolist(), call_operators(view, call[known]), source_frames(view, call[known]), strict=True
+    )
+    for at, operator_id, frame_id in ids:
+        operator[at] = view.trace.strings[operator_id] if operator_id >= 0 else None
+        frame[at] = frame_text(view.trace.strings[frame_id]) if frame_id >= 0 else None
+    return operator, frame
+
+
+def _path_of_operation(view: TraceView, row: int) -> str | None:
+    phase = int(view.phases.of_operation[row]) if row >= 0 else -1
+    return view.phases.paths[view.phases.path[phase]] if phase >= 0 else None
+
+
+def _operation_name(view: TraceView, row: int) -> str | None:
+    return view.trace.strings[view.trace.operations.name[row]] if row >= 0 else None
+
+
+def _operation_ending_at(view: TraceView, device: int, time: int) -> str | None:
+    segments = view.segments[device]
+    at = int(np.searchsorted(segments.start_ns, time)) - 1
+    return (
+        _operation_name(view, int(segments.operation[at]))
+        if at >= 0 and segments.state[at] < State.INPUT
+        else None
+    )
+
+
+def sync_rows(views: Sequence[TraceView]) -> list[Row]:
+    """The waits of the window by call, operator, line and phase: the most costly first."""
+    merged: dict[tuple[Any, ...], Row] = {}
+    for view in views:
+        for key, numbers in _syncs_of(view):
+            row = merged.setdefault(key, dict(zip(("api", "operator", "where", "phase"), key, strict=True)))
+            for name, value in numbers.items():
+                row[name] = row.get(name, 0) + value
+    return sorted(
+        merged.values(), key=lambda r: (-r["cost_ns"], -r["blocked_ns"], *map(str, list(r.values())[:4]))
+    )
+
+
+def _syncs_of(view: TraceView) -> list[tuple[tuple[Any, ...], dict[str, int]]]:
+    waits, trace = view.waits, view.trace
+    chosen, charged = _waits_of_window(view)
+    if not len(chosen):
+        return []
+    call = waits.call[chosen]
+    operator, frame = call_operators(view, call), source_frames(view, call)
+    path = view.phases.path_of(view.phases.nesting.innermost(waits.thread[chosen], waits.start_ns[chosen]))
+    group, example = group_rows(trace.calls.name[call], operator, frame, path)
+    count = np.bincount(group)
+    blocked = sums(group, (waits.end_ns - waits.start_ns)[chosen], len(example))
+    cost = sums(group, charged, len(example))
+    found = []
+    for at, row in enumerate(example.tolist()):
+        key = (
+            trace.strings[trace.calls.name[call[row]]],
+            trace.strings[operator[row]] if operator[row] >= 0 else None,
+            frame_text(trace.strings[frame[row]]) if frame[row] >= 0 else None,
+            view.phases.paths[path[row]] if path[row] >= 0 else None,
+        )
+        found.append(
+            (key, {"count": int(count[at]), "blocked_ns": int(blocked[at]), "cost_ns": int(cost[at])})
+        )
+    return found
+
+
+def _waits_of_window(view: TraceView) -> tuple[NDArray[np.int64], Column]:
+    """Waits that returned in the window, and what they cost there: their credit lapses with that device step.
+
+    By the device's time and not by the host's steps, so that the costs add up to the share ``sync``: what a step's
+    last wait costs lies in the tile of the next step.
+    """
+    waits, operations = view.waits, view.trace.operations
+    inside, cost = np.zeros(len(waits), bool), np.zeros(len(waits), np.int64)
+    if not view.windows:
+        inside = view.begun_in_window(waits.thread, waits.start_ns)
+    for device, (start, end) in enumerate(view.windows):
+        own = np.isin(waits.device, (device, -1))
+        own &= np.isin(waits.process, operations.process[operations.device == device])
+        here = own & (waits.end_ns > start) & (waits.end_ns <= end)
+        inside |= here
+        cost[here] += view.wait_cost_ns[device, here]
+    chosen = np.flatnonzero(inside)
+    return chosen, cost[chosen]

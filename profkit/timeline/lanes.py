@@ -1,0 +1,161 @@
+"""One representative step, as lanes of bars for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model.result import Row
+from profkit.model.states import CAUSE_OF_STATE, State
+from profkit.timeline.phases import phase_at
+from profkit.timeline.view import TraceView
+
+__all__ = ["MOST_BARS", "timeline_row"]
+
+MOST_BARS: Final = 1_500
+"""Bars that a lane shows, the longest first."""
+
+_MOST_LANES: Final = 8
+_TONES: Final = {
+    State.COMPUTE: "compute",
+    State.MEMORY: "memory",
+    State.SMALL_KERNELS: "overhead",
+    State.UNCLASSIFIED: "unclassified",
+    State.COMMUNICATION: "communication",
+    State.TRANSFER: "transfer",
+}
+
+
+def timeline_row(
+    views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]
+) -> Row | None:
+    """The kept step of median length on the busiest device; without steps, the device's whole window."""
+    best: tuple[int, int, int] | None = None
+    for at, view in enumerate(views):
+        for device in range(len(view.trace.devices)):
+            busy = int(
+                view.segments[device].within(*[[w] for w in view.windows[device]])[: State.INPUT].sum()
+            )
+            if best is None or busy > best[0]:
+                best = (busy, at, device)
+    if best is None:
+        return None
+    _, at, device = best
+    view, offset = views[at], offsets[at]
+    step, start, end = _chosen(view, device)
+    if end <= start:
+        return None
+    lanes = [
+        *_phase_lanes(view, start, end),
+        *_thread_lanes(view, start, end),
+        *_stream_lanes(view, device, start, end),
+    ]
+    lanes.append(_idle_lane(view, device, start, end))
+    left_out = sum(lane.pop("left_out") for lane in lanes)
+    for lane in lanes:
+        lane["bars"] = [[b[0] + offset, *b[1:]] for b in lane["bars"]]
+    return {
+        "step": step,
+        "device": device_ids[at][device],
+        "start_ns": start + offset,
+        "end_ns": end + offset,
+        "lanes": lanes,
+        "left_out": left_out,
+    }
+
+
+def _chosen(view: TraceView, device: int) -> tuple[str | None, int, int]:
+    if not view.steps.count:
+        return None, *view.windows[device]
+    border = view.steps.border_ns[device]
+    length = np.diff(border)[view.first_kept :]
+    at = view.first_kept + int(np.argsort(length, kind="stable")[(len(length) - 1) // 2])
+    return view.steps.names[at], int(border[at]), int(border[at + 1])
+
+
+def _lane(
+    kind: str, label: str, start: NDArray[Any], end: NDArray[Any], text: Sequence[tuple[str, str, str | None]]
+) -> Row:
+    """A lane of at most `MOST_BARS` bars; ``text`` gives each bar's name, tone and phase."""
+    longest = np.sort(np.argsort(start - end, kind="stable")[:MOST_BARS])
+    bars = [[int(start[i]), int(end[i] - start[i]), *text[i]] for i in longest.tolist()]
+    return {"kind": kind, "label": label, "bars": bars, "left_out": len(start) - len(bars)}
+
+
+def _overlapping(start: NDArray[Any], end: NDArray[Any], first: int, last: int) -> NDArray[np.int64]:
+    rows = np.flatnonzero((end > first) & (start < last))
+    return rows[np.argsort(start[rows], kind="stable")]
+
+
+def _phase_lanes(view: TraceView, first: int, last: int) -> list[Row]:
+    """Host time of the phases, a lane for each level of nesting."""
+    ranges, phases = view.trace.ranges, view.phases
+    rows = _overlapping(ranges.start_ns, ranges.end_ns, first, last)
+    rows = rows[phases.path[rows] >= 0]
+    depth = np.array([phases.paths[p].count("/") for p in phases.path[rows].tolist()], np.int64)
+    lanes = []
+    for level in np.unique(depth).tolist()[:4]:
+        mine = rows[depth == level]
+        text = [(phases.paths[p], "phase", phases.paths[p]) for p in phases.path[mine].tolist()]
+        label = "phases (host)" if level == 0 else f"phases (host), level {level + 1}"
+        lanes.append(_lane("phase", label, ranges.start_ns[mine], ranges.end_ns[mine], text))
+    return lanes
+
+
+def _thread_lanes(view: TraceView, first: int, last: int) -> list[Row]:
+    calls, trace = view.trace.calls, view.trace
+    rows = _overlapping(calls.start_ns, calls.end_ns, first, last)
+    lanes = []
+    threads, count = np.unique(calls.thread[rows], return_counts=True)
+    for thread in threads[np.argsort(-count, kind="stable")][:3].tolist():
+        mine = rows[calls.thread[rows] == thread]
+        phase = phase_at(trace, view.phases, calls.thread[mine], calls.start_ns[mine])
+        names = calls.name[mine].tolist()
+        text = [(trace.strings[n], "call", p) for n, p in zip(names, _paths(view, phase), strict=True)]
+        who = trace.threads[thread]
+        label = who.names[0] if who.names else f"thread {who.tid}"
+        lanes.append(_lane("thread", label, calls.start_ns[mine], calls.end_ns[mine], text))
+    return lanes
+
+
+def _stream_lanes(view: TraceView, device: int, first: int, last: int) -> list[Row]:
+    operations = view.trace.operations
+    rows = _overlapping(operations.start_ns, operations.end_ns, first, last)
+    rows = rows[operations.device[rows] == device]
+    lanes = []
+    streams, count = np.unique(operations.stream[rows], return_counts=True)
+    for stream in streams[np.argsort(-count, kind="stable")][:_MOST_LANES].tolist():
+        mine = rows[operations.stream[rows] == stream]
+        names, states = operations.name[mine].tolist(), view.state[mine].tolist()
+        paths = _paths(view, view.phases.at(mine))
+        text = [
+            (_short(view, name), _TONES[State(state)], path)
+            for name, state, path in zip(names, states, paths, strict=True)
+        ]
+        lanes.append(
+            _lane("stream", f"stream {stream}", operations.start_ns[mine], operations.end_ns[mine], text)
+        )
+    return lanes
+
+
+def _paths(view: TraceView, phases: NDArray[Any]) -> list[str | None]:
+    """The paths of phase rows; None for -1."""
+    known = view.phases.path_of(phases).tolist()
+    return [view.phases.paths[p] if p >= 0 else None for p in known]
+
+
+def _short(view: TraceView, name: int) -> str:
+    known = view.work.class_of_name.get(name)
+    return known.short_name if known else view.trace.strings[name] if name >= 0 else "<unnamed>"
+
+
+def _idle_lane(view: TraceView, device: int, first: int, last: int) -> Row:
+    segments = view.segments[device].clipped(first, last)
+    idle = segments.state >= State.INPUT
+    causes = [CAUSE_OF_STATE[State(s)] for s in segments.state[idle].tolist()]
+    paths = _paths(view, view.phases.at(segments.operation[idle]))
+    text = [(cause, cause, path) for cause, path in zip(causes, paths, strict=True)]
+    return _lane("idle", "idle, by cause", segments.start_ns[idle], segments.end_ns[idle], text)

@@ -1,0 +1,134 @@
+"""Phases: what each marked part of the step cost, with and without the parts inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import OperationKind
+from profkit.model.result import SHARES, Row
+from profkit.model.states import SHARE_OF_STATE, State
+from profkit.timeline.grouping import sums
+from profkit.timeline.intervals import grouped_union_ns
+from profkit.timeline.view import TraceView
+
+__all__ = ["phase_rows", "unattributed_ns"]
+
+Column = NDArray[np.int64]
+
+
+def phase_rows(views: Sequence[TraceView]) -> list[Row]:
+    """One row a path, parents before children; times of several traces add up."""
+    merged: dict[str, Row] = {}
+    for view in views:
+        for row in _rows_of(view):
+            known = merged.get(row["path"])
+            if known is None:
+                merged[row["path"]] = row
+                continue
+            for key in ("count", "host_wall_ns", "gpu_inclusive_ns", "gpu_exclusive_ns"):
+                known[key] += row[key]
+            counts = known["kernel_count"], row["kernel_count"]
+            known["kernel_count"] = None if None in counts else sum(counts)
+            known["shares"] = {s: known["shares"][s] + row["shares"][s] for s in SHARES}
+    for row in merged.values():
+        largest = max(SHARES, key=lambda s: row["shares"][s])
+        row["bound"] = largest if row["shares"][largest] else "unknown"
+    return list(merged.values())
+
+
+def unattributed_ns(views: Sequence[TraceView]) -> int:
+    """Busy time of the window whose operation has no phase."""
+    total = 0
+    for view in views:
+        for device in range(len(view.trace.devices)):
+            segments = view.window_segments(device)
+            busy = segments.state < State.INPUT
+            none = view.phases.at(segments.operation) < 0
+            total += int((segments.end_ns - segments.start_ns)[busy & none].sum())
+    return total
+
+
+def _rows_of(view: TraceView) -> list[Row]:
+    phases, count = view.phases, len(view.phases.paths)
+    if not count:
+        return []
+    occurrences, wall = _host(view)
+    exclusive, inclusive, kernels = _device(view)
+    shares = _shares(view)
+    return [
+        {
+            "name": path.rsplit("/", 1)[-1].replace("∕", "/"),
+            "path": path,
+            "count": int(occurrences[at]),
+            "host_wall_ns": int(wall[at]),
+            "gpu_inclusive_ns": int(inclusive[at]),
+            "gpu_exclusive_ns": int(exclusive[at]),
+            "kernel_count": None if kernels[at] < 0 else int(kernels[at]),
+            "bound": "unknown",
+            "shares": dict(zip(SHARES, shares[at].tolist(), strict=True)),
+            "peak_allocated_bytes": None,
+        }
+        for at, path in enumerate(phases.paths)
+        if occurrences[at] or inclusive[at]
+    ]
+
+
+def _host(view: TraceView) -> tuple[Column, Column]:
+    """Occurrences in the kept steps, and the host time inside them (a recursion counts once)."""
+    ranges, phases = view.trace.ranges, view.phases
+    rows = np.flatnonzero(phases.path >= 0)
+    rows = rows[view.begun_in_window(ranges.thread[rows], ranges.start_ns[rows])]
+    path = phases.path[rows]
+    wall = (ranges.end_ns[rows] - ranges.start_ns[rows]).astype(np.int64)
+    count = len(phases.paths)
+    return np.bincount(path, minlength=count), sums(path, wall, count)
+
+
+def _device(view: TraceView) -> tuple[Column, Column, Column]:
+    """Exclusive and inclusive busy time as unions a device, and kernels (-1 where a graph hides them), by path."""
+    operations, phases, count = view.trace.operations, view.phases, len(view.phases.paths)
+    path = phases.path_of(phases.of_operation)
+    rows = np.flatnonzero(view.kept & (path >= 0))
+    exclusive = _union(view, rows, path[rows])
+    at_rows, at_path = [rows], [path[rows]]
+    parents = np.array(phases.parents, np.int64)
+    while (parents[at_path[-1]] >= 0).any():
+        up = parents[at_path[-1]]
+        at_rows.append(at_rows[-1][up >= 0])
+        at_path.append(up[up >= 0])
+    all_rows, all_paths = np.concatenate(at_rows), np.concatenate(at_path)
+    inclusive = _union(view, all_rows, all_paths)
+    kernels = np.bincount(all_paths[operations.kind[all_rows] == OperationKind.KERNEL], minlength=count)
+    hidden = np.bincount(all_paths[operations.kind[all_rows] == OperationKind.GRAPH], minlength=count)
+    return exclusive, inclusive, np.where(hidden > 0, -1, kernels)
+
+
+def _union(view: TraceView, rows: Column, path: Column) -> Column:
+    operations, count = view.trace.operations, len(view.phases.paths)
+    group = operations.device[rows].astype(np.int64) * count + path
+    start, end = operations.start_ns[rows].astype(np.int64), operations.end_ns[rows].astype(np.int64)
+    total = grouped_union_ns(group, start, end, count * max(len(view.trace.devices), 1))
+    by_path: Column = total.reshape(-1, count).sum(axis=0)
+    return by_path
+
+
+def _shares(view: TraceView) -> NDArray[np.int64]:
+    """The window's shares of each path and what is inside it: shape (paths, shares)."""
+    phases, count = view.phases, len(view.phases.paths)
+    share_of_state = np.array([SHARES.index(SHARE_OF_STATE[s]) for s in State], np.int64)
+    own = np.zeros((count + 1, len(SHARES)), np.int64)
+    for device in range(len(view.trace.devices)):
+        segments = view.window_segments(device)
+        phase = phases.at(segments.operation)
+        path = np.where(phase >= 0, phases.path_of(phase), count)
+        np.add.at(own, (path, share_of_state[segments.state]), segments.end_ns - segments.start_ns)
+    total: NDArray[Any] = own[:count].copy()
+    # Paths stand after their parents, so going backwards adds whole subtrees.
+    for at in range(count - 1, -1, -1):
+        if phases.parents[at] >= 0:
+            total[phases.parents[at]] += total[at]
+    return total

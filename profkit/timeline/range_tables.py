@@ -1,0 +1,226 @@
+"""Operators, and every other named range: steps, library marks, start/end ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import Finding, RangeKind, Severity
+from profkit.model.result import Row
+from profkit.timeline.distinct import distinct
+from profkit.timeline.grouping import group_rows, sums
+from profkit.timeline.intervals import Intervals, grouped_union_ns
+from profkit.timeline.nesting import Nesting
+from profkit.timeline.phases import phase_at
+from profkit.timeline.view import TraceView
+
+__all__ = ["MOST_OPERATORS", "operator_rows", "range_rows"]
+
+MOST_OPERATORS = 2_000
+"""Rows of the operator table that a report keeps, most host time first."""
+
+Column = NDArray[np.int64]
+
+_DEEPEST: Final = 128
+"""Levels of ranges that device work is counted to; what is pushed and never popped would cost work times levels."""
+
+
+def operator_rows(views: Sequence[TraceView]) -> list[Row]:
+    """Operators by name and phase, most device time first, then most host time."""
+    merged: dict[tuple[str, str | None], Row] = {}
+    for view in views:
+        for row in _operators_of(view):
+            known = merged.setdefault((row["name"], row["phase"]), row)
+            if known is not row:
+                for key in ("count", "host_ns", "host_self_ns", "gpu_ns", "gpu_self_ns"):
+                    known[key] += row[key]
+    rows = sorted(
+        merged.values(), key=lambda r: (-r["gpu_self_ns"], -r["host_self_ns"], r["name"], str(r["phase"]))
+    )
+    return rows[:MOST_OPERATORS]
+
+
+def _operators_of(view: TraceView) -> list[Row]:
+    ranges, nesting = view.trace.ranges, view.launches.operators
+    rows = np.flatnonzero((ranges.kind == RangeKind.OPERATOR) & _in_window(view))
+    if not len(rows):
+        return []
+    duration = (ranges.end_ns - ranges.start_ns).astype(np.int64)
+    inside = np.zeros(len(ranges), np.int64)
+    nested = rows[nesting.parent[rows] >= 0]
+    np.add.at(inside, nesting.parent[nested], duration[nested])
+    own, below = _device_time(view)
+    phase = phase_at(view.trace, view.phases, ranges.thread[rows], ranges.start_ns[rows])
+    path = view.phases.path_of(phase)
+    group, example = group_rows(ranges.name[rows], path)
+    # An operator inside one of the same name adds nothing to the inclusive times.
+    outer = ~_same_name_above(ranges.name, nesting.parent, rows)
+    count = len(example)
+    columns = {
+        "count": np.bincount(group, minlength=count),
+        "host_ns": sums(group, np.where(outer, duration[rows], 0), count),
+        "host_self_ns": sums(group, np.maximum(duration[rows] - inside[rows], 0), count),
+        "gpu_ns": sums(group, np.where(outer, below[rows], 0), count),
+        "gpu_self_ns": sums(group, own[rows], count),
+    }
+    return [
+        {
+            "name": view.trace.strings[ranges.name[rows[example[at]]]],
+            "phase": view.phases.paths[path[example[at]]] if path[example[at]] >= 0 else None,
+            **{key: int(column[at]) for key, column in columns.items()},
+        }
+        for at in range(count)
+    ]
+
+
+def _device_time(view: TraceView) -> tuple[Column, Column]:
+    """For every range: the summed time of the operations launched right in it, and in it and its children."""
+    operations, nesting = view.trace.operations, view.launches.operators
+    own = np.zeros(len(view.trace.ranges), np.int64)
+    launched = np.flatnonzero((view.launches.operator >= 0) & view.kept)
+    np.add.at(own, view.launches.operator[launched], (operations.end_ns - operations.start_ns)[launched])
+    below = own.copy()
+    row = np.flatnonzero(own)
+    carried = own[row]
+    while len(row):
+        up = nesting.parent[row]
+        row, carried = up[up >= 0], carried[up >= 0]
+        np.add.at(below, row, carried)
+    return own, below
+
+
+def _same_name_above(name: NDArray[Any], parent: Column, rows: Column) -> NDArray[np.bool_]:
+    found = np.zeros(len(rows), bool)
+    at, above = np.arange(len(rows)), parent[rows]
+    while len(at):
+        at, above = at[above >= 0], above[above >= 0]
+        same = name[above] == name[rows[at]]
+        found[at[same]] = True
+        at, above = at[~same], parent[above[~same]]
+    return found
+
+
+def _in_window(view: TraceView) -> NDArray[np.bool_]:
+    """Ranges that began in the kept steps; without steps, all."""
+    ranges = view.trace.ranges
+    return view.begun_in_window(ranges.thread, ranges.start_ns)
+
+
+def range_rows(views: Sequence[TraceView]) -> tuple[list[Row], list[Finding]]:
+    """Every range that is no phase, by domain, kind and name, in order of device time; and what lies too deep."""
+    merged: dict[tuple[str | None, str, str], Row] = {}
+    too_deep = 0
+    for view in views:
+        rows, left_out = _ranges_of(view)
+        too_deep += left_out
+        for row in rows:
+            known = merged.setdefault((row["domain"], row["kind"], row["name"]), row)
+            if known is not row:
+                for key in ("count", "host_wall_ns", "gpu_inclusive_ns"):
+                    known[key] += row[key]
+    rows = sorted(
+        merged.values(), key=lambda r: (-r["gpu_inclusive_ns"], -r["host_wall_ns"], r["name"], r["kind"])
+    )
+    return rows[:MOST_OPERATORS], _too_deep(too_deep)
+
+
+def _too_deep(count: int) -> list[Finding]:
+    if not count:
+        return []
+    message = (
+        f"{count} ranges and operators lie more than {_DEEPEST} deep in others, and device work is counted to the "
+        "outer ones only: are all ranges closed that the program opens?"
+    )
+    return [Finding("ranges-too-deep", Severity.WARNING, message, count)]
+
+
+def _ranges_of(view: TraceView) -> tuple[list[Row], int]:
+    """The rows of one trace, and how many ranges lie too deep for device work to be counted to them."""
+    ranges = view.trace.ranges
+    wanted = np.isin(ranges.kind, (RangeKind.ANNOTATION, RangeKind.OPERATOR, RangeKind.START_END))
+    rows = np.flatnonzero(wanted & ~view.phases.rows & (_in_window(view) | view.steps.rows))
+    if not len(rows):
+        return [], 0
+    kind = np.where(view.steps.rows[rows], -1, ranges.kind[rows])
+    group, example = group_rows(ranges.domain[rows], kind, ranges.name[rows])
+    group_of_range = np.full(len(ranges), -1, np.int64)
+    group_of_range[rows] = group
+    count = len(example)
+    device_ns, too_deep = _projected(view, group_of_range, count)
+    wall = sums(group, (ranges.end_ns - ranges.start_ns)[rows].astype(np.int64), count)
+    occurrences = np.bincount(group, minlength=count)
+    made: list[Row] = [
+        {
+            "domain": view.trace.strings[ranges.domain[row]] if ranges.domain[row] >= 0 else None,
+            "kind": "step" if kind[at] < 0 else RangeKind(int(kind[at])).name.lower(),
+            "name": view.trace.strings[ranges.name[row]],
+            "count": int(occurrences[group[at]]),
+            "host_wall_ns": int(wall[group[at]]),
+            "gpu_inclusive_ns": int(device_ns[group[at]]),
+        }
+        for at, row in zip(example.tolist(), rows[example].tolist(), strict=True)
+    ]
+    return made, too_deep
+
+
+def _projected(view: TraceView, group_of_range: Column, count: int) -> tuple[Column, int]:
+    """The union of the operations launched inside the ranges of each group, domain by domain.
+
+    Returns:
+        The time of each group in ns, and how many ranges lie too deep to take part.
+    """
+    ranges, launches, operations = view.trace.ranges, view.launches, view.trace.operations
+    launched = np.flatnonzero(launches.linked & (view.kept | (view.steps.of_operation >= 0)))
+    pairs: list[tuple[Column, Column]] = []
+    chosen, too_deep = group_of_range >= 0, 0
+    stacked = chosen & (ranges.kind != RangeKind.START_END) & ~view.steps.rows
+    for domain in distinct(ranges.domain[stacked])[0].tolist():
+        rows = stacked & (ranges.domain == domain)
+        nesting = Nesting.of(ranges, rows)
+        shallow = nesting.down_to(rows, _DEEPEST)
+        if shallow is not rows:
+            too_deep += int(np.count_nonzero(rows & ~shallow))
+            nesting = Nesting.of(ranges, shallow)
+        row = nesting.innermost(launches.thread[launched], launches.time_ns[launched])
+        operation = launched
+        while len(row):
+            operation, row = operation[row >= 0], row[row >= 0]
+            pairs.append((operation, group_of_range[row]))
+            row = nesting.parent[row]
+    pairs += _process_wide(view, np.flatnonzero(chosen & ~stacked), launched, group_of_range)
+    operation = np.concatenate([p[0] for p in pairs] or [np.empty(0, np.int64)])
+    group = np.concatenate([p[1] for p in pairs] or [np.empty(0, np.int64)])
+    key = operations.device[operation].astype(np.int64) * count + group
+    start, end = (
+        operations.start_ns[operation].astype(np.int64),
+        operations.end_ns[operation].astype(np.int64),
+    )
+    total = grouped_union_ns(key, start, end, count * max(len(view.trace.devices), 1))
+    by_group: Column = total.reshape(-1, count).sum(axis=0)
+    return by_group, too_deep
+
+
+def _process_wide(
+    view: TraceView, rows: Column, launched: Column, group_of_range: Column
+) -> list[tuple[Column, Column]]:
+    """What any thread of its process launched during the start/end ranges or steps of each group."""
+    ranges, trace = view.trace.ranges, view.trace
+    process_of = np.array([t.process for t in trace.threads] or [-1], np.int64)[ranges.thread[rows]]
+    pairs = []
+    for process in np.unique(process_of).tolist():
+        mine = launched[trace.operations.process[launched] == process]
+        mine = mine[np.argsort(view.launches.time_ns[mine], kind="stable")]
+        time = view.launches.time_ns[mine]
+        own = rows[process_of == process]
+        for group in distinct(group_of_range[own])[0].tolist():
+            chosen = own[group_of_range[own] == group]
+            open_time = Intervals.of(ranges.start_ns[chosen], ranges.end_ns[chosen])
+            first, last = np.searchsorted(time, open_time.start), np.searchsorted(time, open_time.end)
+            inside = np.concatenate(
+                [mine[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)] or [mine[:0]]
+            )
+            pairs.append((inside, np.full(len(inside), group, np.int64)))
+    return pairs

@@ -1,0 +1,184 @@
+"""One trace with everything that its tables are made from: launches, steps, phases, bounds, segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.hardware import Gpu
+from profkit.model import RangeKind, Trace
+from profkit.model.work import OperationWork
+from profkit.timeline.host_activity import HostActivity
+from profkit.timeline.idle import IdleContext, explain_gaps
+from profkit.timeline.launches import Launches
+from profkit.timeline.phases import Phases
+from profkit.timeline.segments import Segments, find_gaps, occupy, with_idle
+from profkit.timeline.steps import Steps
+from profkit.timeline.waits import Waits
+
+__all__ = [
+    "DividedTime",
+    "Span",
+    "TraceView",
+    "divide_time",
+    "span_of",
+    "step_device_ns",
+    "steps_of_operations",
+    "warm_up_tail",
+]
+
+Column = NDArray[np.int64]
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class TraceView:
+    """A trace and what was found out about it."""
+
+    trace: Trace
+    gpus: Sequence[Gpu | None]
+    launches: Launches
+    steps: Steps
+    phases: Phases
+    waits: Waits
+    activity: HostActivity
+    work: OperationWork
+    state: NDArray[np.int8]
+    """The busy `State` of every operation."""
+    segments: Sequence[Segments]
+    """One a device, over the whole recording."""
+    wait_cost_ns: NDArray[np.int64]
+    """What each wait was charged on each device: shape (devices, waits)."""
+    span: Span
+    """From the first to the last event of host or device."""
+    step_of_operation: Column
+    """Like `Steps.of_operation`; operations without a launch record go by their end, the warm-up tail nowhere."""
+    warm_up_tail: NDArray[np.bool_]
+    """Operations without a launch record that ran before the first one with it."""
+    lender: TraceView | None = None
+    """The profiler trace that lent work and operators."""
+    match: Column = field(default_factory=lambda: np.empty(0, np.int64))
+    """For every operation: that of the lender that it was matched with, or -1."""
+    first_kept: int = 0
+    windows: Sequence[Span] = ()
+    """The analysed window of each device."""
+
+    def keeping(self, first_kept: int) -> TraceView:
+        """The same view, with the window that starts at a step; without steps it is the whole recording."""
+        if not self.steps.count:
+            return replace(self, windows=[self.span] * len(self.trace.devices))
+        border = self.steps.border_ns
+        return replace(
+            self, first_kept=first_kept, windows=[(int(b[first_kept]), int(b[-1])) for b in border]
+        )
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Which operations the window's tables count."""
+        if not self.steps.count:
+            return np.ones(len(self.trace.operations), bool)
+        kept: NDArray[np.bool_] = self.step_of_operation >= self.first_kept
+        return kept
+
+    def begun_in_window(self, thread: NDArray[Any], time: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which things that threads began at these times belong to the kept steps of their process."""
+        if not self.steps.count:
+            return np.ones(len(time), bool)
+        process = np.array([t.process for t in self.trace.threads] or [-1], np.int64)[thread]
+        begun: NDArray[np.bool_] = self.steps.at(process, time) >= self.first_kept
+        return begun
+
+    def window_segments(self, device: int) -> Segments:
+        """The segments of a device inside its window."""
+        return self.segments[device].clipped(*self.windows[device])
+
+
+@dataclass(frozen=True, eq=False)
+class DividedTime:
+    """The time of every device of a trace, each nanosecond in one state."""
+
+    segments: Sequence[Segments]
+    """One a device, over the whole recording."""
+    wait_cost_ns: NDArray[np.int64]
+    """What each wait was charged on each device: shape (devices, waits)."""
+
+
+def divide_time(context: IdleContext, steps: Steps, state: NDArray[np.int8], span: Span) -> DividedTime:
+    """Divide the time of each device among states: what its operations do, and why it is idle between them.
+
+    Args:
+        context: The trace and what explains its gaps.
+        steps: The steps, at whose borders the credit of waits lapses.
+        state: The busy `State` of every operation.
+        span: From the first to the last event of host or device.
+    """
+    devices = len(context.trace.devices)
+    segments, cost = [], np.zeros((devices, len(context.waits)), np.int64)
+    for device in range(devices):
+        borders = steps.border_ns[device] if steps.count else steps.border_ns[device, :0]
+        divided, cost[device] = _divide(context, state, device, span, borders)
+        segments.append(divided)
+    return DividedTime(segments, cost)
+
+
+def step_device_ns(view: TraceView) -> Column:
+    """The length of each step, summed over the devices; empty without steps or devices."""
+    if not view.steps.count or not len(view.trace.devices):
+        return np.empty(0, np.int64)
+    lengths: Column = np.diff(view.steps.border_ns, axis=1).sum(axis=0)
+    return lengths
+
+
+def _divide(
+    context: IdleContext, state: NDArray[np.int8], device: int, span: Span, border: Column
+) -> tuple[Segments, Column]:
+    operations = context.trace.operations
+    rows = np.flatnonzero(operations.device == device)
+    plain = occupy(operations, rows, state, *span)
+    launches = context.launches
+    # Of operations that start at once, one whose launch is known explains the gap.
+    order = np.where(launches.linked, launches.return_ns, np.iinfo(np.int64).max)
+    gaps = find_gaps(operations, rows, plain, order)
+    pieces, cost = explain_gaps(context, gaps, device, border)
+    return with_idle(plain, pieces), cost
+
+
+def span_of(trace: Trace) -> Span:
+    """From the first to the last event of host or device."""
+    ranges = trace.ranges.take(trace.ranges.kind != RangeKind.OVERHEAD)
+    tables: list[Any] = [t for t in (trace.operations, trace.calls, ranges) if len(t)]
+    if not tables:
+        return (0, 0)
+    return min(int(t.start_ns.min()) for t in tables), max(int(t.end_ns.max()) for t in tables)
+
+
+def warm_up_tail(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
+    """Operations whose launch lies before the recording: they start before anything that it launched.
+
+    One without a correlation id lost its launch some other way: it is not excused.
+    """
+    tail = np.zeros(len(trace.operations), bool)
+    linked, known = launches.linked, trace.operations.correlation != 0
+    for device in range(len(trace.devices)):
+        mine = trace.operations.device == device
+        if (mine & linked).any():
+            first = trace.operations.start_ns[mine & linked].min()
+            tail |= mine & known & ~linked & (trace.operations.start_ns < first)
+    return tail
+
+
+def steps_of_operations(trace: Trace, launches: Launches, steps: Steps, tail: NDArray[np.bool_]) -> Column:
+    """The step of each operation, or -1; one without a launch record goes by its end, the warm-up tail nowhere."""
+    step = steps.of_operation.copy()
+    if not steps.count:
+        return step
+    lost = np.flatnonzero(~launches.linked & ~tail)
+    for device in range(len(trace.devices)):
+        mine = lost[trace.operations.device[lost] == device]
+        tile = np.searchsorted(steps.border_ns[device], trace.operations.end_ns[mine], side="left") - 1
+        step[mine] = np.where(tile < steps.count, tile, -1)
+    return step

@@ -1,0 +1,98 @@
+"""The window taken apart: what each nanosecond of device time is, so that two windows can be compared to the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import OperationKind
+from profkit.model.result import Row
+from profkit.model.states import BUSY_STATES, CAUSE_OF_STATE, SHARE_OF_STATE, State
+from profkit.timeline.grouping import group_rows, sums
+from profkit.timeline.view import TraceView
+
+__all__ = ["MOST_PARTS", "part_rows"]
+
+MOST_PARTS: Final = 500
+"""Rows that name a kernel and a phase; the others are united by share, cause and family."""
+
+_FAMILY_OF_KIND: Final = {
+    OperationKind.COPY: "memcpy",
+    OperationKind.MEMSET: "memset",
+    OperationKind.GRAPH: "graph",
+}
+Key = tuple[str, str | None, str | None, str | None, str | None]
+
+
+def part_rows(views: Sequence[TraceView]) -> list[Row]:
+    """The window's device time by what the device was doing; the rows add up to ``window.device_ns``.
+
+    A busy nanosecond belongs to one operation, the one that gives it its share (see `Segments.operation`), so
+    kernels that overlap are not counted twice. An idle one has a cause, and the phase of the operation that it
+    waits for.
+
+    Returns:
+        Rows ``{share, cause, family, kernel, phase, ns}``, longest first: ``cause`` is null where the device is
+        busy, ``family`` and ``kernel`` (a short name) where it is idle. What is beyond `MOST_PARTS` is in rows
+        without kernel and phase, and with ``rest`` true.
+    """
+    time: dict[Key, int] = {}
+    for view in views:
+        for device in range(len(view.trace.devices)):
+            _add(time, view, device)
+    ordered = sorted(time.items(), key=lambda item: (-item[1], str(item[0])))
+    rows = [_row(key, ns) for key, ns in ordered[:MOST_PARTS]]
+    rest: dict[Key, int] = {}
+    for (share, cause, family, _, _), ns in ordered[MOST_PARTS:]:
+        key = (share, cause, family, None, None)
+        rest[key] = rest.get(key, 0) + ns
+    return rows + [_row(key, ns) | {"rest": True} for key, ns in rest.items()]
+
+
+def _row(key: Key, ns: int) -> Row:
+    return {**dict(zip(("share", "cause", "family", "kernel", "phase"), key, strict=True)), "ns": ns}
+
+
+def _add(time: dict[Key, int], view: TraceView, device: int) -> None:
+    segments = view.window_segments(device)
+    if not len(segments.start_ns):
+        return
+    operation, state = segments.operation, segments.state.astype(np.int64)
+    known = operation >= 0
+    busy = np.isin(state, BUSY_STATES) & known
+    operations = view.trace.operations
+    name = np.where(busy, _of(operations.name, operation), -1)
+    kind = np.where(busy, _of(operations.kind, operation), -1)
+    path = view.phases.path_of(view.phases.at(operation))
+    group, example = group_rows(state, name, kind, path)
+    total = sums(group, (segments.end_ns - segments.start_ns).astype(np.int64), len(example))
+    for at, ns in zip(example.tolist(), total.tolist(), strict=True):
+        what = State(int(state[at]))
+        family, kernel = _work(view, int(name[at]), int(kind[at]))
+        key = (SHARE_OF_STATE[what], CAUSE_OF_STATE.get(what), family, kernel, _path(view, int(path[at])))
+        time[key] = time.get(key, 0) + ns
+
+
+def _of(column: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    if not len(column):
+        return np.full(len(rows), -1, np.int64)
+    values: NDArray[np.int64] = column[np.maximum(rows, 0)].astype(np.int64)
+    return values
+
+
+def _work(view: TraceView, name: int, kind: int) -> tuple[str | None, str | None]:
+    """The family and short name of an operation; a copy is called by its direction."""
+    if kind < 0:
+        return None, None
+    known = view.work.class_of_name.get(name) if kind == OperationKind.KERNEL else None
+    if known is not None:
+        return str(known.family), known.short_name
+    text = view.trace.strings[name] if name >= 0 else None
+    return _FAMILY_OF_KIND.get(OperationKind(kind), "other"), text
+
+
+def _path(view: TraceView, path: int) -> str | None:
+    return view.phases.paths[path] if path >= 0 else None

@@ -1,0 +1,82 @@
+"""Memory from a timeline's own events."""
+
+import json
+
+import jsonschema
+import pytest
+
+from profkit.memory import summarise_memory, summarise_trace_memory
+from profkit.model import Device, MemoryEvents, Source, Trace
+from profkit.readers.snapshot import history_of
+from tests.shared import DATA
+
+
+def trace(format_="kineto", **columns):
+    count = len(columns["bytes"])
+    events = MemoryEvents.of(
+        count, **{"device": [0] * count, "time_ns": range(10, 10 * count + 10, 10)} | columns
+    )
+    return Trace(Source("t", format_, "tool"), [], devices=[Device(3)], memory=events)
+
+
+def test_totals_of_the_allocator_are_the_curve():
+    totals = {"total_allocated": [700, 1200, 200], "total_reserved": [2000, 4000, 4000]}
+    section = summarise_trace_memory(
+        trace(bytes=[200, 500, -1000], **totals), [("a", 5, 25), ("a/b", 15, 25), ("c", 28, 99)]
+    )
+
+    assert section["devices"] == [
+        {
+            "id": 3,
+            "peak_allocated_bytes": 1200,
+            "peak_reserved_bytes": 4000,
+            "peak_time_ns": 20,
+            "fragmentation_bytes": 3800,
+        }
+    ]
+    assert section["curve"][0]["allocated_bytes"] == [500, 700, 1200, 200]
+    assert [(r["path"], r["peak_allocated_bytes"], r["net_bytes"]) for r in section["by_phase"]] == [
+        ("a", 1200, 700),
+        ("a/b", 1200, 500),
+        ("c", 1200, -1000),
+    ]
+
+
+def test_what_nsys_saw_is_memory_taken_from_cuda():
+    section = summarise_trace_memory(trace("nsys", bytes=[300, 500, -300]))
+
+    assert section["peak_allocated_bytes"] is None
+    assert section["peak_reserved_bytes"] == 800
+
+
+def test_frees_of_what_was_there_before_never_make_memory_negative():
+    section = summarise_trace_memory(trace(bytes=[-300, 500, -100]))
+    assert section["curve"][0]["allocated_bytes"] == [300, 0, 500, 400]
+
+
+def test_host_memory_is_no_device_memory():
+    assert summarise_trace_memory(trace(bytes=[300], device=[-1])) is None
+
+
+@pytest.mark.parametrize("format_", ["kineto", "nsys"])
+def test_the_section_keeps_the_contract(format_):
+    whole = json.loads((DATA.parents[1] / "profkit/rendering/report.schema.json").read_text())
+    section = summarise_trace_memory(trace(format_, bytes=[300, -300]), [("p", 0, 90)])
+    jsonschema.validate(
+        json.loads(json.dumps(section)), {"$defs": whole["$defs"], **whole["properties"]["memory"]}
+    )
+
+
+def test_a_snapshot_without_marks_takes_the_phases_of_a_trace_of_its_process():
+    rows = [
+        {"action": "alloc", "addr": i * 512, "size": 512, "stream": 0, "time_us": 10 * i} for i in range(1, 5)
+    ]
+    history = history_of({"segments": [], "device_traces": [rows]}, "x")
+    section = summarise_memory(
+        history, phases=[("forward", 15_000, 31_000), ("forward/loss", 30_000, 31_000)]
+    )
+
+    assert [(r["path"], r["peak_allocated_bytes"], r["net_bytes"]) for r in section["by_phase"]] == [
+        ("forward", 1536, 1024),
+        ("forward/loss", 1536, 512),
+    ]

@@ -1,0 +1,107 @@
+"""Summaries of files, merged, are the report of all the files in one process."""
+
+import pickle
+from functools import cache
+from typing import Any
+
+import pytest
+
+from profkit.readers import read
+from profkit.report import merge_files, summarise_file
+from profkit.report.assembly import summarise
+from profkit.report.merge import common_warm_up, files_shown
+from profkit.report.views import Options
+from tests.ranks.jobs import MS, Rank, job
+from tests.shared import DATA
+
+DDP = tuple(DATA / "kineto" / f"ddp_rank{rank}.json.gz" for rank in (0, 1))
+_ROUNDED = frozenset({"flop", "dram_bytes", "gbs", "tflops", "efficiency"})
+UNLIKE = (DATA / "kineto" / "convnet_fp16_channels_last.json.gz", DATA / "kineto" / "sync_item.json.gz")
+
+
+@cache
+def recordings(paths):
+    return [read(path) for path in paths]
+
+
+def merged(traces, options=None):
+    """As a scheduler would: summarise, agree on the steps to leave out, ask for advice and timeline of the busiest."""
+    options = options or Options()
+    files = [summarise_file(t, options) for t in traces]
+    left_out = common_warm_up(files)
+    shown = files_shown(files)
+    files = [
+        pickle.loads(pickle.dumps(summarise_file(t, options, left_out=left_out, whole=at in shown)))
+        for at, t in enumerate(traces)
+    ]
+    return merge_files(files, options.plain_step_ns)
+
+
+def plain(value: Any) -> Any:
+    """Floats to nine digits, and findings without their texts; everything else as it is."""
+    if isinstance(value, dict):
+        return {k: _in_order(k, plain(v)) for k, v in value.items() if k not in ("message",)}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def _in_order(name: str, value: Any) -> Any:
+    """Findings by code; of the host's operators those that every file lists, whatever else it cuts."""
+    if name == "findings":
+        return sorted(value, key=lambda f: f["code"])
+    return value[:3] if name == "by_operator" else value
+
+
+@pytest.mark.parametrize("paths", [DDP, UNLIKE], ids=["ddp", "unlike"])
+@pytest.mark.parametrize(
+    "table",
+    ["inputs", "devices", "health", "window", "verdict", "totals", "phases", "operators", "ranges",
+     "idle", "syncs", "memory", "communication", "ranks", "advice", "timeline", "utilisation", "method"],
+)  # fmt: skip
+def test_a_merged_table_equals_that_of_one_process(paths, table):
+    together, apart = both(paths)
+    assert plain(getattr(apart, table)) == plain(getattr(together, table))
+
+
+@pytest.mark.parametrize("paths", [DDP, UNLIKE], ids=["ddp", "unlike"])
+def test_merged_kernels_equal_those_of_one_process(paths):
+    """Bytes of each file are rounded; a slow kernel is judged file by file."""
+    together, apart = both(paths)
+    for row, own in zip(together.kernels, apart.kernels, strict=True):
+        for name, value in row.items():
+            if isinstance(value, int | float) and name in _ROUNDED:
+                assert own[name] == pytest.approx(value, rel=1e-5), (row["short_name"], name)
+            elif name != "unsaturated":
+                assert own[name] == value, (row["short_name"], name)
+    disagreeing = sum(
+        a["unsaturated"] != b["unsaturated"] for a, b in zip(together.kernels, apart.kernels, strict=True)
+    )
+    assert disagreeing <= 1
+
+
+@cache
+def both(paths):
+    return summarise(recordings(paths)), merged(recordings(paths))
+
+
+def test_hand_made_ranks_with_wrong_clocks_merge_to_the_same_report():
+    traces = job([Rank(0), Rank(1, sleep_ns=20 * MS, clock_ns=5 * MS), Rank(2, first_lost=1)], steps=4)
+    together, apart = summarise(traces), merged(traces)
+    for table in ("devices", "window", "verdict", "idle", "communication", "ranks", "timeline"):
+        assert plain(getattr(apart, table)) == plain(getattr(together, table)), table
+
+
+def test_a_file_that_alone_would_leave_out_a_step_follows_the_others():
+    """Alone, rank 1 drops its long first step; together the report decides."""
+    traces = [*job([Rank(0)], steps=4), *job([Rank(1)], steps=4)]
+    left_out = [summarise_file(t, Options()).left_out for t in traces]
+    forced = [summarise_file(t, Options(), left_out=1) for t in traces]
+    assert left_out == [0, 0]
+    assert [f.left_out for f in forced] == [1, 1]
+    assert all(len([s for s in f.result.window["steps"] if s["kept"]]) == 3 for f in forced)
+
+
+def test_a_summary_is_small_beside_its_recording():
+    for path, trace in zip(DDP, recordings(DDP), strict=True):
+        assert len(pickle.dumps(summarise_file(trace, Options()))) < path.stat().st_size

@@ -1,0 +1,290 @@
+"""Other arithmetic for matrix products, by the formulas of docs/advice.md."""
+
+import numpy as np
+import pytest
+
+from profkit.simulation.constants import LIKELY
+from profkit.simulation.precision import (
+    align_matrices,
+    autocast,
+    known_flop,
+    misaligned,
+    simt_products,
+    to_fp32,
+    use_tf32,
+    wide_products,
+)
+from tests.advice.made_steps import ADD, BF16_GEMM, FUSED_ADAM, SGEMM
+from tests.simulation.steps import draft_of, step_of
+
+DGEMM = "ampere_dgemm_64x64_nn"
+TF32 = "ampere_tf32_s1688gemm_fp32_128x128_ldg8_stages_32x1_nn"
+DOUBLE_ADD = ADD.replace("<float>", "<double>")
+SQUARE = [[4096, 4096], [4096, 4096]]
+FLOP = 2 * 4096**3
+ATTENTION = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)"
+ALIGN2 = "cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x4_nn_align2"
+
+
+def product(step, name=SGEMM, us=6_000, shapes=SQUARE, operator="aten::mm", **options):
+    step.launch(name, us, operators=(operator,), shapes=shapes, **options)
+
+
+def at_rate(draft, dtype, flop=FLOP, share=LIKELY.matrix, unit="tensor"):
+    return LIKELY.matrix_start_ns + flop / (draft.facts.gpu.peak(dtype, unit) * share) * 1e9
+
+
+def streamed(draft, moved):
+    return moved / (draft.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
+
+
+def test_products_of_fp32_on_the_ordinary_units_are_what_tf32_makes_faster():
+    def body(step, number):
+        product(step)
+        product(step, operator="aten::dot")
+        product(step, operator="aten::mv")
+        product(step, BF16_GEMM)
+        product(step, TF32)
+        step.launch(ADD, 10)
+        product(step, DGEMM)
+
+    step = step_of(body)
+
+    assert simt_products(step.facts).tolist() == [True] + [False] * 6
+    assert wide_products(step.facts).tolist() == [True, True, True, False, True, False, False]
+
+
+def test_tf32_changes_time_and_type_of_those_only():
+    def body(step, number):
+        product(step)
+        product(step, BF16_GEMM, 900)
+        step.launch(ADD, 10)
+
+    draft = draft_of(body)
+    moved = draft.bytes.copy()
+    use_tf32(draft)
+
+    assert draft.duration_ns.tolist() == pytest.approx([at_rate(draft, "tf32"), 900_000, 10_000])
+    assert draft.dtype.tolist() == ["tf32", "bf16", "fp32"]
+    assert draft.bytes.tolist()[:2] == moved.tolist()[:2]
+
+
+def test_what_is_gone_is_not_changed():
+    def body(step, number):
+        product(step)
+        product(step)
+
+    draft = draft_of(body)
+    draft.drop(np.array([True, False]))
+    use_tf32(draft)
+
+    assert draft.dtype.tolist() == ["fp32", "tf32"]
+    assert draft.duration_ns[0] == 6_000_000
+
+
+def test_fp64_in_fp32_is_half_the_bytes_and_the_rate_of_the_ordinary_units():
+    def body(step, number):
+        product(step, DGEMM, 9_000)
+        step.launch(DOUBLE_ADD, 100, shapes=SQUARE)
+        step.launch(DOUBLE_ADD, 1, shapes=[[4]])
+        step.launch(ADD, 100, shapes=SQUARE)
+        product(step, DGEMM, 9_000, shapes=[[1 << 22, 16], [16, 16]])
+
+    draft = draft_of(body)
+    moved = draft.bytes.copy()
+    to_fp32(draft)
+
+    assert draft.dtype.tolist() == ["fp32"] * 5
+    assert draft.duration_ns[0] == pytest.approx(at_rate(draft, "fp32", unit="vector"))
+    # What it takes to start stays.
+    assert draft.duration_ns[1] == pytest.approx(LIKELY.start_ns + (100_000 - LIKELY.start_ns) / 2)
+    assert draft.duration_ns.tolist()[2:4] == [1_000, 100_000]
+    assert draft.duration_ns[4] == pytest.approx(LIKELY.matrix_start_ns + streamed(draft, moved[4] / 2))
+    assert (draft.bytes / moved).tolist() == [0.5, 0.5, 0.5, 1.0, 0.5]
+
+
+def test_what_is_fp32_after_another_change_is_tf32_after_this_one():
+    def body(step, number):
+        product(step, DGEMM, 9_000)
+        step.launch(DOUBLE_ADD, 100, shapes=SQUARE)
+        step.launch(ADD, 100, shapes=SQUARE)
+
+    draft = draft_of(body)
+    to_fp32(draft)
+    use_tf32(draft)
+
+    assert draft.dtype.tolist() == ["tf32", "fp32", "fp32"]
+    moving = LIKELY.matrix_start_ns + streamed(draft, draft.bytes[0])
+    assert draft.duration_ns[0] == pytest.approx(max(at_rate(draft, "tf32"), moving))
+
+
+def test_only_misaligned_products_of_16_bits_become_aligned():
+    def body(step, number):
+        product(step, ALIGN2, 900)
+        product(step, ALIGN2.replace("bf16", "f16"), 900)
+        product(step, ALIGN2.replace("align2", "align8"), 900)
+        product(step, "ampere_sgemm_128x64_align1_tn", 900)
+
+    draft = draft_of(body)
+    align_matrices(draft)
+
+    assert misaligned(draft.facts).tolist() == [True, True, False, False]
+    assert draft.duration_ns.tolist() == pytest.approx(
+        [at_rate(draft, "bf16"), at_rate(draft, "fp16"), 900_000, 900_000]
+    )
+
+
+@pytest.mark.parametrize(("align", "gains"), [("align1", True), ("align2", True), ("align4", False)])
+def test_products_in_tf32_want_rows_of_four_elements(align, gains):
+    name = f"void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x256_32x3_nt_{align}>(cutlass::Params)"
+
+    draft = draft_of(lambda step, number: product(step, name, 9_000))
+    align_matrices(draft)
+
+    assert misaligned(draft.facts).tolist() == [gains]
+    assert draft.duration_ns[0] == pytest.approx(at_rate(draft, "tf32") if gains else 9_000_000)
+
+
+def test_autocast_halves_the_traffic_around_products_and_adds_casts():
+    def body(step, number):
+        product(step, host=50)
+        step.launch(ADD, 100, shapes=SQUARE, host=50)
+        step.backward(SGEMM, 6_000, shapes=SQUARE, host=50)
+        with step.within("Optimizer.step#SGD.step"):
+            step.launch(ADD, 100, shapes=SQUARE, host=50)
+        step.launch(FUSED_ADAM, 100, host=50)
+        product(step, BF16_GEMM, 900, host=50)
+
+    draft = draft_of(body)
+    moved, gap = draft.bytes.copy(), draft.gap_ns.copy()
+    usual = draft.usual_launch_ns
+    autocast(draft)
+    elements = 4096 * 4096
+
+    # Two casts before a forward product: three quarters of both matrices, 6 bytes an element.
+    forward = at_rate(draft, "bf16") + 2 * LIKELY.start_ns + streamed(draft, 2 * elements * 0.75 * 6)
+    # One after the backward products of it, so a half: of the smaller matrix.
+    backward = at_rate(draft, "bf16") + LIKELY.start_ns + streamed(draft, elements / 2 * 6)
+    soft = LIKELY.start_ns + (100_000 - LIKELY.start_ns) * LIKELY.half
+    assert draft.duration_ns.tolist() == pytest.approx([forward, soft, backward, 100_000, 100_000, 900_000])
+    assert draft.dtype.tolist() == ["bf16", "fp32", "bf16", "fp32", "fp32", "bf16"]
+    assert (draft.bytes[:4] / moved[:4]).tolist() == pytest.approx([0.5, LIKELY.half, 0.5, 1.0])
+    assert (draft.gap_ns - gap).tolist() == pytest.approx(
+        [2 * LIKELY.cast_launch * usual, 0, LIKELY.cast_launch * usual, 0, 0, 0, 0]
+    )
+
+
+def test_a_product_with_a_bias_has_one_cast_more_and_the_smaller_matrix_is_halved():
+    def body(step, number):
+        product(step, shapes=[[1024], [8192, 2048], [2048, 1024]], operator="aten::addmm")
+        step.backward(SGEMM, 6_000, shapes=[[8192, 2048], [2048, 1024]])
+
+    draft = draft_of(body)
+    autocast(draft)
+    flop, large, small = 2 * 8192 * 2048 * 1024, 8192 * 2048, 2048 * 1024
+
+    assert draft.duration_ns[0] == pytest.approx(
+        at_rate(draft, "bf16", flop) + 3 * LIKELY.start_ns + streamed(draft, (large + small) * 0.75 * 6)
+    )
+    assert draft.duration_ns[1] == pytest.approx(
+        at_rate(draft, "bf16", flop) + LIKELY.start_ns + streamed(draft, small / 2 * 6)
+    )
+
+
+def test_without_shapes_inputs_are_two_thirds_of_what_a_product_moves():
+    def body(step, number):
+        product(step, shapes=None)
+        step.backward(SGEMM, 6_000)
+
+    draft = draft_of(body)
+    draft.facts.bytes[:] = [12e6, np.nan]
+    draft.duration_ns[:] = 0
+    autocast(draft)
+
+    # 12 MB are 2 M elements of 4 bytes in inputs.
+    assert draft.duration_ns.tolist() == pytest.approx(
+        [2 * LIKELY.start_ns + streamed(draft, 2e6 * 6), LIKELY.start_ns]
+    )
+
+
+def test_one_size_is_no_product_of_two():
+    draft = draft_of(lambda step, number: product(step, shapes=[[64, 64]]))
+    draft.facts.bytes[:] = 12e6
+    draft.duration_ns[:] = 0
+    autocast(draft)
+
+    assert draft.duration_ns.tolist() == pytest.approx([2 * LIKELY.start_ns + streamed(draft, 2e6 * 6)])
+
+
+def test_backward_products_without_shapes_cast_half_as_much():
+    def body(step, number):
+        step.backward(SGEMM, 6_000)
+
+    draft = draft_of(body)
+    draft.facts.bytes[:] = 12e6
+    draft.duration_ns[:] = 0
+    autocast(draft)
+
+    assert draft.duration_ns.tolist() == pytest.approx([LIKELY.start_ns + streamed(draft, 1e6 * 6)])
+
+
+def test_attention_runs_at_the_rate_of_attention_and_without_casts():
+    def body(step, number):
+        shapes = [[8, 16, 2048, 64]] * 3
+        step.launch(ATTENTION, 6_000, operators=("aten::_efficient_attention_forward",), shapes=shapes)
+
+    draft = draft_of(body)
+    gap = draft.gap_ns.copy()
+    draft.facts.flop[:] = 1e11
+    autocast(draft)
+
+    assert draft.duration_ns.tolist() == pytest.approx([at_rate(draft, "bf16", 1e11, LIKELY.attention)])
+    assert draft.gap_ns.tolist() == gap.tolist()
+    assert draft.dtype.tolist() == ["bf16"]
+
+
+def test_unknown_flop_are_those_of_the_units_peak_at_the_usual_share():
+    def body(step, number):
+        product(step, shapes=None)
+        product(step)
+
+    draft = draft_of(body)
+    draft.facts.flop[0] = np.nan
+    peak = draft.facts.gpu.peak("fp32", "vector")
+
+    assert known_flop(draft).tolist() == pytest.approx([peak * 6e-3 * LIKELY.matrix, FLOP])
+
+
+def test_on_a_card_without_the_rate_nothing_changes():
+    draft = draft_of(product_of_two)
+    draft.facts.__dict__["gpu"] = None
+    for change in (use_tf32, align_matrices):
+        change(draft)
+
+    assert draft.duration_ns.tolist() == [6_000_000, 900_000]
+
+
+def product_of_two(step, number):
+    product(step)
+    product(step, ALIGN2, 900)
+
+
+def test_a_product_that_another_change_took_out_of_16_bits_is_not_aligned():
+    draft = draft_of(product_of_two)
+    draft.dtype[1] = "fp8"
+    align_matrices(draft)
+
+    assert draft.duration_ns.tolist() == [6_000_000, 900_000]
+
+
+def test_attention_in_16_bits_stays_as_it_is_under_autocast():
+    def body(step, number):
+        product(step)
+        step.launch(ATTENTION, 6_000, operators=("aten::_efficient_attention_forward",))
+
+    draft = draft_of(body)
+    draft.facts.dtype[1] = "fp16"
+    draft.facts.flop[1] = 1e10
+    autocast(draft)
+
+    assert draft.duration_ns[1] == 6_000_000
