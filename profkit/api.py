@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profkit.hardware import Gpu
-    from profkit.model import Trace
-    from profkit.model_memory import MemoryHistory
+    from profkit.model import MemoryHistory, Trace
 
 __all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from profkit.analysis.memory import PhaseSpan, history_origin_ns, summarise_memory, summarise_trace_memory
 from profkit.analysis.result import Row
 from profkit.analysis.view import TraceView
-from profkit.model_memory import MemoryHistory
+from profkit.model import MemoryHistory
 from profkit.units import bytes_text
 
 __all__ = ["give_phase_peaks", "memory_row", "memory_sentence"]

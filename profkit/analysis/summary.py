@@ -40,8 +40,7 @@ from profkit.analysis.verdict import verdict_row
 from profkit.analysis.view import TraceView, step_device_ns, view_trace
 from profkit.errors import AnalysisError
 from profkit.hardware import Gpu, find_gpu
-from profkit.model import Device, Finding, RangeKind, Severity, Trace
-from profkit.model_memory import MemoryHistory
+from profkit.model import Device, Finding, MemoryHistory, RangeKind, Severity, Trace
 
 __all__ = ["Options", "analysed_views", "summarise", "summarise_views", "time_offsets", "timelines"]
 

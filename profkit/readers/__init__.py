@@ -12,8 +12,7 @@ from profkit.readers.remote import is_remote, shown_name
 from profkit.readers.sources import Input, Kind, open_input
 
 if TYPE_CHECKING:
-    from profkit.model import Finding, Trace
-    from profkit.model_memory import MemoryHistory
+    from profkit.model import Finding, MemoryHistory, Trace
 
 __all__ = ["read"]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.errors import ReadError
-from profkit.model_memory import Action, BlockState
+from profkit.model import Action, BlockState
 from profkit.readers.snapshot import history_of, read_snapshot
 from tests.shared import DATA, SHARED, needs_shared
 

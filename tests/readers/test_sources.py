@@ -18,8 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from profkit.errors import ReadError
-from profkit.model import Severity
-from profkit.model_memory import MemoryHistory
+from profkit.model import MemoryHistory, Severity
 from profkit.readers import read
 from profkit.readers.sources import Kind, open_input
 from tests.shared import DATA

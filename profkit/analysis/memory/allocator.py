@@ -12,8 +12,7 @@ from profkit.analysis.memory.growth import Boundaries
 from profkit.analysis.memory.holders import Holders
 from profkit.analysis.memory.replay import DeviceReplay, curve_of
 from profkit.analysis.result import Row
-from profkit.model import UNKNOWN, IntColumn
-from profkit.model_memory import Action, MemoryHistory
+from profkit.model import UNKNOWN, Action, IntColumn, MemoryHistory
 from profkit.units import bytes_text
 
 __all__ = ["allocator_row", "oom_rows"]

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 from profkit.analysis.memory.owners import Mark, Owners
 from profkit.analysis.memory.phases import Stretches
 from profkit.analysis.memory.replay import DeviceReplay
-from profkit.model import UNKNOWN, IntColumn
-from profkit.model_memory import Action, MemoryHistory
+from profkit.model import UNKNOWN, Action, IntColumn, MemoryHistory
 
 __all__ = ["BACKWARD", "CATEGORIES", "UNKNOWN_USE", "activity_of", "categorise"]
 

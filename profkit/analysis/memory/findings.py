@@ -6,8 +6,7 @@ from typing import Final
 
 from profkit.analysis.memory.replay import DeviceReplay
 from profkit.analysis.result import Row
-from profkit.model import Severity
-from profkit.model_memory import MemoryHistory
+from profkit.model import MemoryHistory, Severity
 from profkit.units import bytes_text, percent_text
 
 __all__ = ["findings_of"]

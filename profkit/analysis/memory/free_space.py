@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from profkit.analysis.memory.block_sizes import LARGEST_SMALL
 from profkit.analysis.memory.replay import DeviceReplay
-from profkit.model import IntColumn
-from profkit.model_memory import Action, BlockState, MemoryHistory
+from profkit.model import Action, BlockState, IntColumn, MemoryHistory
 
 __all__ = ["SMALL_SEGMENT", "FreeSpace", "free_at", "free_at_end"]
 

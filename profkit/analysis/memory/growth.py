@@ -19,8 +19,7 @@ from profkit.analysis.memory.owners import Owners
 from profkit.analysis.memory.phases import Stretches
 from profkit.analysis.memory.replay import DeviceReplay
 from profkit.analysis.result import Row
-from profkit.model import UNKNOWN
-from profkit.model_memory import Action
+from profkit.model import UNKNOWN, Action
 
 __all__ = ["Boundaries", "growth_rows", "step_boundaries"]
 

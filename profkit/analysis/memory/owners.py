@@ -9,8 +9,7 @@ from enum import IntFlag
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import UNKNOWN, IntColumn
-from profkit.model_memory import MemoryHistory
+from profkit.model import UNKNOWN, IntColumn, MemoryHistory
 
 __all__ = ["Mark", "Owners"]
 

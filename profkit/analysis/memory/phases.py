@@ -12,7 +12,7 @@ from profkit.analysis.memory.replay import DeviceReplay
 from profkit.analysis.phases import DEEPEST_PHASE
 from profkit.analysis.range_names import is_library, is_operator_name, profiler_step, step_like
 from profkit.analysis.result import Row
-from profkit.model_memory import MemoryHistory
+from profkit.model import MemoryHistory
 
 __all__ = ["PhaseSpan", "Stretch", "Stretches", "find_stretches", "phase_rows", "stretch_rows"]
 

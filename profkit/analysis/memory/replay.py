@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.analysis.memory.block_sizes import LARGEST_SMALL, AllocatorRules, Timeline, replayed_sizes
-from profkit.model import UNKNOWN, IntColumn, _column, _Table
-from profkit.model_memory import Action, AllocatorEvents, Blocks, BlockState, MemoryHistory, Segments
+from profkit.model import Action, AllocatorEvents, Blocks, BlockState, MemoryHistory, Segments
+from profkit.model.columns import UNKNOWN, IntColumn, Table, column
 
 __all__ = ["DeviceReplay", "Lifetimes", "Reservations", "curve_of", "replay"]
 
@@ -24,36 +24,36 @@ _FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
-class Lifetimes(_Table):
+class Lifetimes(Table):
     """Blocks. One is allocated in the states ``allocated <= state < freed`` and active until ``reusable``."""
 
-    address: IntColumn = _column("i8", 0)
-    requested: IntColumn = _column("i8", 0)
-    bytes: IntColumn = _column("i8", 0)
+    address: IntColumn = column("i8", 0)
+    requested: IntColumn = column("i8", 0)
+    bytes: IntColumn = column("i8", 0)
     """The block's size, as ``max_memory_allocated`` counts it."""
-    unsure: IntColumn = _column("i8", 0)
+    unsure: IntColumn = column("i8", 0)
     """By how many bytes it may be larger: the state before the first event does not tell."""
-    allocated: IntColumn = _column("i8", 0)
+    allocated: IntColumn = column("i8", 0)
     """0 for blocks from before the first event."""
-    freed: IntColumn = _column("i8")
+    freed: IntColumn = column("i8")
     """One past the last state for blocks that were never freed; 0 for blocks freed before the first event."""
-    reusable: IntColumn = _column("i8")
+    reusable: IntColumn = column("i8")
     """When the block could be used again: after ``freed`` where it waited for other streams."""
-    stack: IntColumn = _column("i4")
+    stack: IntColumn = column("i4")
     """Where it was allocated; -1 where that is not recorded."""
-    stream: IntColumn = _column("i8", 0)
-    category: IntColumn = _column("i4")
+    stream: IntColumn = column("i8", 0)
+    category: IntColumn = column("i4")
 
 
 @dataclass(frozen=True, eq=False)
-class Reservations(_Table):
+class Reservations(Table):
     """Ranges that the allocator held from CUDA in the states ``start <= state < end``."""
 
-    address: IntColumn = _column("i8", 0)
-    bytes: IntColumn = _column("i8", 0)
-    start: IntColumn = _column("i8", 0)
-    end: IntColumn = _column("i8", 0)
-    stream: IntColumn = _column("i8", 0)
+    address: IntColumn = column("i8", 0)
+    bytes: IntColumn = column("i8", 0)
+    start: IntColumn = column("i8", 0)
+    end: IntColumn = column("i8", 0)
+    stream: IntColumn = column("i8", 0)
 
 
 @dataclass(frozen=True, eq=False)

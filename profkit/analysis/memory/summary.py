@@ -26,7 +26,7 @@ from profkit.analysis.memory.phases import (
 from profkit.analysis.memory.plots import curve_row, largest_rows, stack_tree
 from profkit.analysis.memory.replay import DeviceReplay, replay
 from profkit.analysis.result import Row
-from profkit.model_memory import Action, MemoryHistory
+from profkit.model import Action, MemoryHistory
 
 __all__ = ["history_origin_ns", "summarise_memory"]
 

@@ -15,8 +15,7 @@ from profkit.analysis.summary import Options, analysed_views, summarise_views
 from profkit.analysis.tables.grouping import group_rows
 from profkit.analysis.verdict import Grounds
 from profkit.analysis.view import Span, TraceView, step_device_ns
-from profkit.model import OperationKind, Trace
-from profkit.model_memory import MemoryHistory
+from profkit.model import MemoryHistory, OperationKind, Trace
 
 __all__ = ["FileSummary", "kernel_key", "summarise_file"]
 

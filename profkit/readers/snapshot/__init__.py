@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from profkit.errors import ReadError
-from profkit.model import Finding, Severity, Source
-from profkit.model_memory import MemoryHistory
+from profkit.model import Finding, MemoryHistory, Severity, Source
 from profkit.readers.snapshot.columns import Columns
 from profkit.readers.snapshot.pickled import collector_off, load
 

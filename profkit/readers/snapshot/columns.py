@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import PHASE_MARK, UNKNOWN, IntColumn
-from profkit.model_memory import Action, AllocatorEvents, Annotations, Blocks, BlockState, Segments
+from profkit.model import (
+    PHASE_MARK,
+    UNKNOWN,
+    Action,
+    AllocatorEvents,
+    Annotations,
+    Blocks,
+    BlockState,
+    IntColumn,
+    Segments,
+)
 from profkit.readers.snapshot.stacks import StackTable, Strings
 
 __all__ = ["Columns", "integers"]

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from profkit.model import UNKNOWN, IntColumn
-from profkit.model_memory import Frames, Stacks
+from profkit.model import UNKNOWN, Frames, IntColumn, Stacks
 
 __all__ = ["StackTable", "Strings"]
 

@@ -1,6 +1,6 @@
 """What the memory reader returns and the memory analyses take: the columns of a CUDA memory snapshot.
 
-The rules of `profkit.model` hold here too: times in ns (Unix time, as torch writes it), sizes in bytes, -1 for
+The rules of `profkit.model.trace` hold here too: times in ns (Unix time, as torch writes it), sizes in bytes, -1 for
 an unknown integer. Addresses are the 64-bit pattern of the pointer as a signed integer; 0 is none.
 """
 
@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import Finding, IntColumn, Source, _column, _Table
+from profkit.model.columns import IntColumn, Table, column
+from profkit.model.findings import Finding
+from profkit.model.trace import Source
 
 __all__ = [
     "Action",
@@ -59,80 +61,80 @@ class BlockState(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class AllocatorEvents(_Table):
+class AllocatorEvents(Table):
     """The allocator's trace, per device in the order of the file."""
 
-    time_ns: IntColumn = _column("i8")
-    device: IntColumn = _column("i4", 0)
-    action: IntColumn = _column("i1", Action.SNAPSHOT)
+    time_ns: IntColumn = column("i8")
+    device: IntColumn = column("i4", 0)
+    action: IntColumn = column("i1", Action.SNAPSHOT)
     """`Action`."""
-    address: IntColumn = _column("i8", 0)
-    bytes: IntColumn = _column("i8", 0)
+    address: IntColumn = column("i8", 0)
+    bytes: IntColumn = column("i8", 0)
     """Allocations and frees: what the program asked for, unrounded. Segments: what was mapped."""
-    stream: IntColumn = _column("i8", 0)
+    stream: IntColumn = column("i8", 0)
     """The stream's handle; 0 is the default stream."""
-    stack: IntColumn = _column("i4")
+    stack: IntColumn = column("i4")
     """Row in `MemoryHistory.stacks`."""
-    device_free: IntColumn = _column("i8")
-    category: IntColumn = _column("i4")
+    device_free: IntColumn = column("i8")
+    category: IntColumn = column("i4")
     """String: what torch.profiler took the tensor for, in snapshots made from one."""
-    metadata: IntColumn = _column("i4")
+    metadata: IntColumn = column("i4")
     """String: what ``_set_memory_metadata`` said."""
 
 
 @dataclass(frozen=True, eq=False)
-class Segments(_Table):
+class Segments(Table):
     """Memory that the allocator held from CUDA at the end; its sum per device is the reserved memory."""
 
-    device: IntColumn = _column("i4", 0)
-    address: IntColumn = _column("i8", 0)
-    bytes: IntColumn = _column("i8", 0)
-    stream: IntColumn = _column("i8", 0)
-    large: IntColumn = _column("i1")
-    pool: IntColumn = _column("i4")
+    device: IntColumn = column("i4", 0)
+    address: IntColumn = column("i8", 0)
+    bytes: IntColumn = column("i8", 0)
+    stream: IntColumn = column("i8", 0)
+    large: IntColumn = column("i1")
+    pool: IntColumn = column("i4")
     """String: ``0,0`` is the default pool; other pools belong to CUDA graphs or to a MemPool."""
-    expandable: IntColumn = _column("i1")
-    stack: IntColumn = _column("i4")
+    expandable: IntColumn = column("i1")
+    stack: IntColumn = column("i4")
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks(_Table):
+class Blocks(Table):
     """The pieces of the segments at the end."""
 
-    segment: IntColumn = _column("i4", 0)
+    segment: IntColumn = column("i4", 0)
     """Row in `MemoryHistory.segments`."""
-    device: IntColumn = _column("i4", 0)
-    address: IntColumn = _column("i8", 0)
-    bytes: IntColumn = _column("i8", 0)
+    device: IntColumn = column("i4", 0)
+    address: IntColumn = column("i8", 0)
+    bytes: IntColumn = column("i8", 0)
     """What the block takes: the request, rounded, and what was not split off."""
-    requested_bytes: IntColumn = _column("i8")
-    state: IntColumn = _column("i1", BlockState.INACTIVE)
+    requested_bytes: IntColumn = column("i8")
+    state: IntColumn = column("i1", BlockState.INACTIVE)
     """`BlockState`."""
-    stack: IntColumn = _column("i4")
+    stack: IntColumn = column("i4")
 
 
 @dataclass(frozen=True, eq=False)
-class Annotations(_Table):
+class Annotations(Table):
     """Stretches that ``record_function`` or ``profkit.phase`` marked while the history was recorded."""
 
-    start_ns: IntColumn = _column("i8")
-    end_ns: IntColumn = _column("i8")
+    start_ns: IntColumn = column("i8")
+    end_ns: IntColumn = column("i8")
     """-1 for one that was still open at the end."""
-    device: IntColumn = _column("i4", 0)
-    name: IntColumn = _column("i4")
-    """String, without `profkit.model.PHASE_MARK`."""
-    marked: IntColumn = _column("i1", 0)
+    device: IntColumn = column("i4", 0)
+    name: IntColumn = column("i4")
+    """String, without `profkit.marks.PHASE_MARK`."""
+    marked: IntColumn = column("i1", 0)
     """1 when ``profkit.phase`` made it."""
 
 
 @dataclass(frozen=True, eq=False)
-class Frames(_Table):
+class Frames(Table):
     """Each distinct frame once."""
 
-    file: IntColumn = _column("i4")
+    file: IntColumn = column("i4")
     """String: as recorded, so it may hold a path with a user's name; never show more than its base name."""
-    line: IntColumn = _column("i4")
-    function: IntColumn = _column("i4")
+    line: IntColumn = column("i4")
+    function: IntColumn = column("i4")
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,24 +16,20 @@ Readers drop what is not credible (an end before its start, a time outside the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.marks import PHASE_DOMAIN, PHASE_MARK
+from profkit.model.columns import IntColumn, Table, column
+from profkit.model.findings import Finding
 
 __all__ = [
-    "PHASE_DOMAIN",
-    "PHASE_MARK",
-    "UNKNOWN",
     "Calls",
     "Collectives",
     "CopyKind",
     "Device",
-    "Finding",
     "MemoryEvents",
     "Operations",
     "OperationKind",
@@ -41,57 +37,11 @@ __all__ = [
     "RangeKind",
     "Ranges",
     "Samples",
-    "Severity",
     "Source",
     "Syncs",
     "Thread",
     "Trace",
 ]
-
-UNKNOWN = -1
-
-IntColumn = NDArray[np.integer[Any]]
-
-
-def _column(dtype: str, fill: int | float = UNKNOWN) -> Any:
-    return field(metadata={"dtype": np.dtype(dtype), "fill": fill})
-
-
-class _Table:
-    """Equally long columns; subclasses declare them with `_column`."""
-
-    def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
-
-    @classmethod
-    def of(cls, length: int, **columns: Any) -> Self:
-        """Build a table of ``length`` rows; columns that are left out are filled as unknown.
-
-        Raises:
-            ValueError: A column has another length.
-            TypeError: There is no column of that name.
-        """
-        values = {}
-        for declared in fields(cls):  # type: ignore[arg-type]
-            dtype, fill = declared.metadata["dtype"], declared.metadata["fill"]
-            given = columns.pop(declared.name, None)
-            values[declared.name] = (
-                np.full(length, fill, dtype) if given is None else np.ascontiguousarray(given, dtype)
-            )
-            if len(values[declared.name]) != length:
-                raise ValueError(f"{cls.__name__}.{declared.name} has not {length} rows")
-        if columns:
-            raise TypeError(f"{cls.__name__} has no column {sorted(columns)}")
-        return cls(**values)
-
-    @classmethod
-    def empty(cls) -> Self:
-        """A table without rows."""
-        return cls.of(0)
-
-    def take(self, rows: NDArray[Any]) -> Self:
-        """The rows that a mask or an array of row numbers selects, as a new table."""
-        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})  # type: ignore[arg-type]
 
 
 class OperationKind(IntEnum):
@@ -136,28 +86,6 @@ class RangeKind(IntEnum):
     """Time that the profiler itself took."""
     START_END = 4
     """An NVTX start/end range: it belongs to its process, not to one thread, and nests in nothing."""
-
-
-class Severity(IntEnum):
-    """How much a finding matters."""
-
-    INFO = 0
-    WARNING = 1
-    """A number of the report is incomplete because of it."""
-    ERROR = 2
-    """The verdict cannot be trusted because of it."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something about a file that its reader wants a person to know."""
-
-    code: str
-    """A stable name in kebab case, e.g. ``truncated``, ``graphs-opaque``, ``schema-newer``."""
-    severity: Severity
-    message: str
-    """One sentence with its number, and what to do where something can be done."""
-    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -211,155 +139,155 @@ class Device:
 
 
 @dataclass(frozen=True, eq=False)
-class Operations(_Table):
+class Operations(Table):
     """What devices did: kernels, copies, memsets, opaque graphs. Copies HtoH are no device operation."""
 
-    start_ns: IntColumn = _column("i8")
-    end_ns: IntColumn = _column("i8")
-    kind: IntColumn = _column("i1", OperationKind.KERNEL)
+    start_ns: IntColumn = column("i8")
+    end_ns: IntColumn = column("i8")
+    kind: IntColumn = column("i1", OperationKind.KERNEL)
     """`OperationKind`."""
-    device: IntColumn = _column("i4", 0)
+    device: IntColumn = column("i4", 0)
     """Index into `Trace.devices`."""
-    process: IntColumn = _column("i4", 0)
+    process: IntColumn = column("i4", 0)
     """Index into `Trace.processes`."""
-    stream: IntColumn = _column("i8")
-    context: IntColumn = _column("i8")
-    name: IntColumn = _column("i4")
+    stream: IntColumn = column("i8")
+    context: IntColumn = column("i8")
+    name: IntColumn = column("i4")
     """String: the demangled name with template arguments; for copies ``Memcpy HtoD`` and the like."""
-    correlation: IntColumn = _column("i8", 0)
+    correlation: IntColumn = column("i8", 0)
     """Joins `Calls.correlation` of the same process; 0 is none. Nodes of a graph share one."""
-    grid_x: IntColumn = _column("i4")
-    grid_y: IntColumn = _column("i4")
-    grid_z: IntColumn = _column("i4")
-    block_x: IntColumn = _column("i4")
-    block_y: IntColumn = _column("i4")
-    block_z: IntColumn = _column("i4")
-    registers: IntColumn = _column("i4")
+    grid_x: IntColumn = column("i4")
+    grid_y: IntColumn = column("i4")
+    grid_z: IntColumn = column("i4")
+    block_x: IntColumn = column("i4")
+    block_y: IntColumn = column("i4")
+    block_z: IntColumn = column("i4")
+    registers: IntColumn = column("i4")
     """Registers a thread."""
-    shared_bytes: IntColumn = _column("i8")
+    shared_bytes: IntColumn = column("i8")
     """Shared memory a block, static and dynamic."""
-    bytes: IntColumn = _column("i8")
+    bytes: IntColumn = column("i8")
     """Bytes of a copy or memset."""
-    copy_kind: IntColumn = _column("i1", CopyKind.UNKNOWN)
+    copy_kind: IntColumn = column("i1", CopyKind.UNKNOWN)
     """`CopyKind`, for copies."""
-    source_device: IntColumn = _column("i4")
+    source_device: IntColumn = column("i4")
     """For peer copies: the tool's ordinal of the source device."""
-    target_device: IntColumn = _column("i4")
-    pageable: IntColumn = _column("i1")
+    target_device: IntColumn = column("i4")
+    pageable: IntColumn = column("i1")
     """Copies: 1 when the host side is pageable memory, 0 when it is not."""
-    graph_node: IntColumn = _column("i8", 0)
+    graph_node: IntColumn = column("i8", 0)
     """Non-zero for a node of a graph that was traced node by node."""
 
 
 @dataclass(frozen=True, eq=False)
-class Calls(_Table):
+class Calls(Table):
     """Calls of the CUDA or HIP runtime and driver by host threads."""
 
-    start_ns: IntColumn = _column("i8")
-    end_ns: IntColumn = _column("i8")
-    thread: IntColumn = _column("i4")
+    start_ns: IntColumn = column("i8")
+    end_ns: IntColumn = column("i8")
+    thread: IntColumn = column("i4")
     """Index into `Trace.threads`."""
-    name: IntColumn = _column("i4")
+    name: IntColumn = column("i4")
     """String: the function's name without its version suffix, e.g. ``cudaLaunchKernel``."""
-    correlation: IntColumn = _column("i8", 0)
-    driver: IntColumn = _column("i1", 0)
+    correlation: IntColumn = column("i8", 0)
+    driver: IntColumn = column("i1", 0)
     """1 for the driver API, 0 for the runtime API."""
-    stack: IntColumn = _column("i4")
+    stack: IntColumn = column("i4")
     """String: the Python frame that made the call (``file.py:12``), where the file has it."""
 
 
 @dataclass(frozen=True, eq=False)
-class Ranges(_Table):
+class Ranges(Table):
     """Named stretches of host time: annotations, operators, Python functions, profiler overhead."""
 
-    start_ns: IntColumn = _column("i8")
-    end_ns: IntColumn = _column("i8")
-    thread: IntColumn = _column("i4")
+    start_ns: IntColumn = column("i8")
+    end_ns: IntColumn = column("i8")
+    thread: IntColumn = column("i4")
     """Index into `Trace.threads`: where it began."""
-    kind: IntColumn = _column("i1", RangeKind.ANNOTATION)
+    kind: IntColumn = column("i1", RangeKind.ANNOTATION)
     """`RangeKind`."""
-    name: IntColumn = _column("i4")
+    name: IntColumn = column("i4")
     """String, cleaned: without emit_nvtx suffixes and without `PHASE_MARK`."""
-    domain: IntColumn = _column("i4")
+    domain: IntColumn = column("i4")
     """String: the NVTX domain's name; -1 for the default domain and for formats without domains."""
-    sequence: IntColumn = _column("i8")
+    sequence: IntColumn = column("i8")
     """Autograd sequence number: a backward operator has that of its forward operator."""
-    shapes: IntColumn = _column("i4")
+    shapes: IntColumn = column("i4")
     """String, JSON: the sizes of an operator's inputs, ``[[64, 128], [], [[2, 3], [4]]]``."""
-    dtypes: IntColumn = _column("i4")
+    dtypes: IntColumn = column("i4")
     """String, JSON: the types of its inputs, ``["float", "c10::BFloat16", "Scalar"]``."""
-    strides: IntColumn = _column("i4")
+    strides: IntColumn = column("i4")
     """String, JSON: the strides of its inputs, shaped like ``shapes``."""
-    scalars: IntColumn = _column("i4")
+    scalars: IntColumn = column("i4")
     """String, JSON: its scalar inputs as text (Kineto's Concrete Inputs), ``["", "False", "[1, 1]"]``."""
 
 
 @dataclass(frozen=True, eq=False)
-class Syncs(_Table):
+class Syncs(Table):
     """Rows of the synchronisation activity. They add stream and context to a wait; they are no durations."""
 
-    start_ns: IntColumn = _column("i8")
-    end_ns: IntColumn = _column("i8")
-    process: IntColumn = _column("i4", 0)
-    stream: IntColumn = _column("i8")
-    context: IntColumn = _column("i8")
-    correlation: IntColumn = _column("i8", 0)
-    name: IntColumn = _column("i4")
+    start_ns: IntColumn = column("i8")
+    end_ns: IntColumn = column("i8")
+    process: IntColumn = column("i4", 0)
+    stream: IntColumn = column("i8")
+    context: IntColumn = column("i8")
+    correlation: IntColumn = column("i8", 0)
+    name: IntColumn = column("i4")
     """String: ``Event Sync``, ``Stream Wait Event``, ``Stream Sync``, ``Context Sync``."""
 
 
 @dataclass(frozen=True, eq=False)
-class Collectives(_Table):
+class Collectives(Table):
     """What a file says of collective kernels, one row for a kernel that says something.
 
     Also, in `Trace.messages`, the sends and receives that the host asked for: a batch of them is one kernel.
     """
 
-    operation: IntColumn = _column("i4")
+    operation: IntColumn = column("i4")
     """Row in `Trace.operations`; of messages unknown."""
-    name: IntColumn = _column("i4")
+    name: IntColumn = column("i4")
     """String: ``allreduce``, ``_allgather_base``..."""
-    dtype: IntColumn = _column("i4")
+    dtype: IntColumn = column("i4")
     """String as written: ``BFloat16``."""
-    in_elements: IntColumn = _column("i8")
-    out_elements: IntColumn = _column("i8")
-    group_size: IntColumn = _column("i4")
-    group: IntColumn = _column("i4")
+    in_elements: IntColumn = column("i8")
+    out_elements: IntColumn = column("i8")
+    group_size: IntColumn = column("i4")
+    group: IntColumn = column("i4")
     """String: the process group's name or description."""
-    sequence: IntColumn = _column("i8")
+    sequence: IntColumn = column("i8")
     """The collective's number within its group, where written."""
-    peer: IntColumn = _column("i4")
+    peer: IntColumn = column("i4")
     """Of a send or receive: the rank on the other side, as numbered in the whole job."""
-    time_ns: IntColumn = _column("i8")
+    time_ns: IntColumn = column("i8")
     """Of messages: when the host asked."""
-    thread: IntColumn = _column("i4")
+    thread: IntColumn = column("i4")
     """Of messages: index into `Trace.threads`."""
 
 
 @dataclass(frozen=True, eq=False)
-class MemoryEvents(_Table):
+class MemoryEvents(Table):
     """Allocations that a timeline itself recorded (Kineto ``[memory]``, nsys memory usage)."""
 
-    time_ns: IntColumn = _column("i8")
-    device: IntColumn = _column("i4")
+    time_ns: IntColumn = column("i8")
+    device: IntColumn = column("i4")
     """Index into `Trace.devices`; -1 is the host."""
-    thread: IntColumn = _column("i4")
-    bytes: IntColumn = _column("i8", 0)
+    thread: IntColumn = column("i4")
+    bytes: IntColumn = column("i8", 0)
     """Positive for an allocation, negative for a free."""
-    address: IntColumn = _column("i8")
-    total_allocated: IntColumn = _column("i8")
-    total_reserved: IntColumn = _column("i8")
+    address: IntColumn = column("i8")
+    total_allocated: IntColumn = column("i8")
+    total_reserved: IntColumn = column("i8")
 
 
 @dataclass(frozen=True, eq=False)
-class Samples(_Table):
+class Samples(Table):
     """Samples of hardware metrics over the whole device."""
 
-    time_ns: IntColumn = _column("i8")
-    device: IntColumn = _column("i4", 0)
-    metric: IntColumn = _column("i4")
+    time_ns: IntColumn = column("i8")
+    device: IntColumn = column("i4", 0)
+    metric: IntColumn = column("i4")
     """String: the metric's name as written, e.g. ``DRAM Read Bandwidth [Throughput %]``."""
-    value: NDArray[np.float64] = _column("f8", float("nan"))
+    value: NDArray[np.float64] = column("f8", float("nan"))
 
 
 @dataclass(frozen=True, eq=False)
