@@ -1,6 +1,6 @@
 """What the memory reader returns and the memory analyses take: the columns of a CUDA memory snapshot.
 
-The rules of `profkit.model` hold here too: times in ns (Unix time, as torch writes it), sizes in bytes, -1 for
+The rules of `profkit.model.trace` hold here too: times in ns (Unix time, as torch writes it), sizes in bytes, -1 for
 an unknown integer. Addresses are the 64-bit pattern of the pointer as a signed integer; 0 is none.
 """
 
@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import Finding, IntColumn, Source, Table, column
+from profkit.model.columns import IntColumn, Table, column
+from profkit.model.findings import Finding
+from profkit.model.trace import Source
 
 __all__ = [
     "Action",
@@ -120,7 +122,7 @@ class Annotations(Table):
     """-1 for one that was still open at the end."""
     device: IntColumn = column("i4", 0)
     name: IntColumn = column("i4")
-    """String, without `profkit.model.PHASE_MARK`."""
+    """String, without `profkit.model.marks.PHASE_MARK`."""
     marked: IntColumn = column("i1", 0)
     """1 when ``profkit.phase`` made it."""
 

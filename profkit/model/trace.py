@@ -16,22 +16,20 @@ Readers drop what is not credible (an end before its start, a time outside the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.model.columns import IntColumn, Table, column
+from profkit.model.findings import Finding
+
 __all__ = [
-    "Table",
-    "column",
-    "UNKNOWN",
     "Calls",
     "Collectives",
     "CopyKind",
     "Device",
-    "Finding",
     "MemoryEvents",
     "Operations",
     "OperationKind",
@@ -39,58 +37,11 @@ __all__ = [
     "RangeKind",
     "Ranges",
     "Samples",
-    "Severity",
     "Source",
     "Syncs",
     "Thread",
     "Trace",
 ]
-
-UNKNOWN = -1
-
-IntColumn = NDArray[np.integer[Any]]
-
-
-def column(dtype: str, fill: int | float = UNKNOWN) -> Any:
-    """A column of a `Table`: its numpy type, and what stands where nothing is known."""
-    return field(metadata={"dtype": np.dtype(dtype), "fill": fill})
-
-
-class Table:
-    """Equally long columns; subclasses declare them with `column`."""
-
-    def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
-
-    @classmethod
-    def of(cls, length: int, **columns: Any) -> Self:
-        """Build a table of ``length`` rows; columns that are left out are filled as unknown.
-
-        Raises:
-            ValueError: A column has another length.
-            TypeError: There is no column of that name.
-        """
-        values = {}
-        for declared in fields(cls):  # type: ignore[arg-type]
-            dtype, fill = declared.metadata["dtype"], declared.metadata["fill"]
-            given = columns.pop(declared.name, None)
-            values[declared.name] = (
-                np.full(length, fill, dtype) if given is None else np.ascontiguousarray(given, dtype)
-            )
-            if len(values[declared.name]) != length:
-                raise ValueError(f"{cls.__name__}.{declared.name} has not {length} rows")
-        if columns:
-            raise TypeError(f"{cls.__name__} has no column {sorted(columns)}")
-        return cls(**values)
-
-    @classmethod
-    def empty(cls) -> Self:
-        """A table without rows."""
-        return cls.of(0)
-
-    def take(self, rows: NDArray[Any]) -> Self:
-        """The rows that a mask or an array of row numbers selects, as a new table."""
-        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})  # type: ignore[arg-type]
 
 
 class OperationKind(IntEnum):
@@ -135,28 +86,6 @@ class RangeKind(IntEnum):
     """Time that the profiler itself took."""
     START_END = 4
     """An NVTX start/end range: it belongs to its process, not to one thread, and nests in nothing."""
-
-
-class Severity(IntEnum):
-    """How much a finding matters."""
-
-    INFO = 0
-    WARNING = 1
-    """A number of the report is incomplete because of it."""
-    ERROR = 2
-    """The verdict cannot be trusted because of it."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something about a file that its reader wants a person to know."""
-
-    code: str
-    """A stable name in kebab case, e.g. ``truncated``, ``graphs-opaque``, ``schema-newer``."""
-    severity: Severity
-    message: str
-    """One sentence with its number, and what to do where something can be done."""
-    count: int = 1
 
 
 @dataclass(frozen=True)

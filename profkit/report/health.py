@@ -43,7 +43,7 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
     found += _attribution(views, without_phase) + _warm_up(views) + _without_work(views) + _too_deep(views)
-    found.sort(key=lambda f: -f.severity)
+    found.sort(key=lambda f: f.severity, reverse=True)
     moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
     return {
         "ok": all(f.severity < Severity.WARNING for f in found),

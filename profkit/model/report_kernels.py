@@ -1,0 +1,178 @@
+"""Rows of a report about work: kernels, operators, other ranges, and the arithmetic that ran where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from profkit.model.names import Basis, KernelBound
+from profkit.model.rows import Count, Ns, Ratio, Row
+
+__all__ = [
+    "Autocast",
+    "AutocastOperator",
+    "Dim3",
+    "KernelRow",
+    "OperatorRow",
+    "PhaseTime",
+    "PrecisionRow",
+    "RangeRow",
+]
+
+Dim3: TypeAlias = tuple[Count, Count, Count]
+"""A grid in blocks or a block in threads: x, y, z."""
+
+
+class PhaseTime(Row, frozen=True, kw_only=True):
+    """What a phase launched of a kernel."""
+
+    ns: Ns
+    """Its summed time."""
+    count: Count
+    """Its launches."""
+
+
+class KernelRow(Row, frozen=True, kw_only=True):
+    """The launches of one kernel with one grid and block, and one set of input shapes where they are known."""
+
+    name: str
+    """Its full name."""
+    short_name: str
+    """Its name for people."""
+    family: str
+    """What kind of work it does: ``gemm``, ``attention``, ``elementwise``..."""
+    dtype: str | None
+    """The type that it computes in, e.g. ``bf16``."""
+    tensor_core: bool | None
+    """Whether it uses Tensor Cores."""
+    grid: Dim3 | None
+    """Blocks."""
+    block: Dim3 | None
+    """Threads of a block."""
+    shapes: Sequence[Sequence[int]] | None = None
+    """The operator's input shapes; None where they are not recorded."""
+    mnk: tuple[Count, Count, Count] | None = None
+    """Rows, columns and depth of a matrix product."""
+    count: Count
+    """Launches."""
+    total_ns: Ns
+    """Their summed time."""
+    mean_ns: Ns
+    """Their mean time, rounded."""
+    median_ns: Ns
+    """Their median time."""
+    min_ns: Ns
+    """The shortest."""
+    max_ns: Ns
+    """The longest."""
+    share: Ratio
+    """Summed time over the window's busy time."""
+    bound: KernelBound
+    """What limits most of its time."""
+    basis: Basis
+    """Where FLOP and bytes come from."""
+    efficiency: float | None
+    """The bounding term over the real time; None for overhead, communication and unknown work."""
+    unsaturated: bool | None
+    """Whether most of its time has a low efficiency: the kernel is slow, not the GPU."""
+    flop: Count | None
+    """Floating-point operations of all launches."""
+    dram_bytes: Count | None
+    """Bytes from and to device memory of all launches."""
+    tflops: float | None
+    """TFLOP/s."""
+    gbs: float | None
+    """GB/s."""
+    phases: Mapping[str, PhaseTime]
+    """By the path of the phase that launched it, exact."""
+    operators: Mapping[str, Count]
+    """Launches by operator."""
+    steps: Mapping[str, Ns]
+    """Time by step; empty with very many steps."""
+    devices: Mapping[str, Ns]
+    """Time by the report's id of the device."""
+    modules: Mapping[str, Count]
+    """Launches by ``nn.Module``, where the file has Python frames."""
+    source_lines: Mapping[str, Count]
+    """Launches by line of the program, where the file has Python frames."""
+
+
+class OperatorRow(Row, frozen=True, kw_only=True):
+    """An operator in one phase."""
+
+    name: str
+    """``aten::mm``."""
+    phase: str | None
+    """The path of the phase around it."""
+    count: Count
+    """Calls."""
+    host_ns: Ns
+    """Host time inside it."""
+    host_self_ns: Ns
+    """The same without operators inside it."""
+    gpu_ns: Ns
+    """Summed device time of what it launched, or operators inside it did."""
+    gpu_self_ns: Ns
+    """The same of what it launched itself."""
+
+
+class RangeRow(Row, frozen=True, kw_only=True):
+    """A named range that is no phase: steps, marks of libraries, start/end ranges."""
+
+    domain: str | None
+    """Its NVTX domain; None is the default one."""
+    kind: Literal["step", "annotation", "operator", "start_end"]
+    """Where it comes from."""
+    name: str
+    """As it was marked."""
+    count: Count
+    """How often it was opened."""
+    host_wall_ns: Ns
+    """Host time inside it."""
+    gpu_inclusive_ns: Ns
+    """The time in which devices ran what was launched in it: a union."""
+
+
+class PrecisionRow(Row, frozen=True, kw_only=True):
+    """Which arithmetic ran in a phase."""
+
+    phase: str | None
+    """Its path; None outside of phases."""
+    dtype: str | None
+    """The type that was computed in."""
+    tensor_core: bool | None
+    """On Tensor Cores, or on CUDA cores."""
+    ns: Ns
+    """Summed time."""
+    flop: Count | None
+    """Floating-point operations, where they are known."""
+    count: Count
+    """Launches."""
+
+
+class AutocastOperator(Row, frozen=True, kw_only=True):
+    """An operator that ran in fp32 inside autocast."""
+
+    name: str
+    """``aten::layer_norm``."""
+    by_design: bool
+    """Whether autocast keeps it in fp32; else it is fp32 by accident."""
+    phase: str | None
+    """The path of the phase around it."""
+    where: str | None
+    """The line of the program: ``train.py:12 step``."""
+    ns: Ns
+    """Summed device time."""
+    count: Count
+    """Calls."""
+
+
+class Autocast(Row, frozen=True, kw_only=True):
+    """What autocast left in fp32."""
+
+    fp32_by_design_ns: Ns
+    """In operations that its lists keep in fp32."""
+    fp32_by_accident_ns: Ns
+    """In operations that something in the program pulled up to fp32."""
+    operators: Sequence[AutocastOperator]
+    """Where, most time first."""

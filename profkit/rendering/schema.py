@@ -1,0 +1,90 @@
+"""The JSON Schema of `profkit.report/2`, made from the types of `profkit.rendering.document`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from profkit.model.report import REPORT_SCHEMA
+from profkit.model.rows import Row
+from profkit.rendering.document import Document
+
+__all__ = ["field_notes", "report_schema"]
+
+_DESCRIPTION: Final = (
+    "What `profkit analyze --format json` writes. Times are integer nanoseconds from the report's origin, sizes "
+    "bytes; unknown is null. More names may be added."
+)
+
+
+@cache
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of the report that this version of profkit writes."""
+    (top,), parts = msgspec.json.schema_components([Document], ref_template="#/$defs/{name}")
+    for struct in _structs(Document):
+        _describe(parts[struct.__name__], struct)
+    document = parts.pop(str(top["$ref"]).rpartition("/")[2])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": REPORT_SCHEMA,
+        **document,
+        "title": REPORT_SCHEMA,
+        "description": _DESCRIPTION,
+        "$defs": parts,
+    }
+
+
+def field_notes(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """What the docstrings below a struct's fields say, by field; those that it inherits too."""
+    notes: dict[str, str] = {}
+    for each in reversed(struct.__mro__):
+        if issubclass(each, Row):
+            notes |= _notes_in(each)
+    return notes
+
+
+@cache
+def _notes_in(struct: type[msgspec.Struct]) -> dict[str, str]:
+    body = ast.parse(inspect.getsource(struct)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    notes = {}
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+            assert isinstance(field.target, ast.Name)
+            assert isinstance(below.value, ast.Constant)
+            notes[field.target.id] = inspect.cleandoc(str(below.value.value))
+    return notes
+
+
+def _describe(part: dict[str, Any], struct: type[msgspec.Struct]) -> None:
+    notes = field_notes(struct)
+    for field in msgspec.structs.fields(struct):
+        part["properties"][field.encode_name]["description"] = _in_json(notes[field.name])
+
+
+def _in_json(note: str) -> str:
+    """A note on a field in the words of JSON."""
+    return note.replace("``", "`").replace("None", "null")
+
+
+def _structs(top: type[Row]) -> list[type[msgspec.Struct]]:
+    """Every struct that a document of this type may hold."""
+    found: dict[type[msgspec.Struct], None] = {}
+    waiting: list[Any] = [msgspec.inspect.type_info(top)]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, msgspec.inspect.StructType):
+            if each.cls in found:
+                continue
+            found[each.cls] = None
+            waiting += [field.type for field in each.fields]
+        elif isinstance(each, msgspec.inspect.Metadata):
+            waiting.append(each.type)
+        else:
+            inner = [getattr(each, name, ()) for name in ("item_type", "item_types", "value_type", "types")]
+            waiting += [t for one in inner for t in (one if isinstance(one, tuple) else (one,))]
+    return list(found)
