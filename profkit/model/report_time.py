@@ -12,10 +12,12 @@ __all__ = [
     "Bar",
     "DeviceTotals",
     "Excess",
+    "GapActivity",
     "GapRow",
     "HostOperator",
     "HostTime",
     "Idle",
+    "IdleRange",
     "KernelTotal",
     "Lane",
     "PartRow",
@@ -126,6 +128,17 @@ class PhaseRow(Row, frozen=True, kw_only=True):
     """The most memory allocated inside it, where a memory section knows."""
 
 
+class GapActivity(Row, frozen=True, kw_only=True):
+    """Something that the launching thread was in during a gap."""
+
+    kind: Literal["range", "frame", "operator", "call"]
+    """A range of the program, a function of Python, an operator, a call of the CUDA API."""
+    name: str
+    """Its name; of a function with file and line: ``train.py:12 step``."""
+    ns: Ns
+    """How long, without what lies inside it of the same kind."""
+
+
 class GapRow(Row, frozen=True, kw_only=True):
     """A stretch in which a device ran nothing; it belongs to the operation that ends it."""
 
@@ -149,6 +162,8 @@ class GapRow(Row, frozen=True, kw_only=True):
     """The line of the program that did: ``train.py:12 step``."""
     range: str | None = None
     """The range or phase that kept the host busy, for input and host work."""
+    doing: Sequence[GapActivity] = ()
+    """What the launching thread did until the launch that ends the gap, longest first."""
 
 
 class HostOperator(Row, frozen=True, kw_only=True):
@@ -175,6 +190,17 @@ class HostTime(Row, frozen=True, kw_only=True):
     """The operators with most of that time."""
 
 
+class IdleRange(Row, frozen=True, kw_only=True):
+    """Idle time that a range or function of the program filled."""
+
+    cause: Literal["input", "host_work"]
+    """What it is."""
+    name: str
+    """Its name; of a function with file and line."""
+    ns: Ns
+    """How long devices were idle in it."""
+
+
 class Idle(Row, frozen=True, kw_only=True):
     """The window's idle time."""
 
@@ -182,6 +208,8 @@ class Idle(Row, frozen=True, kw_only=True):
     """All of it, over the devices."""
     by_cause: IdleTimes
     """The same by cause."""
+    by_range: Sequence[IdleRange] = ()
+    """Input and host work by the range that filled the time, longest first."""
     gaps: Sequence[GapRow]
     """The longest gaps, longest first."""
     gaps_left_out: Count

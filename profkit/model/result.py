@@ -18,9 +18,10 @@ SHARES: Final = (
     "transfer",
     "input",
     "sync",
+    "host_work",
     "other",
 )
-"""The nine shares of a window; they add up to it, per device, to the nanosecond."""
+"""The ten shares of a window; they add up to it, per device, to the nanosecond."""
 
 Row = dict[str, Any]
 """A row of a report table: the keys are those of the JSON Schema, unknown is None."""

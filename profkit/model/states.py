@@ -20,13 +20,16 @@ class State(IntEnum):
     INPUT = 6
     SYNC = 7
     HOST = 8
-    QUEUE = 9
-    ALLOCATION = 10
-    COMPILATION = 11
-    PROFILER = 12
-    DEPENDENCY = 13
-    TAIL = 14
-    UNKNOWN = 15
+    HOST_WORK = 9
+    QUEUE = 10
+    INITIALISATION = 11
+    ALLOCATION = 12
+    COMPILATION = 13
+    CAPTURE = 14
+    PROFILER = 15
+    DEPENDENCY = 16
+    TAIL = 17
+    UNKNOWN = 18
 
 
 BUSY_STATES: Final = tuple(State(s) for s in range(State.INPUT))
@@ -45,9 +48,12 @@ SHARE_OF_STATE: Final = {
     State.INPUT: "input",
     State.SYNC: "sync",
     State.HOST: "launch",
+    State.HOST_WORK: "host_work",
     State.QUEUE: "launch",
+    State.INITIALISATION: "other",
     State.ALLOCATION: "other",
     State.COMPILATION: "other",
+    State.CAPTURE: "other",
     State.PROFILER: "other",
     State.DEPENDENCY: "other",
     State.TAIL: "other",

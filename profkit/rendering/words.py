@@ -38,6 +38,7 @@ SHARES: Final = {
     "transfer": Term("Host copies", "in copies between host and device that nothing hides", "tan"),
     "input": Term("Input data", "idle while the host fetches the next batch", "red"),
     "sync": Term("Synchronisation", "idle because the host had waited for the device", "yellow"),
+    "host_work": Term("Host work", "idle while the program works on the host and launches nothing", "gold1"),
     "other": Term("Other idle", "idle for another or an unknown reason", "grey42"),
 }
 """In the order in which shares are drawn; the keys are the contract's."""
@@ -55,13 +56,20 @@ CAUSES: Final = {
     "input": Term("Input data", "the launching thread was fetching a batch", "red"),
     "sync": Term("Synchronisation", "the host had waited for the device and was late afterwards", "yellow"),
     "host": Term("Host too slow", "the launching thread was running Python or framework code", "dark_orange"),
+    "host_work": Term(
+        "Host work", "the program's own code, in a range or function that launches nothing", "gold1"
+    ),
     "queue": Term(
         "Launch latency", "the kernel was queued, and the device took its usual time to start it", "orange3"
+    ),
+    "initialisation": Term(
+        "Initialisation", "the launching thread was creating the context or loading code", "grey62"
     ),
     "allocation": Term(
         "Memory allocation", "the launching thread was in cudaMalloc, cudaFree or the like", "grey62"
     ),
     "compilation": Term("Compilation", "the launching thread was compiling or loading code", "grey62"),
+    "capture": Term("Graph capture", "the launching thread was capturing a CUDA graph", "grey62"),
     "profiler": Term("Profiler", "the profiler itself was at work", "grey62"),
     "dependency": Term("Dependency", "queued, but waiting for another stream, an event or a copy", "grey62"),
     "tail": Term("Tail", "after the last operation of the window", "grey42"),

@@ -12,7 +12,7 @@ from profkit.model.result import Row
 from profkit.model.states import State
 from profkit.report.contradictions import contradictions, overrun_ns
 from profkit.report.verdict import UNDECIDED
-from profkit.timeline.launches import launches_without_kernel
+from profkit.timeline.launches import launches_captured, launches_without_kernel
 from profkit.timeline.phase_table import unattributed_ns
 from profkit.timeline.phases import DEEPEST_PHASE
 from profkit.timeline.view import TraceView
@@ -42,6 +42,7 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     found += contradictions(views)
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
+    found += _captured(views)
     found += _attribution(views, without_phase) + _warm_up(views) + _without_work(views) + _too_deep(views)
     found.sort(key=lambda f: f.severity, reverse=True)
     moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
@@ -104,6 +105,15 @@ def _missing_reason(views: Sequence[TraceView]) -> str | None:
             "that it has: its idle time is not real. Record fewer steps at once"
         )
     return None
+
+
+def _captured(views: Sequence[TraceView]) -> list[Finding]:
+    """Launches that were captured: they launched nothing, so that nothing of them is missing."""
+    count = sum(launches_captured(v.trace, v.launches) for v in views)
+    if not count:
+        return []
+    text = f"{count} launches were captured into CUDA graphs instead of launched: they have no kernel record, and none is missing"
+    return [Finding("launches-captured", Severity.INFO, text, count)]
 
 
 def _hidden_in_graphs(view: TraceView) -> tuple[int, int]:

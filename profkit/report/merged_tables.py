@@ -11,7 +11,7 @@ import numpy as np
 from profkit.model.result import Row
 from profkit.report.part import FileSummary, kernel_key
 from profkit.roofline.kernel_table import share_of_busy
-from profkit.timeline.idle_tables import MOST_GAPS
+from profkit.timeline.idle_tables import MOST_GAPS, range_rows
 from profkit.timeline.range_tables import MOST_OPERATORS
 from profkit.timeline.window_parts import MOST_PARTS
 from profkit.timeline.window_table import explain_outliers, largest_share
@@ -225,9 +225,13 @@ def idle(files: Sequence[FileSummary], shifts: Sequence[int], first_device: Sequ
         for gap in row["gaps"]
     ]
     gaps.sort(key=lambda g: (-g["dur_ns"], g["device"], g["start_ns"]))
+    by_range: dict[tuple[str, str], int] = {}
+    for each in (each for row in own for each in row["by_range"]):
+        by_range[each["cause"], each["name"]] = by_range.get((each["cause"], each["name"]), 0) + each["ns"]
     return {
         "total_ns": sum(row["total_ns"] for row in own),
         "by_cause": by_cause,
+        "by_range": range_rows(by_range),
         "gaps": gaps[:MOST_GAPS],
         "gaps_left_out": sum(row["gaps_left_out"] for row in own) + max(len(gaps) - MOST_GAPS, 0),
         "host": _host([row["host"] for row in own]),

@@ -30,6 +30,7 @@ _SENTENCES: Final = {
     "launch": "{subject} is held up by launch overhead: {share} of {time}, {how}",
     "sync": "{subject} is held up by synchronisation: for {share} of {time}, the GPU is idle because the host had waited for it",
     "input": "{subject} is held up by its input: for {share} of {time}, the GPU is idle while the host fetches data",
+    "host_work": "{subject} is held up by the host's other work: for {share} of {time}, the GPU is idle while the program works on the host and launches nothing",
     "communication": "{subject} is held up by communication: for {share} of {time}, the GPU only communicates",
     "transfer": "{subject} is held up by copies: for {share} of {time}, the GPU only copies to or from the host",
     "other": "{subject} is held up elsewhere: for {share} of {time} the GPU is idle, most of it because of {how}",
@@ -42,8 +43,10 @@ _HOW: Final = {
     State.SMALL_KERNELS: "mostly kernels too small to do more than start and end",
 }
 _CAUSES: Final = {
+    State.INITIALISATION: "context creation and loading of code",
     State.ALLOCATION: "memory allocation (cudaMalloc, cudaFree)",
-    State.COMPILATION: "compilation and loading of kernels",
+    State.COMPILATION: "compilation",
+    State.CAPTURE: "capturing CUDA graphs",
     State.PROFILER: "the profiler itself",
     State.DEPENDENCY: "waiting for other streams, events or copies",
     State.TAIL: "what follows the last kernel",

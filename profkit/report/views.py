@@ -19,7 +19,9 @@ from profkit.model.work import OperationBound, OperationWork
 from profkit.roofline.bounds import bound_operations
 from profkit.roofline.matched_work import lend_work
 from profkit.timeline.host_activity import HostActivity
+from profkit.timeline.host_work import host_work
 from profkit.timeline.idle import QUEUE_LATENCY_NS, IdleContext
+from profkit.timeline.launch_queue import find_queue
 from profkit.timeline.launches import Launches, find_launches
 from profkit.timeline.phases import Phases, find_phases
 from profkit.timeline.profiler_cost import with_profiler_cost
@@ -107,7 +109,8 @@ def view_trace(
     state = np.array([_STATE_OF_BOUND[b] for b in OperationBound], np.int8)[work.bound]
     span = span_of(trace)
     queue = min((g.queue_ns for g in gpus if g is not None), default=QUEUE_LATENCY_NS)
-    activity = HostActivity(trace, phases, waits)
+    held = find_queue(trace, launches)
+    activity = HostActivity(trace, phases, waits, held, host_work(trace, steps.rows))
     divided = divide_time(
         IdleContext(trace, launches, phases, waits, activity, int(queue)), steps, state, span
     )
@@ -120,6 +123,7 @@ def view_trace(
         phases=phases,
         waits=waits,
         activity=activity,
+        queue=held,
         work=work,
         state=state,
         segments=divided.segments,

@@ -13,7 +13,14 @@ from profkit.timeline.nesting import Nesting
 from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
 
-__all__ = ["call_operators", "forward_of_launches", "frame_text", "frames_at", "source_frames"]
+__all__ = [
+    "call_operators",
+    "forward_of_launches",
+    "frame_text",
+    "frames_at",
+    "is_users_frame",
+    "source_frames",
+]
 
 Column = NDArray[np.int64]
 
@@ -61,7 +68,7 @@ def frames_at(view: TraceView, thread: NDArray[Any], time: NDArray[Any]) -> Colu
     if not python.any():
         return np.full(len(time), -1, np.int64)
     nesting = Nesting.of(trace.ranges, python)
-    theirs = matching(trace.strings, trace.ranges.name, _is_users_frame)
+    theirs = matching(trace.strings, trace.ranges.name, is_users_frame)
     row = nesting.innermost(thread, time)
     climbing = np.flatnonzero(row >= 0)
     while len(climbing):
@@ -112,6 +119,7 @@ def frame_text(name: str) -> str:
     return f"{base}:{frame['line']} {frame['function']}"
 
 
-def _is_users_frame(name: str) -> bool:
+def is_users_frame(name: str) -> bool:
+    """A Python frame of the user's own code, by its file."""
     frame = _FRAME.fullmatch(name)
     return frame is not None and not _LIBRARY_FILE.search(frame["file"])

@@ -13,12 +13,13 @@ from profkit.model.states import State
 from profkit.timeline.distinct import distinct, rows_by_value
 from profkit.timeline.host_activity import HOST_PRECEDENCE, HostActivity
 from profkit.timeline.intervals import Intervals
+from profkit.timeline.launch_queue import streams_of
 from profkit.timeline.launches import Launches
 from profkit.timeline.phases import Phases
 from profkit.timeline.segments import Gaps, Segments
 from profkit.timeline.waits import Waits, spend_credit
 
-__all__ = ["QUEUE_LATENCY_NS", "IdleContext", "explain_gaps"]
+__all__ = ["QUEUE_LATENCY_NS", "IdleContext", "explain_gaps", "late_until"]
 
 QUEUE_LATENCY_NS: Final = 5_000
 """The longest gap between two operations that were both queued, in ns."""
@@ -50,32 +51,64 @@ def explain_gaps(context: IdleContext, gaps: Gaps, device: int, borders: Column)
     Returns:
         The pieces, and for every wait of the context what it was charged on this device, in ns.
     """
-    late, state = _sort_out(context, gaps)
-    pieces = [Segments(gaps.start_ns[~late], gaps.end_ns[~late], state[~late], gaps.ender[~late])]
+    returned = late_until(context.launches, gaps)
+    pieces = _after_return(context, gaps, returned, device)
     cost = np.zeros(len(context.waits), np.int64)
-    rows = np.flatnonzero(late)
-    process = context.trace.operations.process[gaps.ender[rows]]
+    late = np.flatnonzero(returned > gaps.start_ns)
+    process = context.trace.operations.process[gaps.ender[late]]
     for each in np.unique(process):
-        own, charged = _cut_late(context, _pick(gaps, rows[process == each]), int(each), device, borders)
-        pieces.append(own)
+        rows = late[process == each]
+        own = Gaps(gaps.start_ns[rows], returned[rows], gaps.ender[rows])
+        cut, charged = _cut_late(context, own, int(each), device, borders)
+        pieces.append(cut)
         cost += charged
     return _joined(pieces), cost
 
 
-def _sort_out(context: IdleContext, gaps: Gaps) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
-    """Which gaps are host-late, and the cause of the others."""
-    launches, ender = context.launches, np.maximum(gaps.ender, 0)
+def late_until(launches: Launches, gaps: Gaps) -> Column:
+    """Until when the host was late in each gap: to the return of the launch that ends it; its start where it was not."""
+    returned = gaps.start_ns.copy()
+    known = np.flatnonzero(gaps.ender >= 0)
+    known = known[launches.linked[gaps.ender[known]]]
+    returned[known] = np.clip(launches.return_ns[gaps.ender[known]], gaps.start_ns[known], gaps.end_ns[known])
+    return returned
+
+
+def _after_return(context: IdleContext, gaps: Gaps, returned: Column, device: int) -> list[Segments]:
+    """What lies after the return: up to the queue latency the queue's, the rest another stream's or unknown."""
     known = gaps.ender >= 0
-    linked = known & (launches.linked[ender] if len(launches.call) else known)
-    late = linked & (launches.return_ns[ender] > gaps.start_ns) if len(launches.call) else linked
-    short = gaps.end_ns - gaps.start_ns <= context.queue_latency_ns
-    state = np.where(short, State.QUEUE, State.DEPENDENCY)
-    state = np.where(linked, state, np.where(known, State.UNKNOWN, State.TAIL)).astype(np.int8)
-    return late, state
+    linked = np.zeros(len(known), bool)
+    linked[known] = context.launches.linked[gaps.ender[known]]
+    queued = np.where(linked, np.minimum(returned + context.queue_latency_ns, gaps.end_ns), returned)
+    rest = np.where(
+        linked & _follows_another_stream(context.trace, gaps, device), State.DEPENDENCY, State.UNKNOWN
+    )
+    rest = np.where(known, rest, State.TAIL).astype(np.int8)
+    queue = np.full(len(known), State.QUEUE, np.int8)
+    parts = ((returned, queued, queue), (queued, gaps.end_ns, rest))
+    return [
+        Segments(start[end > start], end[end > start], state[end > start], gaps.ender[end > start])
+        for start, end, state in parts
+    ]
 
 
-def _pick(gaps: Gaps, rows: Column) -> Gaps:
-    return Gaps(gaps.start_ns[rows], gaps.end_ns[rows], gaps.ender[rows])
+def _follows_another_stream(trace: Trace, gaps: Gaps, device: int) -> NDArray[np.bool_]:
+    """Whether an operation that ended where a gap begins ran on another stream than the one that ends the gap."""
+    operations = trace.operations
+    stream, mine = (
+        streams_of(trace),
+        np.flatnonzero((operations.device == device) & (operations.end_ns > operations.start_ns)),
+    )
+    # By end, then by stream: of those that end together the first has the lowest stream and the last the highest.
+    mine = mine[np.lexsort((stream[mine], operations.end_ns[mine]))]
+    first, last = (
+        np.searchsorted(operations.end_ns[mine], gaps.start_ns, side) for side in ("left", "right")
+    )
+    found = np.zeros(len(gaps.ender), bool)
+    after = np.flatnonzero((gaps.ender >= 0) & (last > first))
+    own = stream[gaps.ender[after]]
+    found[after] = (stream[mine[first[after]]] != own) | (stream[mine[last[after] - 1]] != own)
+    return found
 
 
 def _cut_late(
@@ -96,11 +129,14 @@ def _cut_late(
             part = rest.intersection(doing[cause])
             sets[cause] = sets.get(cause, Intervals.none()).union(part)
             rest = rest.difference(part)
-        sets[State.HOST] = sets.get(State.HOST, Intervals.none()).union(rest)
+        work = rest.intersection(doing[State.HOST_WORK])
+        sets[State.HOST_WORK] = sets.get(State.HOST_WORK, Intervals.none()).union(work)
+        sets[State.HOST] = sets.get(State.HOST, Intervals.none()).union(rest.difference(work))
         demand = demand.union(rest.difference(context.activity.waiting_of(one, other)))
     charged, cost = _charge(context.waits, process, device, demand, borders)
     sets[State.SYNC] = charged
-    sets[State.HOST] = sets[State.HOST].difference(charged)
+    for state in (State.HOST, State.HOST_WORK):
+        sets[state] = sets[state].difference(charged)
     return _pieces(gaps, sets), cost
 
 

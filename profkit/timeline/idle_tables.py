@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,15 +11,21 @@ from numpy.typing import NDArray
 from profkit.model.result import Row
 from profkit.model.states import CAUSE_OF_STATE, State
 from profkit.timeline.call_sites import call_operators, frame_text, source_frames
+from profkit.timeline.gap_activity import GapActivity
 from profkit.timeline.grouping import group_rows, sums
+from profkit.timeline.idle import late_until
+from profkit.timeline.segments import Gaps
 from profkit.timeline.view import TraceView
 
 Column = NDArray[np.int64]
 
-__all__ = ["MOST_GAPS", "idle_row", "sync_rows"]
+__all__ = ["MOST_GAPS", "MOST_RANGES", "idle_row", "range_rows", "sync_rows"]
 
 MOST_GAPS: Final = 200
 """Gaps that a report lists, longest first."""
+
+MOST_RANGES: Final = 40
+"""Ranges that a report lists by the idle time that they fill."""
 
 
 def idle_row(views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]) -> Row:
@@ -32,10 +38,14 @@ def idle_row(views: Sequence[TraceView], offsets: Sequence[int], device_ids: Seq
     """
     by_cause = dict.fromkeys(CAUSE_OF_STATE.values(), 0)
     gaps: list[Row] = []
+    by_range: dict[tuple[str, str], int] = {}
     left_out = 0
     for view, offset, ids in zip(views, offsets, device_ids, strict=True):
+        activity = GapActivity(view)
         for device in range(len(view.trace.devices)):
-            causes, longest, count = _gaps_of(view, device)
+            causes, longest, count = _gaps_of(view, device, activity)
+            for key, ns in _by_range(view, device, activity).items():
+                by_range[key] = by_range.get(key, 0) + ns
             for state, ns in causes.items():
                 by_cause[CAUSE_OF_STATE[state]] += ns
             gaps += [{**gap, "device": ids[device], "start_ns": gap["start_ns"] + offset} for gap in longest]
@@ -44,12 +54,33 @@ def idle_row(views: Sequence[TraceView], offsets: Sequence[int], device_ids: Seq
     return {
         "total_ns": sum(by_cause.values()),
         "by_cause": by_cause,
+        "by_range": range_rows(by_range),
         "gaps": gaps[:MOST_GAPS],
         "gaps_left_out": left_out + max(len(gaps) - MOST_GAPS, 0),
     }
 
 
-def _gaps_of(view: TraceView, device: int) -> tuple[dict[State, int], list[Row], int]:
+def range_rows(by_range: Mapping[tuple[str, str], int]) -> list[Row]:
+    """Time by (cause, name of the range that filled it) as rows, longest first."""
+    order = sorted(by_range.items(), key=lambda item: (-item[1], item[0]))
+    return [{"cause": cause, "name": name, "ns": ns} for (cause, name), ns in order[:MOST_RANGES]]
+
+
+def _by_range(view: TraceView, device: int, activity: GapActivity) -> dict[tuple[str, str], int]:
+    segments, found = view.window_segments(device), {}
+    for state in (State.INPUT, State.HOST_WORK):
+        mine = np.flatnonzero(segments.state == state)
+        _, row, ns = activity.names(
+            state, segments.start_ns[mine], segments.end_ns[mine], segments.operation[mine]
+        )
+        names, example, at = np.unique(view.trace.ranges.name[row], return_index=True, return_inverse=True)
+        total = sums(np.ravel(at), ns, len(names))
+        for each, spent in zip(row[example].tolist(), total.tolist(), strict=True):
+            found[CAUSE_OF_STATE[state], activity.text(each)] = spent
+    return found
+
+
+def _gaps_of(view: TraceView, device: int, activity: GapActivity) -> tuple[dict[State, int], list[Row], int]:
     segments = view.window_segments(device)
     idle = segments.state >= State.INPUT
     start, end, state = segments.start_ns[idle], segments.end_ns[idle], segments.state[idle]
@@ -71,6 +102,8 @@ def _gaps_of(view: TraceView, device: int) -> tuple[dict[State, int], list[Row],
     call = np.full(len(row), -1, np.int64)
     call[ended] = view.launches.call[row[ended]]
     operator, frame = _places(view, call)
+    filled = _filled_by(activity, (start, end, state, ender), gap, longest)
+    doing = _doing(view, activity, begin, begin + total[longest], row)
     rows = [
         {
             "device": device,
@@ -82,10 +115,39 @@ def _gaps_of(view: TraceView, device: int) -> tuple[dict[State, int], list[Row],
             "phase": _path_of_operation(view, int(row[at])),
             "operator": operator[at],
             "where": frame[at],
+            "range": filled.get(int(longest[at])),
+            "doing": doing[at],
         }
         for at in range(len(longest))
     ]
     return causes, rows, count
+
+
+def _filled_by(
+    activity: GapActivity, pieces: tuple[Any, Any, Any, Any], gap: Column, chosen: Column
+) -> dict[int, str]:
+    """The range that fills most of what input and host work have of each chosen gap."""
+    start, end, state, ender = pieces
+    most: dict[int, tuple[int, int]] = {}
+    for cause in (State.INPUT, State.HOST_WORK):
+        mine = np.flatnonzero((state == cause) & np.isin(gap, chosen))
+        piece, row, ns = activity.names(cause, start[mine], end[mine], ender[mine])
+        group, example = group_rows(gap[mine[piece]], row)
+        for at, spent in zip(example.tolist(), sums(group, ns, len(example)).tolist(), strict=True):
+            of_gap = int(gap[mine[piece[at]]])
+            most[of_gap] = max(most.get(of_gap, (0, 0)), (spent, int(row[at])))
+    return {each: activity.text(row) for each, (_, row) in most.items()}
+
+
+def _doing(
+    view: TraceView, activity: GapActivity, begin: Column, end: Column, ender: Column
+) -> list[list[Row]]:
+    """What the launching thread did in each gap until the launch that ends it had returned."""
+    late = late_until(view.launches, Gaps(begin, end, ender))
+    return [
+        activity.doing(int(view.launches.thread[row]), since, until) if until > since else []
+        for row, since, until in zip(ender.tolist(), begin.tolist(), late.tolist(), strict=True)
+    ]
 
 
 def _places(view: TraceView, call: Column) -> tuple[list[str | None], list[str | None]]:

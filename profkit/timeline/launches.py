@@ -10,10 +10,20 @@ from numpy.typing import NDArray
 
 from profkit.model import RangeKind, Trace
 from profkit.timeline.distinct import distinct
+from profkit.timeline.intervals import Intervals
 from profkit.timeline.nesting import Nesting
 from profkit.timeline.range_names import matching
 
-__all__ = ["Launches", "find_launches", "launch_calls", "launches_without_kernel"]
+__all__ = [
+    "Launches",
+    "captures",
+    "find_launches",
+    "graph_launches",
+    "launch_calls",
+    "launches_captured",
+    "launches_without_kernel",
+    "processes_of_calls",
+]
 
 Column = NDArray[np.int64]
 
@@ -81,27 +91,74 @@ def _join(trace: Trace) -> Column:
     return found
 
 
+def processes_of_calls(trace: Trace) -> Column:
+    """The process of every call."""
+    process = np.array([t.process for t in trace.threads] or [-1], np.int64)
+    return process[trace.calls.thread] if len(trace.calls) else np.empty(0, np.int64)
+
+
 def launch_calls(trace: Trace, names: NDArray[Any]) -> NDArray[np.bool_]:
     """Which calls launch kernels or graphs, by name (an id of a call that only copies or asks is not one)."""
     stems = ("LaunchKernel", "LaunchCooperativeKernel", "ModuleLaunchKernel", "GraphLaunch", "ExtLaunch")
     return matching(trace.strings, names, lambda text: any(stem in text for stem in stems))
 
 
-def launches_without_kernel(trace: Trace, launches: Launches) -> int:
-    """How many launch calls have no operation in the file."""
+def graph_launches(trace: Trace, names: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which calls launch whole graphs."""
+    return matching(trace.strings, names, lambda text: "GraphLaunch" in text)
+
+
+def captures(trace: Trace, thread: int) -> Intervals:
+    """When a thread captured a stream into a graph; what is never ended lasts to the end of its calls."""
     calls = trace.calls
+    mine = np.flatnonzero(calls.thread == thread)
+    mine = mine[np.argsort(calls.start_ns[mine], kind="stable")]
+    begins = mine[matching(trace.strings, calls.name[mine], lambda name: "StreamBeginCapture" in name)]
+    if not len(begins):
+        return Intervals.none()
+    ends = mine[matching(trace.strings, calls.name[mine], lambda name: "StreamEndCapture" in name)]
+    at = np.searchsorted(calls.start_ns[ends], calls.start_ns[begins])
+    until = np.append(calls.end_ns[ends], calls.end_ns[mine].max())
+    return Intervals.of(calls.start_ns[begins], until[at])
+
+
+def launches_without_kernel(trace: Trace, launches: Launches) -> int:
+    """How many launch calls lost their operation; what was captured launched nothing, and lost nothing."""
+    return int(np.count_nonzero(_unused(trace, launches) & ~_captured(trace)))
+
+
+def launches_captured(trace: Trace, launches: Launches) -> int:
+    """How many launch calls went into a graph instead of to a device."""
+    return int(np.count_nonzero(_unused(trace, launches) & _captured(trace)))
+
+
+def _captured(trace: Trace) -> NDArray[np.bool_]:
+    """Which calls began while a thread of their process captured: the engine of autograd launches from its own."""
+    process, captured = processes_of_calls(trace), np.zeros(len(trace.calls), bool)
+    capturing: dict[int, Intervals] = {}
+    for thread in distinct(trace.calls.thread)[0].tolist():
+        own = trace.threads[thread].process
+        capturing[own] = capturing.get(own, Intervals.none()).union(captures(trace, thread))
+    for each, during in capturing.items():
+        mine = process == each
+        captured[mine] = during.contains(trace.calls.start_ns[mine])
+    return captured
+
+
+def _unused(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
+    """Launch calls without an operation in the file: of several with one id the first."""
+    calls = trace.calls
+    found = np.zeros(len(calls), bool)
     if not len(calls):
-        return 0
+        return found
     launching = launch_calls(trace, calls.name)
     used = np.zeros(len(calls), bool)
     used[launches.call[launches.linked]] = True
-    process = np.array([t.process for t in trace.threads] or [-1], np.int64)[calls.thread]
-    missing = 0
-    for each in distinct(process[launching])[0].tolist():
+    process = processes_of_calls(trace)
+    for each in distinct(process[launching])[0]:
         mine = process == each
         # A driver call inside a used runtime call shares its id, and is the same launch.
-        idle = calls.correlation[mine & launching & ~used]
-        if len(idle):
-            lost = idle[(idle != 0) & ~np.isin(idle, calls.correlation[mine & used])]
-            missing += len(np.unique(lost))
-    return missing
+        idle = np.flatnonzero(mine & launching & ~used & (calls.correlation != 0))
+        idle = idle[~np.isin(calls.correlation[idle], calls.correlation[mine & used])]
+        found[idle[np.unique(calls.correlation[idle], return_index=True)[1]]] = True
+    return found

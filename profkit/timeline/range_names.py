@@ -15,6 +15,8 @@ __all__ = [
     "fetches_data",
     "is_library",
     "is_operator_name",
+    "is_torchs_frame",
+    "loads_code",
     "matching",
     "profiler_step",
     "step_like",
@@ -32,10 +34,17 @@ _LIBRARY = re.compile(
     r"|Iteration Start: PyTorch Profiler|.*\(dynamo_timed\)"
 )
 _DATA_LOADER = re.compile(r"enumerate\(DataLoader\)#.*\.__next__")
-_DATA_WORDS = frozenset({"data", "dataloader", "loader", "input", "fetch"})
+_TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
+"""``getNextBatch``, ``get_next_batch`` and ``GETBatch`` are get, (next,) batch."""
+_FETCHES = frozenset({"dataloader", "dataloading", "loader", "collate", "tokenize", "fetch"})
+_FETCHED = frozenset({"data", "input", "inputs", "batch"})
+_FETCHING = frozenset({"get", "load", "loading", "next", "fetch", "fetching", "read", "prepare"})
+_DATA = frozenset({"data", "input", "inputs"})
 _FEW = 64
 """With fewer texts than one in so many rows, testing all of them is quicker than finding which are used."""
-_COMPILATION = re.compile(r".*\(dynamo_timed\)|.*(?:Lazy Function Loading|Module Loading|Driver Compiler).*")
+_COMPILATION = re.compile(r".*\(dynamo_timed\)|.*Driver Compiler.*")
+_CODE_LOADING = re.compile(r".*(?:Lazy Function Loading|Module Loading).*")
+_TORCHS_FRAME = re.compile(r"<built-in |nn\.Module: |(?:.*[/\\])?torch[/\\][^(]*\(\d+\): ")
 
 
 def profiler_step(name: str) -> bool:
@@ -59,17 +68,36 @@ def is_library(name: str) -> bool:
 
 
 def fetches_data(name: str) -> bool:
-    """Fetching data: the DataLoader's own range, or a name one of whose whole words says so."""
+    """Fetching or preparing data: the DataLoader's own range, or a name whose words say so.
+
+    ``get_batch``, ``data_loading``, ``tokenize`` and ``train/data`` do; ``input_proj``, ``DistributedDataParallel`` and
+    ``metadata`` do not.
+    """
     if _DATA_LOADER.fullmatch(name):
         return True
     if len(name) > 200 or is_library(name) or is_operator_name(name):
         return False
-    # Whole words of code: input_proj, prefetch and DistributedDataParallel fetch nothing.
-    return not _DATA_WORDS.isdisjoint(re.findall(r"\w+", name.lower()))
+    tokens = [token.lower() for token in _TOKEN.findall(name)]
+    found = set(tokens)
+    return (
+        not found.isdisjoint(_FETCHES)
+        or not (found.isdisjoint(_FETCHED) or found.isdisjoint(_FETCHING))
+        or re.split(r"[/.]", name)[-1].strip().lower() in _DATA
+    )
+
+
+def loads_code(name: str) -> bool:
+    """Loading of code onto a device, as the profiler's rows call it."""
+    return _CODE_LOADING.fullmatch(name) is not None
+
+
+def is_torchs_frame(name: str) -> bool:
+    """A Python frame of torch, of the interpreter or of a module's call: no work of the program's own."""
+    return _TORCHS_FRAME.match(name) is not None
 
 
 def compiles(name: str) -> bool:
-    """Compilation or loading of code."""
+    """Compilation of code."""
     return _COMPILATION.fullmatch(name) is not None
 
 

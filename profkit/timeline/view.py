@@ -14,6 +14,7 @@ from profkit.model import RangeKind, Trace
 from profkit.model.work import OperationWork
 from profkit.timeline.host_activity import HostActivity
 from profkit.timeline.idle import IdleContext, explain_gaps
+from profkit.timeline.launch_queue import LaunchQueue
 from profkit.timeline.launches import Launches
 from profkit.timeline.phases import Phases
 from profkit.timeline.segments import Segments, find_gaps, occupy, with_idle
@@ -46,6 +47,7 @@ class TraceView:
     phases: Phases
     waits: Waits
     activity: HostActivity
+    queue: LaunchQueue
     work: OperationWork
     state: NDArray[np.int8]
     """The busy `State` of every operation."""

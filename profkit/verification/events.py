@@ -31,6 +31,8 @@ class Op:
     """0 is none."""
     shape: tuple[int, ...] = ()
     """grid and block"""
+    stream: int = 0
+    """The tool's number for it, within the process and device."""
 
     @property
     def length(self) -> int:

@@ -147,7 +147,7 @@ class _Reading:
 
     def _work(self, callers: Counter[int]) -> None:
         owner = max(sorted(callers), key=lambda process: callers[process], default=0)
-        columns = ("start", "end", "globalPid", "deviceId", "correlationId")
+        columns = ("start", "end", "globalPid", "deviceId", "correlationId", "streamId")
         more = {
             "kernel": ("demangledName", "shortName", "mangledName", *_SHAPE),
             "copy": ("copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId"),
@@ -162,9 +162,10 @@ class _Reading:
                     name, shape = next(filter(None, names), _UNNAMED), tuple(row[c] for c in _SHAPE)
                 elif kind == "copy":
                     what = _direction(row)
+                times = row["start"], row["end"]
                 if what != "HtoH":
                     self.found.ops.append(
-                        Op(what, name, row["start"], row["end"], place, process, correlation, shape)
+                        Op(what, name, *times, place, process, correlation, shape, row["streamId"] or 0)
                     )
 
     def _credible(self) -> Callable[[int | None, int | None], bool]:

@@ -144,9 +144,9 @@ class _Reading:
         if abs(place) >= 1 << 63:
             raise UnreadError("the id of a device has more than 64 bits")
         shape = tuple(_shape(args.get("grid")) + _shape(args.get("block")))
-        self.found.ops.append(
-            Op(kind, name, *times, place, _NOWHERE, _id(args.get("correlation") or 0), shape)
-        )
+        stream = _id(event.get("tid") if args.get("stream") is None else args["stream"])
+        correlation = _id(args.get("correlation") or 0)
+        self.found.ops.append(Op(kind, name, *times, place, _NOWHERE, correlation, shape, stream))
 
     def _add_call(self, event: dict[str, Any], driver: bool) -> None:
         times, thread = _times(event), (_id(event.get("pid")), _id(event.get("tid")))

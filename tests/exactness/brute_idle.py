@@ -1,25 +1,45 @@
 """Why a device was idle, worked out by hand: gaps, their causes, and the credit of waits."""
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import inf
+from statistics import median
 
 from profkit.verification.intervals import Piece, common, length, near, united, within, without
-from tests.exactness.brute_force import BruteForce, Thread
+from profkit.verification.timeline import is_step
+from tests.exactness.brute_force import LIBRARY, BruteForce, Thread
 from tests.exactness.plain_files import Call, Op, Span
 
 FETCH = re.compile(r"enumerate\(DataLoader\)#\w*\.__next__")
-DATA_WORDS = {"data", "dataloader", "loader", "input", "fetch"}
 WAIT = re.compile(
     r"(cuda|hip|cu)(Device|Stream|Event|Ctx|Thread)Synchronize|(cuda|hip|cu)Memcpy(?!.*Async)\w*"
 )
 ALLOCATION = re.compile(
     r"(cuda|hip)(Malloc|Free|Host(Alloc|Free))\w*|cuMem(Alloc|Free|Create|Release|Map|Unmap)\w*"
 )
-MODULE = re.compile(r"cu(da)?(Module|Library)Load\w*|nvrtc\w*|hipModuleLoad\w*")
-HOST_CAUSES = ("allocation", "compilation", "profiler", "input", "sync", "host")
-IDLE_CAUSES = (*HOST_CAUSES, "queue", "dependency", "tail", "unknown")
+MODULE = re.compile(r"(cu|cuda|hip)(Module|Library)(Load|Unload|Get)\w*")
+LAUNCH = re.compile(r"\w*(LaunchKernel|LaunchCooperativeKernel|GraphLaunch|ExtLaunch)\w*")
+COMPILER = re.compile(r"nvrtc\w*|\w*GraphInstantiate\w*")
+OF_ANOTHER_KIND = re.compile(r"\w*(Memcpy|MemPrefetch|GraphLaunch|Capture|Profiler)\w*")
+LIBRARY_DOMAIN = re.compile(r"(NCCL|CCCL|cu[A-Z]|TensorRT|torch)", re.IGNORECASE)
+MICROSECOND, MILLISECOND = 1_000, 1_000_000
+IDLE_CAUSES = (
+    "input", "sync", "host", "host_work", "queue", "initialisation", "allocation", "compilation", "capture", "profiler",
+    "dependency", "tail", "unknown",
+)  # fmt: skip
+PRECEDENCE = (
+    "held up",
+    "initialisation",
+    "capture",
+    "allocation",
+    "compilation",
+    "profiler",
+    "input",
+    "waiting",
+    "host_work",
+)
 
 
 @dataclass
@@ -29,10 +49,13 @@ class Gap:
     start: int
     end: int
     after: Op | None
-    cause: str = ""
-    """``late``, or the cause of the whole gap"""
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     """By cause, within the window."""
+
+    @property
+    def cause(self) -> str:
+        """The cause of most of it; of equals the first."""
+        return max(IDLE_CAUSES, key=lambda cause: length(self.pieces.get(cause, [])))
 
 
 @dataclass
@@ -72,32 +95,46 @@ class BruteIdle(BruteForce):
         return reaching
 
     def _explain(self, gap: Gap, low: int, high: int) -> None:
-        piece = within([(gap.start, gap.end)], low, high)
+        """Cut a gap at the return of the launch that ends it, and after the queue's latency."""
         call = self.launch.get(id(gap.after)) if gap.after else None
-        if gap.after is None:
-            gap.cause = "tail"
-        elif call is None:
-            gap.cause = "unknown"
-        elif call.end > gap.start:
-            gap.cause = "late"
-            gap.pieces = self._host_pieces(gap.after, call.thread, piece)
+        if gap.after is None or call is None:
+            gap.pieces = {
+                "tail" if gap.after is None else "unknown": within([(gap.start, gap.end)], low, high)
+            }
             return
-        else:
-            gap.cause = "queue" if gap.end - gap.start <= self.queue_latency else "dependency"
-        gap.pieces = {gap.cause: piece}
+        returned = min(max(call.end, gap.start), gap.end)
+        queued = min(returned + self.queue_latency, gap.end)
+        late = within([(gap.start, returned)], low, high)
+        gap.pieces = self._host_pieces(gap.after, call.thread, late) if late else {}
+        gap.pieces["queue"] = within([(returned, queued)], low, high)
+        rest = "dependency" if self._followed_another_stream(gap) else "unknown"
+        gap.pieces[rest] = gap.pieces.get(rest, []) + within([(queued, gap.end)], low, high)
+
+    def _followed_another_stream(self, gap: Gap) -> bool:
+        before = self._ended_at.get((gap.after.device, gap.start), []) if gap.after else []
+        return any(stream_of(op) != stream_of(gap.after) for op in before if gap.after)
+
+    @cached_property
+    def _ended_at(self) -> dict[tuple[int, int], list[Op]]:
+        found: dict[tuple[int, int], list[Op]] = {}
+        for op in self.ops:
+            if op.length:
+                found.setdefault((op.device, op.end), []).append(op)
+        return found
 
     def _host_pieces(self, op: Op, thread: Thread, left: list[Piece]) -> dict[str, list[Piece]]:
         start, end = left[0][0], left[-1][1]
         silent = without(left, near(self._recorded(thread), start, end))
         lender = self.lender.get(id(op))
         found: dict[str, list[Piece]] = {}
-        for cause in ("allocation", "compilation", "profiler", "input", "waiting"):
+        for cause in PRECEDENCE:
             doing = common(left, near(self._doing(thread, cause), start, end))
             if lender:
                 lent = near(self._doing(lender, cause), start, end)
                 doing = united(doing + common(common(left, silent), lent))
             found[cause] = doing
             left = without(left, doing)
+        found["dependency"] = found.pop("held up")
         # Idle time inside a wait is the host's, and no other wait's credit is spent on it.
         return {**found, "host": left}
 
@@ -112,28 +149,181 @@ class BruteIdle(BruteForce):
         """When a thread was doing what makes a gap of this cause."""
         calls = [call for call in self.calls if call.thread == thread]
         spans = [span for span in self.spans if span.thread == thread]
+        if cause == "held up":
+            return united([piece for call in calls for piece in self._held_up(call)])
+        if cause == "initialisation":
+            loaded = [(s.start, s.end) for s in spans if _is_loading(s)]
+            return united(loaded + [(call.start, call.end) for call in calls if self._initialises(call)])
+        if cause == "capture":
+            return united(self._captures(calls))
         if cause == "allocation":
             return united([(call.start, call.end) for call in calls if ALLOCATION.fullmatch(call.name)])
         if cause == "waiting":
             return united([(call.start, call.end) for call in calls if WAIT.fullmatch(call.name)])
         if cause == "compilation":
-            loading = [(call.start, call.end) for call in calls if MODULE.fullmatch(call.name)]
-            return united(loading + [(s.start, s.end) for s in spans if _is_loading(s)])
+            compiling = [(s.start, s.end) for s in spans if "(dynamo_timed)" in s.name and s.kind != "python"]
+            return united(
+                compiling + [(call.start, call.end) for call in calls if COMPILER.fullmatch(call.name)]
+            )
         if cause == "profiler":
             # What lies on no thread that makes calls is the profiler's own thread: the whole process paid for it.
             nobodys = [
                 s for s in self.spans if s.thread not in self.calling and s.thread[0] in (thread[0], -1)
             ]
+            own = [(call.start, call.end) for call in calls if "Profiler" in call.name]
             return united(
-                [(s.start, s.end) for s in spans + nobodys if s.kind == "overhead" and not _is_loading(s)]
+                own
+                + [
+                    (s.start, s.end)
+                    for s in spans + nobodys
+                    if s.kind == "overhead" and not _is_loading(s) and s.name != "Command Buffer Full"
+                ]
             )
+        if cause == "host_work":
+            return united([(span.start, span.end) for span in spans if self.is_work(span)])
         return united([(span.start, span.end) for span in spans if self.is_input(span)])
+
+    def _captures(self, calls: list[Call]) -> list[Piece]:
+        """From each begin of a capture to the next end."""
+        found = []
+        for begin in calls:
+            if "StreamBeginCapture" in begin.name:
+                ends = [c for c in calls if "StreamEndCapture" in c.name and c.start >= begin.start]
+                last = min(ends, key=lambda call: call.start, default=None)
+                found.append((begin.start, last.end if last else max(call.end for call in calls)))
+        return found
+
+    # the device's queue
+
+    @cached_property
+    def _first_op(self) -> dict[int, Op]:
+        """The first operation of each call, by the call's `id`."""
+        found: dict[int, Op] = {}
+        for op in self.ops:
+            call = self.launch.get(id(op))
+            if call and (id(call) not in found or op.start < found[id(call)].start):
+                found[id(call)] = op
+        return found
+
+    @cached_property
+    def _launched(self) -> list[tuple[Call, Op]]:
+        return [(call, self._first_op[id(call)]) for call in self.calls if id(call) in self._first_op]
+
+    def _is_launch(self, call: Call) -> bool:
+        op = self._first_op.get(id(call))
+        return op.kind in ("kernel", "memset", "graph") if op else bool(LAUNCH.fullmatch(call.name))
+
+    def _queued(self, call: Call) -> int:
+        """Launches of the call's stream, or else of its process, that were issued and had not started."""
+        own = self._first_op.get(id(call))
+        return sum(
+            other.start < call.start < op.start
+            for other, op in self._launched
+            if (stream_of(op) == stream_of(own) if own else op.process == call.thread[0])
+        )
+
+    @cached_property
+    def _usual_launch(self) -> float:
+        return median([call.end - call.start for call in self.calls if self._is_launch(call)] or [0])
+
+    @cache  # noqa: B019
+    def _is_blocked(self, number: int) -> bool:
+        call = self.calls[number]
+        if not self._is_launch(call) or call.end - call.start <= 5 * self._usual_launch:
+            return False
+        if self._queued(call) >= 1000:
+            return True
+        own = self._first_op.get(id(call))
+        if own is None or any(
+            stream_of(op) == stream_of(own) and op.start <= call.start for _, op in self._launched
+        ):
+            return False
+        return 4 * self.busy_ns(own.device, call.start, call.end) >= 3 * (call.end - call.start)
+
+    @cached_property
+    def _number(self) -> dict[int, int]:
+        return {id(call): number for number, call in enumerate(self.calls)}
+
+    def _held_up(self, call: Call) -> list[Piece]:
+        """The part of a call in which the device held it up."""
+        if self._is_blocked(self._number[id(call)]):
+            return [(call.start, call.end)]
+        copy = self._first_op.get(id(call))
+        if copy is None or self._is_launch(call) or not call.start <= copy.start < call.end:
+            return []
+        before = [op.end for op in self._streams[stream_of(copy)] if op.start < copy.start]
+        free = min(max(before, default=0), copy.start) if before else call.start
+        return [(call.start, free)] if free - call.start > 20 * MICROSECOND else []
+
+    @cached_property
+    def _streams(self) -> dict[tuple[int, int, int], list[Op]]:
+        found: dict[tuple[int, int, int], list[Op]] = {}
+        for op in self.ops:
+            found.setdefault(stream_of(op), []).append(op)
+        return found
+
+    def _initialises(self, call: Call) -> bool:
+        """Whether a call sets the device up."""
+        if MODULE.fullmatch(call.name):
+            return True
+        if call.end - call.start <= MILLISECOND:
+            return False
+        process = call.thread[0]
+        if call is min((c for c in self.calls if c.thread[0] == process), key=lambda c: c.start) and not any(
+            op.start < call.start for op in self.ops if op.process == process
+        ):
+            return True
+        if self._is_launch(call):
+            blocked = self._is_blocked(self._number[id(call)])
+            return not blocked and "GraphLaunch" not in call.name and self._queued(call) < 10
+        another = WAIT.fullmatch(call.name) or ALLOCATION.fullmatch(call.name)
+        return not another and not OF_ANOTHER_KIND.fullmatch(call.name) and self._queued(call) < 1000
+
+    # what ranges say
 
     def is_input(self, span: Span) -> bool:
         if FETCH.fullmatch(span.name):
             return True
-        words = re.findall(r"\w+", span.name.lower())
-        return self.is_phase(span) and not DATA_WORDS.isdisjoint(words)
+        words = re.sub(r"([a-z])([A-Z])|([A-Z])(?=[A-Z][a-z])", r"\1\3 \2", span.name)
+        tokens = set(re.split(r"[^a-z]+", words.lower()))
+        fetches = tokens & {"dataloader", "dataloading", "loader", "collate", "tokenize", "fetch"}
+        what = tokens & {"data", "input", "inputs", "batch"}
+        how = tokens & {"get", "load", "loading", "next", "fetch", "fetching", "read", "prepare"}
+        last = re.split(r"[/.]", span.name)[-1].strip().lower() in ("data", "input", "inputs")
+        return self.is_phase(span) and bool(fetches or (what and how) or last)
+
+    @cached_property
+    def _launch_times(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for call in self.calls:
+            if LAUNCH.fullmatch(call.name):
+                found.setdefault(call.thread[0], []).append(call.start)
+        return {process: sorted(times) for process, times in found.items()}
+
+    def _launches_inside(self, span: Span) -> bool:
+        times = self._launch_times.get(span.thread[0], [])
+        at = bisect_left(times, span.start)
+        return at < len(times) and times[at] < span.end
+
+    @cached_property
+    def _launching_names(self) -> set[str]:
+        return {
+            span.name
+            for span in self.spans
+            if (span.kind == "python" or _may_be_work(span)) and self._launches_inside(span)
+        }
+
+    def is_work(self, span: Span) -> bool:
+        """The program's own work, during which nothing is launched."""
+        if span.end - span.start <= MILLISECOND // 2 or span.name in self._launching_names:
+            return False
+        if span.kind == "python":
+            torchs = re.match(r"<built-in |nn\.Module: ", span.name) or re.search(
+                r"(^|/)torch/.*\(\d+\): ", span.name
+            )
+            return not torchs
+        own = not LIBRARY.match(span.name) and not re.match(r"(aten|autograd|torch::autograd)::", span.name)
+        return _may_be_work(span) and own
 
     # waits and what they cost
 
@@ -155,9 +345,10 @@ class BruteIdle(BruteForce):
         """Walk through the host's pieces in time and let each spend the oldest credit of its step."""
         waits = self.waits(device)
         for gap in gaps:
-            if gap.cause != "late" or gap.after is None:
+            if gap.after is None or "host" not in gap.pieces:
                 continue
-            host, waiting = gap.pieces["host"], gap.pieces.pop("waiting")
+            work, waiting = gap.pieces["host_work"], gap.pieces.pop("waiting")
+            host = united(gap.pieces["host"] + work)
             sync: list[Piece] = []
             for wait in waits:
                 if wait.call.thread[0] != gap.after.process or not wait.left:
@@ -171,7 +362,8 @@ class BruteIdle(BruteForce):
                     wait.cost += taken
                     sync.append((start, start + taken))
             gap.pieces["sync"] = united(sync)
-            gap.pieces["host"] = united(without(host, sync) + waiting)
+            gap.pieces["host_work"] = without(work, sync)
+            gap.pieces["host"] = united(without(without(host, work), sync) + waiting)
 
     def idle_of_phase(self, device: int, path: tuple[str, ...]) -> dict[str, int]:
         """Idle time before the operations of a phase and of those inside it, by cause."""
@@ -191,5 +383,16 @@ class BruteIdle(BruteForce):
         return total
 
 
+def stream_of(op: Op | None) -> tuple[int, int, int]:
+    """Streams of two processes or devices are never one."""
+    return (op.process, op.device, op.stream) if op else (-1, -1, -1)
+
+
 def _is_loading(span: Span) -> bool:
     return span.kind == "overhead" and "Loading" in span.name
+
+
+def _may_be_work(span: Span) -> bool:
+    """A mark of the program that is no step."""
+    of_library = span.domain is not None and LIBRARY_DOMAIN.match(span.domain)
+    return span.kind == "annotation" and not is_step(span) and not of_library

@@ -5,11 +5,13 @@ from typing import Any
 from profkit.model.result import Result
 from profkit.verification.intervals import length, within
 from tests.exactness.brute_force import nature
-from tests.exactness.brute_idle import HOST_CAUSES, IDLE_CAUSES, BruteIdle
+from tests.exactness.brute_idle import IDLE_CAUSES, BruteIdle
 
 Numbers = dict[str, Any]
 
-OTHER = ("allocation", "compilation", "profiler", "dependency", "tail", "unknown")
+OTHER = (
+    "initialisation", "allocation", "compilation", "capture", "profiler", "dependency", "tail", "unknown",
+)  # fmt: skip
 """The idle causes of the share of that name."""
 
 
@@ -34,7 +36,7 @@ def told(result: Result) -> Numbers:
             for row in result.phases
         },
         "idle by phase": {
-            row["path"]: tuple(row["shares"][share] for share in ("input", "sync", "other"))
+            row["path"]: tuple(row["shares"][share] for share in ("input", "sync", "host_work", "other"))
             for row in result.phases
         },
         "kernels of the window": {
@@ -47,9 +49,7 @@ def told(result: Result) -> Numbers:
             (row["api"], row["phase"]): (row["count"], row["blocked_ns"], row["cost_ns"])
             for row in result.syncs
         },
-        "gaps": sorted(
-            (row["start_ns"], row["dur_ns"], _kind_of_gap(row["cause"])) for row in result.idle["gaps"]
-        ),
+        "gaps": sorted((row["start_ns"], row["dur_ns"], row["cause"]) for row in result.idle["gaps"]),
     }
 
 
@@ -98,7 +98,10 @@ def _told_of_device(row: dict[str, Any]) -> Numbers:
         "window": row["window_ns"],
         "busy": row["busy_ns"],
         "work and late launches": sum(shares[share] for share in work),
-        **{share: shares[share] for share in ("communication", "transfer", "input", "sync", "other")},
+        **{
+            share: shares[share]
+            for share in ("communication", "transfer", "input", "sync", "host_work", "other")
+        },
     }
 
 
@@ -113,21 +116,18 @@ def _device(brute: BruteIdle, device: int, idle: dict[str, int]) -> Numbers:
         "transfer": layers["transfer"],
         "input": idle["input"],
         "sync": idle["sync"],
+        "host_work": idle["host_work"],
         "other": sum(idle[cause] for cause in OTHER),
     }
 
 
-def _idle_of_phase(brute: BruteIdle, path: str) -> tuple[int, int, int]:
+def _idle_of_phase(brute: BruteIdle, path: str) -> tuple[int, ...]:
     by_device = [brute.idle_of_phase(device, tuple(path.split("/"))) for device in brute.devices]
 
     def total(*causes: str) -> int:
         return sum(idle[cause] for idle in by_device for cause in causes)
 
-    return total("input"), total("sync"), total(*OTHER)
-
-
-def _kind_of_gap(cause: str) -> str:
-    return "late" if cause in HOST_CAUSES else cause
+    return total("input"), total("sync"), total("host_work"), total(*OTHER)
 
 
 def _gaps(brute: BruteIdle, origin: int) -> list[tuple[int, int, str]]:
@@ -136,7 +136,7 @@ def _gaps(brute: BruteIdle, origin: int) -> list[tuple[int, int, str]]:
         low, high = brute.window(device)
         for gap in brute.gaps(device):
             start, end = max(gap.start, low), min(gap.end, high)
-            found.append((start - origin, end - start, _kind_of_gap(gap.cause)))
+            found.append((start - origin, end - start, gap.cause))
     return sorted(found)
 
 

@@ -22,7 +22,16 @@ from tests.exactness.plain_files import COPY_KINDS, Call, Op, Recording, Span
 UNIT_NS = 700
 """Times are multiples of it, so that edges meet often, and gaps lie on both sides of the queue latency."""
 
-PHASES = ("forward", "loss", "backward", "optimizer", "data")
+PHASES = ("forward", "loss", "backward", "optimizer", "data", "input_proj", "get_batch")
+WORK = {
+    "log_images": "annotation",
+    "DataCollate": "annotation",
+    "aten::sort": "operator",
+    "Optimizer.step#SGD.step": "annotation",
+    "eval.py(3): evaluate": "python",
+    "torch/nn/modules/module.py(1532): _call_impl": "python",
+}
+"""What a thread is in for longer than half a millisecond; it launches something now and then."""
 KERNELS = (
     "ampere_sgemm_128x64_nn",
     "vectorized_elementwise_kernel",
@@ -36,6 +45,11 @@ OTHER_CALLS = (
     "cudaMalloc",
     "cuModuleLoadData",
     "cudaEventQuery",
+    "cudaStreamBeginCapture",
+    "cudaStreamEndCapture",
+    "cudaProfilerStart",
+    "cudaStreamCreate",
+    "cudaGraphInstantiate",
 )
 RANGE_KINDS = {
     "annotation": RangeKind.ANNOTATION,
@@ -80,13 +94,14 @@ class _Program:
         for _ in range(self.random.randint(0, 9)):
             self.clock[thread] += self.random.randint(0, 4)
             what = self.random.choice(
-                ("launch", "launch", "launch", "other", "phase", "autograd", "overhead")
+                ("launch", "launch", "launch", "other", "phase", "autograd", "overhead", "work")
             )
             start = self.clock[thread]
             if what == "launch":
                 self.launch(thread)
             elif what == "other":
-                self.call(self.random.choice(OTHER_CALLS), thread, self.random.randint(1, 9))
+                length = self.random.choice((1, 3, 5, 9, 1_500))
+                self.call(self.random.choice(OTHER_CALLS), thread, length)
             elif what == "phase" and depth:
                 self.body(thread, depth - 1)
                 self.span(self.random.choice(PHASES), thread, start)
@@ -94,9 +109,16 @@ class _Program:
                 self.clock[2] = max(self.clock[2], start)
                 self.body(2, 0)
                 self.clock[1] = max(self.clock[1], self.random.choice((start, self.clock[2])))
+            elif what == "work" and self.random.random() < 0.5:
+                self.clock[thread] += self.random.choice((400, 800, 1_600))
+                if self.random.random() < 0.2:
+                    self.launch(thread)
+                name = self.random.choice(list(WORK))
+                self.span(name, thread, start, WORK[name])
             elif what == "overhead":
                 self.clock[thread] += self.random.randint(1, 3)
-                self.span("Buffer Flush", thread, start, "overhead")
+                name = self.random.choice(("Buffer Flush", "Lazy Function Loading", "Command Buffer Full"))
+                self.span(name, thread, start, "overhead")
 
     def call(self, name: str, thread: int, length: int, correlation: int = 0) -> None:
         start = self.clock[thread]
@@ -110,6 +132,7 @@ class _Program:
         self.correlation += 1
         device = random.choice(self.devices)
         start = max(self.clock[thread] + random.randint(0, 3), random.choice((0, self.free[device])))
+        stream = random.choice((7, 7, 7, 20))
         lost = random.random() < 0.05
         for _ in range(random.choice((0, 1, 1, 1, 1, 1, 1, 3))):
             start += random.choice((0, 0, 1, 4, 12))
@@ -120,10 +143,12 @@ class _Program:
             name = random.choice(KERNELS) if kind == "kernel" else kind
             correlation = 0 if lost else self.correlation
             shape = (random.randint(1, 2), 1, 1, 128, 1, 1) if kind == "kernel" else ()
-            op = Op(kind, name, start * UNIT_NS, end * UNIT_NS, device, self.process, correlation, shape)
+            times = start * UNIT_NS, end * UNIT_NS
+            op = Op(kind, name, *times, device, self.process, correlation, shape, stream)
             self.found.ops.append(op)
             start = self.free[device] = end
-        self.call("cudaLaunchKernel", thread, random.randint(1, 4), self.correlation)
+        api = random.choice(("cudaLaunchKernel", "cudaLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync"))
+        self.call(api, thread, random.choice((1, 1, 2, 3, 4, 30, 1_500)), self.correlation)
 
 
 LAYOUTS = ([[0]], [[0, 1]], [[0], [1]])
@@ -183,7 +208,7 @@ def trace_of(recording: Recording) -> Trace:
         copy_kind=[COPY_NUMBERS.get(op.kind, CopyKind.UNKNOWN) for op in ops],
         device=[devices.index(op.device) for op in ops],
         process=[processes.index(op.process) for op in ops],
-        stream=[7] * len(ops),
+        stream=[op.stream for op in ops],
         name=[text(op.name) for op in ops],
         correlation=[op.correlation for op in ops],
         **columns,

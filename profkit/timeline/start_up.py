@@ -1,0 +1,78 @@
+"""Host calls that set the device up: context creation, loading of code, first uses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import Trace
+from profkit.timeline.distinct import rows_by_value
+from profkit.timeline.launch_queue import FULL_QUEUE, LaunchQueue
+from profkit.timeline.launches import graph_launches, processes_of_calls
+from profkit.timeline.range_names import matching
+from profkit.timeline.waits import blocks
+
+__all__ = ["allocates", "initialising", "profiles"]
+
+_LONG_NS: Final = 1_000_000
+"""A call that long does more than its name says (design, section 2)."""
+
+_FEW_QUEUED: Final = 10
+"""With fewer launches queued, no full queue can hold a launch call up: it loads code (design, section 2)."""
+
+_ALLOCATING: Final = (
+    "cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister", "cuMemAlloc", "cuMemFree",
+    "cuMemHostAlloc", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease", "cuMemSetAccess",
+    "cuMemAddressReserve", "cuMemAddressFree", "hipMalloc", "hipFree", "hipHostMalloc", "hipExtMalloc", "hipMem",
+)  # fmt: skip
+_NOT_ALLOCATING: Final = ("hipMemcpy", "hipMemset", "hipMemGetInfo", "hipMemPrefetch")
+_LOADING: Final = (
+    "cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuModuleGetFunction", "cuLibraryGetKernel", "cuModuleUnload",
+    "hipModuleLoad", "hipModuleGetFunction", "hipModuleUnload",
+)  # fmt: skip
+_OF_ANOTHER_KIND: Final = ("Memcpy", "MemPrefetch", "GraphLaunch", "Capture")
+
+
+def allocates(name: str) -> bool:
+    """A call that asks the driver for memory, or gives it back."""
+    return name.startswith(_ALLOCATING) and not name.startswith(_NOT_ALLOCATING)
+
+
+def profiles(name: str) -> bool:
+    """A call of a profiler."""
+    return "Profiler" in name or name.startswith(("cupti", "roctracer", "rocprofiler"))
+
+
+def initialising(trace: Trace, queue: LaunchQueue) -> NDArray[np.bool_]:
+    """Which calls set the device up.
+
+    Those are the loading of modules; each process's first call (it makes the context), where it is long and nothing
+    ran before it; a long launch call that no queue holds up (it loads its kernel); and any other long call that does
+    not wait, copy, allocate, launch a graph, capture or profile.
+    """
+    calls, strings = trace.calls, trace.strings
+    long = calls.end_ns - calls.start_ns > _LONG_NS
+    loading: NDArray[np.bool_] = matching(strings, calls.name, lambda name: name.startswith(_LOADING))
+    graph = graph_launches(trace, calls.name)
+    lazy = queue.launching & ~graph & ~queue.blocked & (queue.queued < _FEW_QUEUED)
+    plain = matching(strings, calls.name, _may_set_up) & ~queue.launching & (queue.queued < FULL_QUEUE)
+    return loading | (long & (lazy | plain | _first(trace)))
+
+
+def _may_set_up(name: str) -> bool:
+    return not (
+        blocks(name) or allocates(name) or profiles(name) or any(part in name for part in _OF_ANOTHER_KIND)
+    )
+
+
+def _first(trace: Trace) -> NDArray[np.bool_]:
+    """The first call of each process of which nothing had run before: a recording may begin in the middle."""
+    calls, operations = trace.calls, trace.operations
+    found = np.zeros(len(calls), bool)
+    for process, mine in rows_by_value(processes_of_calls(trace)):
+        first = mine[np.argmin(calls.start_ns[mine])]
+        ran = operations.start_ns[operations.process == process]
+        found[first] = not len(ran) or int(ran.min()) >= int(calls.start_ns[first])
+    return found
