@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from profkit.model import RangeKind, Trace
 from profkit.model.states import State
 from profkit.timeline.intervals import Intervals
-from profkit.timeline.phases import Phases
 from profkit.timeline.launch_queue import LaunchQueue
 from profkit.timeline.launches import captures
+from profkit.timeline.phases import Phases
 from profkit.timeline.range_names import compiles, fetches_data, loads_code, matching
 from profkit.timeline.start_up import allocates, initialising, profiles
 from profkit.timeline.waits import Waits
