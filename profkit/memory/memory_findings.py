@@ -23,7 +23,8 @@ _LEAST_LEAK_SHARE: Final = 0.001
 def findings_of(history: MemoryHistory, replays: list[DeviceReplay], section: Row) -> list[Row]:
     """Findings about the recording first, then about the program; ``{code, severity, message, count}``."""
     rows = [
-        _row(finding.code, finding.severity, finding.message, finding.count) for finding in history.findings
+        {**_row(found.code, found.severity, found.message, found.count), "params": dict(found.params)}
+        for found in history.findings
     ]
     for replayed, device in zip(replays, section["devices"], strict=True):
         rows += _about_history(replayed, device, f"Device {replayed.device}: " if len(replays) > 1 else "")

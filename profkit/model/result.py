@@ -35,9 +35,9 @@ class Result:
 
     inputs: list[Row]
     devices: list[Row]
-    health: Row
+    health: Any
     window: Row
-    verdict: Row
+    verdict: Any
     totals: Row
     phases: list[Row] = field(default_factory=list)
     kernels: list[Row] = field(default_factory=list)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from profkit.advice import advise
 from profkit.memory.report_section import give_phase_peaks, memory_row, memory_sentence
 from profkit.model import Finding, Severity, Trace
+from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.result import Result, Row
+from profkit.model.rows import replace
 from profkit.model.states import BUSY_STATES
 from profkit.ranks import (
     FileOfRanks,
@@ -24,7 +26,7 @@ from profkit.ranks import (
 from profkit.ranks.collective_table import communication_rows
 from profkit.report.health import health_row, undecided_reason
 from profkit.report.method import threshold_rows
-from profkit.report.unprofiled import unrecorded_caveat
+from profkit.report.unprofiled import unprofiled_doubt
 from profkit.report.verdict import verdict_row
 from profkit.report.views import Options, analysed_views
 from profkit.roofline.kernel_table import kernel_rows
@@ -83,14 +85,13 @@ def summarise_views(
     ranges, too_deep = range_rows(views)
     memory = memory_row(histories, views, offsets)
     give_phase_peaks(phases, memory)
-    verdict = verdict_row(views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories))
+    verdict: Any = verdict_row(
+        views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories)
+    )
     if memory is not None and not views:
-        verdict["sentence"] = memory_sentence(memory)
-        verdict["instead"] = (
-            "A memory snapshot holds no times of kernels: record a trace of the same step too."
-        )
-    if whole and verdict["caveats"]:
-        verdict["caveats"] += [text for text in [unrecorded_caveat(views)] if text]
+        verdict = {**verdict, "sentence": memory_sentence(memory)}  # TRANSITIONAL: for the catalogue to say
+    elif whole and verdict.doubts:
+        verdict = replace(verdict, doubts=[*verdict.doubts, *filter(None, [unprofiled_doubt(views)])])
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
@@ -125,9 +126,9 @@ def timelines(
     return views, memory_row(histories, views, time_offsets(views))
 
 
-def _undecided(views: Sequence[TraceView], histories: Sequence[MemoryHistory]) -> str | None:
+def _undecided(views: Sequence[TraceView], histories: Sequence[MemoryHistory]) -> Fact | None:
     if not views and histories:
-        return "a memory snapshot holds no times of kernels. Record a trace of the same step too"
+        return Fact("memory-only")
     return undecided_reason(views)
 
 
@@ -205,7 +206,13 @@ def _findings(recordings: Sequence[Trace | MemoryHistory], memory: Row | None) -
     for row in (memory or {}).get("findings", ()):
         if row["code"] not in _FINDINGS_ON_THE_PROGRAM:
             found.append(
-                Finding(row["code"], Severity[row["severity"].upper()], row["message"], row["count"])
+                Finding(
+                    row["code"],
+                    Severity(row["severity"]),
+                    row["message"],
+                    row["count"],
+                    row.get("params", {}),
+                )
             )
     return found
 
