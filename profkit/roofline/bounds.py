@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.hardware import OVERHEAD_NS, TENSOR, VECTOR, Gpu
-from profkit.model import CopyKind, IntColumn, OperationKind, Operations, Trace
+from profkit.model import LAUNCH_SHAPE, CopyKind, IntColumn, OperationKind, Operations, Trace
 from profkit.model.kernel_class import KernelClass
 from profkit.model.work import Basis, OperationBound, OperationWork, Work
 from profkit.roofline.attribution import Explained, explain_kernels
@@ -33,7 +33,6 @@ from profkit.roofline.traffic import repeated_bytes, reread_bytes, written_to_dr
 __all__ = ["bound_operations"]
 
 _B = OperationBound
-_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _TRANSFERS = (
     CopyKind.HTOD, CopyKind.DTOH, CopyKind.HTOA, CopyKind.ATOH, CopyKind.MANAGED_HTOD, CopyKind.MANAGED_DTOH, CopyKind.MANAGED_DTOD,
 )  # fmt: skip
@@ -121,7 +120,7 @@ def _bound_kernels(
     trace: Trace, rows: NDArray[np.intp], explained: Explained, card: _Cards, work: OperationWork
 ) -> None:
     operations = trace.operations
-    columns = [getattr(operations, column)[rows] for column in ("device", "name", *_SHAPE)]
+    columns = [getattr(operations, column)[rows] for column in ("device", "name", *LAUNCH_SHAPE)]
     first, group = group_rows([*columns, explained.work])
     duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
     mean = np.bincount(group, duration) / np.bincount(group)
@@ -234,7 +233,7 @@ def _work_of_groups(
 
 
 def _launch(operations: Operations, row: int, mean_ns: float) -> Launch:
-    sides = [int(getattr(operations, column)[row]) for column in _SHAPE]
+    sides = [int(getattr(operations, column)[row]) for column in LAUNCH_SHAPE]
     grid = (max(sides[0], 0), max(sides[1], 1), max(sides[2], 1))
     threads = max(sides[3], 0) * max(sides[4], 1) * max(sides[5], 1)
     return Launch(grid, threads, mean_ns, int(operations.registers[row]), int(operations.shared_bytes[row]))
