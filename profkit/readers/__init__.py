@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from profkit.errors import ReadError
 from profkit.readers.registry import format_of_input
 from profkit.readers.remote import is_remote, shown_name
-from profkit.readers.sources import Input, Kind, open_input
+from profkit.readers.sources import Kind, open_input
 
 if TYPE_CHECKING:
     from profkit.model import Finding, Trace

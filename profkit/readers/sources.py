@@ -115,7 +115,11 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF", "an HDF5 file", "Give an nsys SQLite export, a profiler trace or a memory snapshot."),
     (b"PAR1", "a Parquet file", "Export with: nsys export --type sqlite REPORT.nsys-rep."),
     (b"ARROW1", "an Arrow file", "Export with: nsys export --type sqlite REPORT.nsys-rep."),
-    (b"NVPR", "an Nsight Compute report", "Export its counters: ncu --import REPORT --csv --page raw > counters.csv."),
+    (
+        b"NVPR",
+        "an Nsight Compute report",
+        "Export its counters: ncu --import REPORT --csv --page raw > counters.csv.",
+    ),
     (b"\x7fELF", "a program", "Give an nsys SQLite export, a profiler trace or a memory snapshot."),
     (b"%PDF", "a PDF file", "Give an nsys SQLite export, a profiler trace or a memory snapshot."),
 )

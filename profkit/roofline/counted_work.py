@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import LAUNCH_SHAPE, OperationKind, Trace
+from profkit.roofline.activity import Activity
 from profkit.roofline.kernel_groups import group_rows
 from profkit.roofline.kernel_names import classify
 
-__all__ = ["Counted", "counted_work", "matched_counters"]
+__all__ = ["Counted", "counted_activity", "counted_work", "matched_counters"]
 
 Column = NDArray[np.int64]
 Key = tuple[str | int, ...]
@@ -38,11 +39,6 @@ class Counted:
     dram_share: NDArray[np.float64]
     sm_share: NDArray[np.float64]
     tensor_share: NDArray[np.float64]
-
-    @property
-    def known(self) -> NDArray[np.bool_]:
-        """Which operations have any counter of memory."""
-        return ~(np.isnan(self.dram_bytes) & np.isnan(self.dram_share))
 
 
 def counted_work(trace: Trace, time: Column, counters: Trace | None) -> Counted | None:
@@ -73,6 +69,26 @@ def counted_work(trace: Trace, time: Column, counters: Trace | None) -> Counted 
     return Counted(**taken)
 
 
+def counted_activity(
+    counted: Counted, rows: NDArray[np.intp], duration_ns: NDArray[np.float64], bandwidth: NDArray[np.float64]
+) -> Activity:
+    """What counters say of some kernels, as shares of peak over the timeline's own durations.
+
+    Args:
+        counted: The counters by operation.
+        rows: Rows of kernels in ``Trace.operations``.
+        duration_ns: How long each of them took in the timeline.
+        bandwidth: The peak of each one's memory, in bytes/s; NaN where it is unknown.
+    """
+    moved = counted.dram_bytes[rows] / (bandwidth * np.maximum(duration_ns, 1.0) / 1e9)
+    return Activity(
+        dram=np.where(np.isnan(moved), counted.dram_share[rows], moved),
+        # Without a counter of the Tensor Cores the busiest pipe of the multiprocessors stands for a product's unit.
+        tensor=np.where(np.isnan(counted.tensor_share), counted.sm_share, counted.tensor_share)[rows],
+        issue=counted.sm_share[rows],
+    )
+
+
 def matched_counters(trace: Trace, time: Column, source: Trace) -> Column:
     """For each operation of a timeline its row in the counters of another run, or -1.
 
@@ -85,26 +101,45 @@ def matched_counters(trace: Trace, time: Column, source: Trace) -> Column:
     rows = np.argsort(counters.operation, kind="stable")
     numbers: dict[Key, int] = {}
     own = _numbered(trace, kernels, numbers)
-    counted = _numbered(source, counters.operation[rows], numbers)
+    counted = _numbered(source, counters.operation[rows].astype(np.int64), numbers)
     match = np.full(len(operations), -1, np.int64)
-    for start in _starts(own, counted):
+    for start in _starts(own.name, counted.name):
         pair = _paired(own, counted, start)
         match[kernels[pair >= 0]] = rows[pair[pair >= 0]]
     return match
 
 
-def _numbered(trace: Trace, rows: Column, numbers: dict[Key, int]) -> Column:
-    """For each kernel the number of its readable name and launch shape; new ones are numbered on."""
+@dataclass(frozen=True, eq=False)
+class _Sequence:
+    """Kernels in order of launch, as numbers that are equal for kernels alike, in both recordings."""
+
+    name: Column
+    """By readable name, grid and block."""
+    family: Column
+    """By family, grid and block: the tools write some names in ways of their own."""
+
+
+def _numbered(trace: Trace, rows: Column, numbers: dict[Key, int]) -> _Sequence:
+    """Number kernels; kinds that are not among the numbers yet are numbered on."""
     columns = [getattr(trace.operations, c)[rows] for c in ("name", *LAUNCH_SHAPE)]
     first, group = group_rows(columns)
-    short = [c.short_name for c in classify([trace.strings[n] for n in columns[0][first]])]
-    keys = [(name, *(int(c[at]) for c in columns[1:])) for name, at in zip(short, first, strict=True)]
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)[group]
+    classes = classify([trace.strings[n] for n in columns[0][first]])
+    shapes = [tuple(int(c[at]) for c in columns[1:]) for at in first.tolist()]
+
+    def numbered(texts: list[str]) -> Column:
+        keys = [(text, *shape) for text, shape in zip(texts, shapes, strict=True)]
+        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)[group]
+
+    return _Sequence(
+        numbered([c.short_name for c in classes]), numbered([f"family {c.family}" for c in classes])
+    )
 
 
 def _starts(own: Column, counted: Column) -> list[int]:
-    """Where in the timeline's sequence the counted one begins: each place where nearly as many kernels agree as at
-    the best, without overlap. A start may be negative: then the timeline begins later than the counters.
+    """Where in the timeline's sequence the counted one begins.
+
+    That is each place where nearly as many kernels agree as at the best, without overlap. A start may be negative: then
+    the timeline begins later than the counters.
 
     Example: own = a b c a b c, counted = a b c: three agree at 0 and at 3, none at 1 and 2; the starts are 0 and 3.
     """
@@ -134,24 +169,24 @@ def _rarest_first(own: Column, counted: Column) -> list[int]:
     most = int(max(own.max(initial=0), counted.max(initial=0))) + 1
     pairs = np.bincount(own, minlength=most) * np.bincount(counted, minlength=most)
     order = np.argsort(pairs, kind="stable")
-    return order[pairs[order] > 0].tolist()
+    rarest: list[int] = order[pairs[order] > 0].tolist()
+    return rarest
 
 
-def _paired(own: Column, counted: Column, start: int) -> Column:
+def _paired(own: _Sequence, counted: _Sequence, start: int) -> Column:
     """For each kernel of the timeline the counted one, or -1, with the counted sequence laid at a start.
 
     Kernels that stand at the same place and agree are one; what is left is matched in order with its like.
     """
-    pair = np.full(len(own), -1, np.int64)
-    first, last = max(start, 0), min(start + len(counted), len(own))
-    place = np.arange(first, last)
-    same = own[place] == counted[place - start]
+    pair = np.full(len(own.name), -1, np.int64)
+    place = np.arange(max(start, 0), min(start + len(counted.name), len(own.name)))
+    same = own.family[place] == counted.family[place - start]
     pair[place[same]] = (place - start)[same]
     left_own = place[~same]
-    left_counted = np.setdiff1d(np.arange(len(counted)), pair[pair >= 0])
-    for number in np.unique(own[left_own]).tolist():
-        here = left_own[own[left_own] == number]
-        there = left_counted[counted[left_counted] == number]
+    left_counted = np.setdiff1d(np.arange(len(counted.name)), pair[pair >= 0])
+    for number in np.unique(own.name[left_own]).tolist():
+        here = left_own[own.name[left_own] == number]
+        there = left_counted[counted.name[left_counted] == number]
         both = min(len(here), len(there))
         pair[here[:both]] = there[:both]
     return pair

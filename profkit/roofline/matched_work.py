@@ -26,7 +26,6 @@ Column = NDArray[np.int64]
 Key = tuple[Any, ...]
 
 
-
 def lend_work(
     trace: Trace, launches: Launches, steps: Steps, phases: Phases, work: OperationWork, lender: TraceView
 ) -> tuple[OperationWork, Column]:

@@ -57,7 +57,14 @@ class Block(nn.Module):
 def convnet():
     """Residual blocks in bf16 by autocast, channels_last, SGD."""
     layers = [nn.Conv2d(3, 64, 7, stride=2, padding=3), Residual(64), nn.MaxPool2d(2), Residual(64)]
-    model = nn.Sequential(*layers, nn.Conv2d(64, 256, 1), Residual(256), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 1000))
+    model = nn.Sequential(
+        *layers,
+        nn.Conv2d(64, 256, 1),
+        Residual(256),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(256, 1000),
+    )
     model = model.cuda().to(memory_format=torch.channels_last)
     x = torch.randn(64, 3, 128, 128, device="cuda").to(memory_format=torch.channels_last)
     y = torch.randint(1000, (64,), device="cuda")
@@ -67,7 +74,9 @@ def convnet():
 
 def mixed():
     """A transformer in fp16 by autocast beside a head in fp32 with TF32, per-tensor Adam."""
-    model = nn.Sequential(nn.Linear(512, 768), *(Block(768, 12) for _ in range(2)), nn.Linear(768, 1000)).cuda()
+    model = nn.Sequential(
+        nn.Linear(512, 768), *(Block(768, 12) for _ in range(2)), nn.Linear(768, 1000)
+    ).cuda()
     x = torch.randn(16, 256, 512, device="cuda")
     y = torch.randint(1000, (16 * 256,), device="cuda")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

@@ -63,7 +63,11 @@ def read_ncu(data: bytes | bytearray | memoryview, name: str) -> Trace:
     """
     table = read_table(data, name)
     if not table.count:
-        raise ReadError(name, "Nsight Compute profiled no kernel", "Check the filters of ncu: --kernel-name, --launch-count.")
+        raise ReadError(
+            name,
+            "Nsight Compute profiled no kernel",
+            "Check the filters of ncu: --kernel-name, --launch-count.",
+        )
     strings, names = _numbered(table.text("Kernel Name"))
     duration = _durations(table)
     end = np.cumsum(duration)
@@ -72,7 +76,8 @@ def read_ncu(data: bytes | bytearray | memoryview, name: str) -> Trace:
     return Trace(
         source=Source(name=name, format="ncu", tool="Nsight Compute", lends="counters"),
         strings=strings,
-        processes=[Process(pid=p) for p in sorted({int(x) for x in table.whole("Process ID") if x >= 0})] or [Process(pid=0)],
+        processes=[Process(pid=p) for p in sorted({int(x) for x in table.whole("Process ID") if x >= 0})]
+        or [Process(pid=0)],
         devices=devices,
         operations=operations,
         counters=_counters(table, duration),
@@ -184,7 +189,11 @@ def _findings(table: CounterTable) -> tuple[Finding, ...]:
     if table.incomplete:
         found.append(Finding("truncated", Severity.WARNING, count=table.incomplete, params={"what": "ncu"}))
     if table.errors:
-        found.append(Finding("ncu-errors", Severity.WARNING, count=len(table.errors), params={"first": table.errors[0]}))
+        found.append(
+            Finding(
+                "ncu-errors", Severity.WARNING, count=len(table.errors), params={"first": table.errors[0]}
+            )
+        )
     if _DURATION not in table:
         found.append(Finding("ncu-no-duration", Severity.WARNING, params={"metric": _DURATION}))
     return tuple(found)

@@ -126,10 +126,14 @@ def _what_to_do(errors: Sequence[str]) -> str:
 def _checked(header: list[str], name: str) -> list[str]:
     if "Metric Name" in header:
         raise ReadError(
-            name, "it is Nsight Compute's page of details, without one column a metric", "Export it with: ncu --csv --page raw"
+            name,
+            "it is Nsight Compute's page of details, without one column a metric",
+            "Export it with: ncu --csv --page raw",
         )
     if "Kernel Name" not in header or len(header) > _MOST_COLUMNS:
-        raise ReadError(name, "its table is none of Nsight Compute's raw page", "Export it with: ncu --csv --page raw")
+        raise ReadError(
+            name, "its table is none of Nsight Compute's raw page", "Export it with: ncu --csv --page raw"
+        )
     return header
 
 
