@@ -127,7 +127,7 @@ def _numbered(trace: Trace, rows: Column, numbers: dict[Key, int]) -> _Sequence:
     shapes = [tuple(int(c[at]) for c in columns[1:]) for at in first.tolist()]
 
     def numbered(texts: list[str]) -> Column:
-        keys = [(text, *shape) for text, shape in zip(texts, shapes, strict=True)]
+        keys: list[Key] = [(text, *shape) for text, shape in zip(texts, shapes, strict=True)]
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)[group]
 
     return _Sequence(
