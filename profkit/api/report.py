@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from glob import glob
 from pathlib import Path
 from statistics import median
@@ -19,6 +20,8 @@ from profkit.model.result import Result, Row
 from profkit.readers import read
 from profkit.readers.remote import is_remote, list_remote, shown_name
 from profkit.rendering import RENDERERS, render_html, render_text
+from profkit.rendering.document import Document
+from profkit.rendering.document_of import document_of
 from profkit.rendering.formats import format_of
 from profkit.report.assembly import summarise, time_offsets, timelines
 from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
@@ -51,6 +54,11 @@ class Report:
 
     result: Result
     """The same as plain values, under the names of the published schema."""
+
+    @cached_property
+    def document(self) -> Document:
+        """The same as typed rows: what is published as `profkit.report/2`."""
+        return document_of(self.result)
 
     @property
     def verdict(self) -> Row:

@@ -28,8 +28,8 @@ class PhaseTime(Row, frozen=True, kw_only=True):
 
     ns: Ns
     """Its summed time."""
-    count: Count
-    """Its launches."""
+    count: Count | None
+    """Its launches; None in a report that profkit 0.1 saved, where several phases launched the kernel."""
 
 
 class KernelRow(Row, frozen=True, kw_only=True):

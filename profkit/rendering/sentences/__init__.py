@@ -1,0 +1,55 @@
+"""Every sentence of a report: codes and numbers come in, English goes out.
+
+One module a topic, each with a table of code to sentence. A sentence is a template of `wording.say`, or a small
+function where words depend on values. Producers give a `Finding` or a `Fact`; a code without a sentence fails a test.
+
+The rules of `profkit.advice` keep their words beside their logic, and the changes of the registry their help.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from profkit.model.findings import Finding
+from profkit.model.report_memory import OutOfMemory
+from profkit.model.report_ranks import Parallelism
+from profkit.rendering.sentences import health, memory, ranks, readers
+from profkit.rendering.sentences.memory import oom_explanation
+from profkit.rendering.sentences.method import ThresholdWords, threshold_words
+from profkit.rendering.sentences.ranks import parallelism_evidence
+from profkit.rendering.sentences.steps import step_note
+from profkit.rendering.sentences.verdict import verdict_caveats, verdict_remedy, verdict_sentence
+from profkit.rendering.sentences.wording import Table, say
+
+__all__ = [
+    "FINDINGS",
+    "OutOfMemory",
+    "Parallelism",
+    "ThresholdWords",
+    "finding_message",
+    "oom_explanation",
+    "parallelism_evidence",
+    "step_note",
+    "threshold_words",
+    "verdict_caveats",
+    "verdict_remedy",
+    "verdict_sentence",
+]
+
+FINDINGS: Final[Table] = {**readers.FINDINGS, **health.FINDINGS, **memory.FINDINGS, **ranks.FINDINGS}
+"""The sentence of each finding by its code."""
+
+
+def finding_message(finding: Finding) -> str:
+    """What a finding says: one sentence, and what to do where something can be done."""
+    # TRANSITIONAL: producers that still write English themselves.
+    if finding.message:
+        return finding.message
+    template = FINDINGS.get(finding.code) or readers.family_of(finding.code)
+    text = say(template, {"count": finding.count, **finding.params})
+    more = finding.params.get("more_files")
+    return (
+        say("{text} (the same in {more_files:more file})", {"text": text, "more_files": more})
+        if more
+        else text
+    )
