@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.memory.categories import BACKWARD, CATEGORIES, UNKNOWN_USE
 from profkit.memory.owners import Owners
-from profkit.memory.phase_memory import Stretches
+from profkit.memory.phase_memory import Stretch, Stretches
 from profkit.memory.replay import DeviceReplay, Lifetimes
-from profkit.model import UNKNOWN
+from profkit.model import UNKNOWN, IntColumn
 from profkit.model.memory_history import Action
 from profkit.model.report_memory import GrowthRow
 
@@ -36,12 +36,15 @@ _LEAST_SPAN: Final = 0.5
 """A pattern must go on for this share of the history; a model that is being loaded stops earlier."""
 
 
+Basis: TypeAlias = Literal["steps", "optimizer", "backward", "pattern"]
+
+
 @dataclass(frozen=True)
 class Boundaries:
     """The ends of repeated steps, as states of a replay."""
 
     states: NDArray[np.int64]
-    basis: Literal["steps", "optimizer", "backward", "pattern"]
+    basis: Basis
     """``steps`` (annotated), ``optimizer`` (torch's marks of its steps), ``backward`` (their begins, by stacks),
     ``pattern`` (a repeated allocation)."""
 
@@ -51,7 +54,11 @@ def step_boundaries(
 ) -> Boundaries | None:
     """Where steps end; None when nothing repeats often enough."""
     needed = _FEWEST_INCREMENTS + 1
-    for basis, found in (("steps", stretches.steps), ("optimizer", stretches.optimizer)):
+    marked: tuple[tuple[Basis, list[Stretch]], ...] = (
+        ("steps", stretches.steps),
+        ("optimizer", stretches.optimizer),
+    )
+    for basis, found in marked:
         ends = np.unique([stretch.last for stretch in found])
         if len(ends) >= needed:
             return Boundaries(_thinned(ends), basis)
@@ -103,7 +110,7 @@ def growth_rows(
 
 
 def _held_at(
-    states: NDArray[np.int64], lives: Lifetimes, group: NDArray[np.int64], weight: NDArray[np.int64]
+    states: NDArray[np.int64], lives: Lifetimes, group: NDArray[np.int64], weight: IntColumn
 ) -> NDArray[np.int64]:
     """What each group holds in some states: one row a state, one column a group.
 

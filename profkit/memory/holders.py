@@ -11,6 +11,7 @@ from profkit.memory.categories import CATEGORIES
 from profkit.memory.owners import Owners
 from profkit.memory.phase_memory import Stretches
 from profkit.memory.replay import DeviceReplay
+from profkit.model import IntColumn
 from profkit.model.report_memory import CategoryRow, HolderRow, NeverFreedRow
 from profkit.timeline.grouping import sums
 
@@ -21,15 +22,15 @@ __all__ = ["Held", "Holders"]
 class Held:
     """Blocks summed up by a key."""
 
-    key: NDArray[np.int64]
+    key: IntColumn
     """The distinct keys, in order."""
     group: NDArray[np.int64]
     """For each block the place of its key."""
-    bytes: NDArray[np.int64]
+    bytes: IntColumn
     count: NDArray[np.int64]
 
     @classmethod
-    def by(cls, key: NDArray[np.int64], sizes: NDArray[np.int64]) -> Held:
+    def by(cls, key: IntColumn, sizes: IntColumn) -> Held:
         """Sum up blocks of some sizes by the key of each."""
         keys, group = np.unique(key, return_inverse=True)
         return cls(keys, group, sums(group, sizes, len(keys)), np.bincount(group, minlength=len(keys)))
@@ -113,8 +114,8 @@ class Holders:
             for at in np.argsort(-held.bytes, kind="stable")[:most].tolist()
         ]
 
-    def _bytes(self, lifetimes: NDArray[np.int64]) -> NDArray[np.int64]:
-        sizes: NDArray[np.int64] = self.replayed.lifetimes.bytes[lifetimes]
+    def _bytes(self, lifetimes: NDArray[np.int64]) -> IntColumn:
+        sizes: IntColumn = self.replayed.lifetimes.bytes[lifetimes]
         return sizes
 
     def _main_phase(self, lifetimes: NDArray[np.int64]) -> str | None:

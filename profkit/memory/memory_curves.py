@@ -138,7 +138,7 @@ def stack_tree(holders: Holders, state: int) -> StackNode:
     """
     alive = np.flatnonzero(holders.replayed.alive(state))
     lives = holders.replayed.lifetimes
-    held = Held.by(lives.stack[alive].astype(np.int64), lives.bytes[alive])
+    held = Held.by(lives.stack[alive], lives.bytes[alive])
     root = _Node("all")
     for stack, size, number in zip(held.key.tolist(), held.bytes.tolist(), held.count.tolist(), strict=True):
         root.add(holders.owners.path(stack) or ["(no stack)"], size, number)

@@ -48,7 +48,13 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     return {
         "ok": all(f.severity < Severity.WARNING for f in found),
         "findings": [
-            {"code": f.code, "severity": f.severity.name.lower(), "message": f.message, "count": f.count}
+            {
+                "code": f.code,
+                "severity": f.severity.name.lower(),
+                "message": f.message,
+                "count": f.count,
+                "params": dict(f.params),
+            }
             for f in found[:_MOST_FINDINGS]
         ],
         "kernels_without_launch": unlaunched,

@@ -146,7 +146,7 @@ def _undecided(files: Sequence[FileSummary], grounds: Grounds) -> str | None:
 
 def _fullest(files: Sequence[FileSummary]) -> FileSummary | None:
     with_memory = [f for f in files if f.result.memory is not None]
-    return max(with_memory, key=lambda f: f.result.memory["peak_allocated_bytes"] or 0, default=None)  # type: ignore[index]
+    return max(with_memory, key=lambda f: f.result.memory["peak_allocated_bytes"] or 0, default=None)
 
 
 def _timeline(files: Sequence[FileSummary], shifts: Sequence[int], first_device: Sequence[int]) -> Row | None:
@@ -171,7 +171,13 @@ def _health(rows: Sequence[Row], made_anew: Sequence[Finding]) -> Row:
             found.pop(code, None)
     findings = [_finding(code, same) for code, same in found.items()]
     findings += [
-        {"code": f.code, "severity": f.severity.name.lower(), "message": f.message, "count": f.count}
+        {
+            "code": f.code,
+            "severity": f.severity.name.lower(),
+            "message": f.message,
+            "count": f.count,
+            "params": dict(f.params),
+        }
         for f in made_anew
     ]
     findings.sort(key=lambda f: ("error", "warning", "info").index(f["severity"]))
@@ -192,8 +198,9 @@ def _finding(code: str, same: Sequence[Row]) -> Row:
     worst = min(same, key=lambda f: ("error", "warning", "info").index(f["severity"]))
     count = worst["count"] if code in _SAME_EVERYWHERE | _ONLY_OF_ALL else sum(f["count"] for f in same)
     more = len(same) - 1 if code not in _SAME_EVERYWHERE | _ONLY_OF_ALL else 0
-    others = f" (and the same of {more} more files)" if more else ""
-    return {**worst, "message": worst["message"] + others, "count": count}
+    others = f" (and the same of {more} more files)" if more and worst["message"] else ""
+    params = {**worst.get("params", {}), **({"more_files": more} if more else {})}
+    return {**worst, "message": worst["message"] + others, "count": count, "params": params}
 
 
 def _method(files: Sequence[FileSummary], ranks: Row) -> Row:
