@@ -68,7 +68,7 @@ def _limit(_: Params) -> str:
 def _outside(_: Params) -> str:
     return (
         "Of the GPU's {gpu_bytes}, {outside_bytes} is held outside PyTorch's allocator, which reserves {reserved_bytes}. "
-        f"{_WHO_ELSE} Activation checkpointing frees none of it."
+        "Look for other processes with nvidia-smi, and for libraries that allocate by themselves, such as NCCL."
     )
 
 
@@ -78,14 +78,10 @@ def _full(params: Params) -> str:
     if params["outside_bytes"] is not None:
         return "The GPU was full: PyTorch reserves {reserved_bytes}, and {outside_bytes} is outside PyTorch's allocator."
     return (
-        "PyTorch reserves {reserved_bytes}; the rest of the GPU's memory is held outside PyTorch's allocator. If that is "
-        f"much: {_WHO_ELSE[0].lower()}{_WHO_ELSE[1:]}"
+        "PyTorch reserves {reserved_bytes}. All other used memory is outside PyTorch's allocator: other processes (see "
+        "nvidia-smi), CUDA contexts, libraries such as NCCL."
     )
 
-
-_WHO_ELSE: Final = (
-    "Look for other processes with nvidia-smi, and for libraries that allocate by themselves, such as NCCL."
-)
 
 _SHORTAGES: Final = {
     "fragmented": _fragmented,
