@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from profkit.errors import ReadError
 from profkit.model import Finding, Severity
+from profkit.readers.ncu.table import is_counter_table
 from profkit.readers.remote import is_remote, open_remote
 from profkit.units import bytes_text
 
@@ -44,6 +45,7 @@ class Kind(Enum):
     NSYS_REPORT = "an nsys report"
     PICKLE = "a pickle"
     JSON = "JSON"
+    COUNTERS = "a table of Nsight Compute"
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,11 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF", "an HDF5 file", "Give an nsys SQLite export, a profiler trace or a memory snapshot."),
     (b"PAR1", "a Parquet file", "Export with: nsys export --type sqlite REPORT.nsys-rep."),
     (b"ARROW1", "an Arrow file", "Export with: nsys export --type sqlite REPORT.nsys-rep."),
-    (b"NVPR", "an Nsight Compute report", "profkit reads timelines: record with nsys or torch.profiler."),
+    (
+        b"NVPR",
+        "an Nsight Compute report",
+        "Export its counters: ncu --import REPORT --csv --page raw > counters.csv.",
+    ),
     (b"\x7fELF", "a program", "Give an nsys SQLite export, a profiler trace or a memory snapshot."),
     (b"%PDF", "a PDF file", "Give an nsys SQLite export, a profiler trace or a memory snapshot."),
 )
@@ -158,6 +164,8 @@ def kind_of(head: bytes, path: str = "-") -> Kind:
         return Kind.JSON
     if head.startswith(_PICKLE_STARTS):
         return Kind.PICKLE
+    if is_counter_table(text):
+        return Kind.COUNTERS
     for magic, what, hint in _FOREIGN:
         if head.startswith(magic):
             raise ReadError(path, f"it is {what}", hint)

@@ -45,7 +45,13 @@ def read_kineto(data: bytes | bytearray | memoryview, name: str) -> Trace:
     operations, calls, ranges = made.operations(), made.calls(), made.ranges()
     return Trace(
         Source(
-            name, "kineto", "torch.profiler", header.torch_version(texts), rank, header.facts(text.header)
+            name,
+            "kineto",
+            "torch.profiler",
+            header.torch_version(texts),
+            rank,
+            header.facts(text.header),
+            lends="operators",
         ),
         strings=texts,
         processes=[Process(process.pid, rank) for process in made.processes],
