@@ -45,7 +45,8 @@ class Result:
     ranges: list[Row] = field(default_factory=list)
     idle: Row
     syncs: list[Row] = field(default_factory=list)
-    memory: Row | None = None
+    memory: Any = None
+    """TRANSITIONAL: a `profkit.model.report_memory.Memory`, or a dictionary of a report that was read back."""
     communication: list[Row] = field(default_factory=list)
     ranks: list[Row] = field(default_factory=list)
     advice: list[Row] = field(default_factory=list)

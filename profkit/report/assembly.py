@@ -8,10 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from profkit.advice import advise
-from profkit.memory.report_section import give_phase_peaks, memory_row, memory_sentence
-from profkit.model import Finding, Severity, Trace
+from profkit.memory import memory_row
+from profkit.model import Finding, Trace
 from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
+from profkit.model.report_memory import Memory
 from profkit.model.result import Result, Row
 from profkit.model.rows import replace
 from profkit.model.states import BUSY_STATES
@@ -43,7 +44,9 @@ from profkit.timeline.window_table import shares_row, states_of, totals_row, win
 __all__ = ["summarise", "summarise_views", "time_offsets", "timelines"]
 
 
-_FINDINGS_ON_THE_PROGRAM: Final = frozenset({"out-of-memory", "leak", "fragmentation", "allocator-churn"})
+_FINDINGS_ON_THE_PROGRAM: Final = frozenset(
+    {"out-of-memory", "leak", "fragmentation", "allocator-churn", "private-pools"}
+)
 
 
 def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | None = None) -> Result:
@@ -84,13 +87,13 @@ def summarise_views(
     phases = phase_rows(views)
     ranges, too_deep = range_rows(views)
     memory = memory_row(histories, views, offsets)
-    give_phase_peaks(phases, memory)
+    peaks = {row.path: row.peak_allocated_bytes for row in memory.by_phase} if memory else {}
+    for row in phases:
+        row["peak_allocated_bytes"] = peaks.get(row["path"])
     verdict: Any = verdict_row(
         views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories)
     )
-    if memory is not None and not views:
-        verdict = {**verdict, "sentence": memory_sentence(memory)}  # TRANSITIONAL: for the catalogue to say
-    elif whole and verdict.doubts:
+    if whole and verdict.doubts:
         verdict = replace(verdict, doubts=[*verdict.doubts, *filter(None, [unprofiled_doubt(views)])])
     return Result(
         inputs=[_input_row(r) for r in recordings],
@@ -119,7 +122,7 @@ def summarise_views(
 
 def timelines(
     recordings: Sequence[Trace | MemoryHistory], options: Options
-) -> tuple[list[TraceView], Row | None]:
+) -> tuple[list[TraceView], Memory | None]:
     """The analysed traces of some recordings, and the memory section: what an exported timeline is made from."""
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
     views = analysed_views(recordings, options)
@@ -200,21 +203,11 @@ def _input_row(recording: Trace | MemoryHistory) -> Row:
     }
 
 
-def _findings(recordings: Sequence[Trace | MemoryHistory], memory: Row | None) -> list[Finding]:
+def _findings(recordings: Sequence[Trace | MemoryHistory], memory: Memory | None) -> list[Finding]:
     """What the readers found, and of the memory section's findings those on the snapshot, not on the program."""
     found = [f for r in recordings if isinstance(r, Trace) for f in r.findings]
-    for row in (memory or {}).get("findings", ()):
-        if row["code"] not in _FINDINGS_ON_THE_PROGRAM:
-            found.append(
-                Finding(
-                    row["code"],
-                    Severity(row["severity"]),
-                    row["message"],
-                    row["count"],
-                    row.get("params", {}),
-                )
-            )
-    return found
+    of_memory = memory.findings if memory is not None else ()
+    return [*found, *(f for f in of_memory if f.code not in _FINDINGS_ON_THE_PROGRAM)]
 
 
 def _dropped(recordings: Sequence[Trace | MemoryHistory]) -> dict[str, int]:

@@ -148,7 +148,7 @@ def _undecided(files: Sequence[FileSummary], grounds: Grounds) -> Fact | None:
 
 def _fullest(files: Sequence[FileSummary]) -> FileSummary | None:
     with_memory = [f for f in files if f.result.memory is not None]
-    return max(with_memory, key=lambda f: f.result.memory["peak_allocated_bytes"] or 0, default=None)  # type: ignore[index]
+    return max(with_memory, key=lambda f: f.result.memory["peak_allocated_bytes"] or 0, default=None)
 
 
 def _timeline(files: Sequence[FileSummary], shifts: Sequence[int], first_device: Sequence[int]) -> Row | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from profkit.rendering.sentences.memory import HISTORY_CLOCK
 from profkit.rendering.sentences.wording import Params, Table, say
 
 __all__ = ["FINDINGS"]
@@ -15,6 +16,8 @@ def _warm_up_steps(params: Params) -> str:
 
 
 def _clock_went_back(params: Params) -> str:
+    if "device" in params:
+        return say(HISTORY_CLOCK, params)
     seen = [
         say(text, params)
         for name, text in (

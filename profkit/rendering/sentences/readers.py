@@ -26,6 +26,8 @@ def _truncated(params: Params) -> str:
     if "expanded_bytes" in params:
         what = "is damaged ({error})" if params["error"] else "ends early"
         return say(f"The {{compression}} data {what}; only its first {{expanded_bytes}} were read.", params)
+    if params.get("what") == "ncu":
+        return say("The table ends early: {count:incomplete row} ignored.", params)
     if "events" not in params:
         return "The file is cut short or damaged, so some of its events are missing."
     rest = "; its last {ignored_bytes} were ignored" if params["ignored_bytes"] else ""
@@ -100,6 +102,8 @@ FINDINGS: Final[Table] = {
     "Record with nsys profile --cuda-graph-trace=node to see them.",
     "no-device-work": _no_device_work,
     "events-lost": "nsys reports: {quote}",
+    "ncu-errors": "ncu reported {count:error}. The first is: {first}",
+    "ncu-no-duration": "The table lacks {metric}, so kernel times are unknown. Record with ncu --section SpeedOfLight.",
     "ranges-open": "{count:NVTX range} never closed; profkit ends them with the last event of the recording.",
     "file-failed": "{error} (The report covers the other files.)",
     "traces-set-aside": "{count:profiler trace} beside nsys exports left out. "
