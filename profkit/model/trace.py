@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,10 @@ from profkit.model.columns import IntColumn, Table, column
 from profkit.model.findings import Finding
 
 __all__ = [
+    "LAUNCH_SHAPE",
     "Calls",
     "Collectives",
+    "Counters",
     "CopyKind",
     "Device",
     "MemoryEvents",
@@ -95,7 +98,7 @@ class Source:
     name: str
     """The base name; never a path."""
     format: str
-    """``nsys``, ``kineto`` or ``snapshot``."""
+    """``nsys``, ``kineto``, ``snapshot`` or ``ncu``."""
     tool: str
     """The program that wrote it: ``Nsight Systems``, ``torch.profiler``, ``torch.cuda.memory``."""
     tool_version: str | None = None
@@ -103,6 +106,9 @@ class Source:
     facts: Mapping[str, str] = field(default_factory=dict)
     """Safe facts for the report's last section: driver, CUDA version, options of the recording. Never an
     environment variable, a command line, a host name or a user name."""
+    lends: Literal["operators", "counters"] | None = None
+    """What it gives to a timeline of another run of the same program. Counters have no timeline of their own;
+    operators (with shapes) are given to a timeline that disturbs the program less."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,10 @@ class Device:
     l2_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
     uuid: str | None = None
+
+
+LAUNCH_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+"""The columns of `Operations` that say how a kernel was launched."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,6 +301,26 @@ class Samples(Table):
 
 
 @dataclass(frozen=True, eq=False)
+class Counters(Table):
+    """What hardware counters said of single kernels, each measured in a run of its own; NaN is not collected."""
+
+    operation: IntColumn = column("i4")
+    """Row in `Trace.operations`."""
+    duration_ns: IntColumn = column("i8")
+    """Its time when it runs by itself, with cold caches unless the tool was told otherwise."""
+    dram_bytes: NDArray[np.float64] = column("f8", float("nan"))
+    """Bytes to and from device memory."""
+    dram_share: NDArray[np.float64] = column("f8", float("nan"))
+    """Memory throughput over its peak, 0 to 1, like the shares below."""
+    sm_share: NDArray[np.float64] = column("f8", float("nan"))
+    """Throughput of the busiest pipe or the issue slots of the multiprocessors."""
+    tensor_share: NDArray[np.float64] = column("f8", float("nan"))
+    """Cycles in which the Tensor Cores were active."""
+    occupancy: NDArray[np.float64] = column("f8", float("nan"))
+    """Active warps over the most that a multiprocessor holds."""
+
+
+@dataclass(frozen=True, eq=False)
 class Trace:
     """One recorded timeline."""
 
@@ -308,6 +338,7 @@ class Trace:
     messages: Collectives = field(default_factory=Collectives.empty)
     memory: MemoryEvents = field(default_factory=MemoryEvents.empty)
     samples: Samples = field(default_factory=Samples.empty)
+    counters: Counters = field(default_factory=Counters.empty)
     unix_epoch_ns: int | None = None
     """The Unix time, in ns, of this trace's time zero; None when the file does not say."""
     findings: Sequence[Finding] = ()

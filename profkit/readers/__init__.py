@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from profkit.errors import ReadError
+from profkit.readers.registry import format_of_input
 from profkit.readers.remote import is_remote, shown_name
-from profkit.readers.sources import Input, Kind, open_input
+from profkit.readers.sources import Kind, open_input
 
 if TYPE_CHECKING:
     from profkit.model import Finding, Trace
@@ -19,15 +19,11 @@ __all__ = ["read"]
 
 _MOST_DEVICES = 1024
 
-_SNAPSHOT_JSON = re.compile(
-    rb'\s*(?:\{\s*"(?:segments|device_traces)"|\[\s*\{\s*"(?:device|address|total_size)")'
-)
-
 
 def read(
     path: str | PurePath, *, name: str | None = None, expand_limit: int | None = None
 ) -> Trace | MemoryHistory:
-    """Read one recording, whatever it is: nsys export or report, profiler trace, memory snapshot.
+    """Read one recording, whatever it is: nsys export or report, profiler trace, memory snapshot, ncu table.
 
     Args:
         path: A file, plain or compressed; ``-`` is standard input.
@@ -41,7 +37,7 @@ def read(
     shown = name or ("stdin" if given == "-" else shown_name(given))
     with open_input(given, expand_limit) as opened:
         try:
-            made = _read(opened, shown)
+            made = format_of_input(opened).read(opened, shown)
             _refuse_impossible(made, shown)
         except (MemoryError, RecursionError):
             raise ReadError(
@@ -65,18 +61,3 @@ def _refuse_impossible(made: Trace | MemoryHistory, name: str) -> None:
             f"it says that work ran on {len(made.devices)} devices: its device numbers are damaged",
             "Record it again.",
         )
-
-
-def _read(opened: Input, name: str) -> Trace | MemoryHistory:
-    if opened.kind is Kind.PICKLE or (opened.kind is Kind.JSON and _SNAPSHOT_JSON.match(opened.data)):
-        from profkit.readers.snapshot import read_snapshot
-
-        return read_snapshot(opened.data, name)
-    if opened.kind is Kind.JSON:
-        from profkit.readers.kineto import read_kineto
-
-        return read_kineto(opened.data, name)
-    from profkit.readers.nsys import read_nsys, read_nsys_report
-
-    file = opened.file or Path(name)
-    return read_nsys_report(file, name) if opened.kind is Kind.NSYS_REPORT else read_nsys(file, name)

@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from profkit.errors import ReadError
 from profkit.model import Finding, Severity
+from profkit.readers.ncu.table import is_counter_table
 from profkit.readers.remote import is_remote, open_remote
 from profkit.units import bytes_text
 
@@ -44,6 +45,7 @@ class Kind(Enum):
     NSYS_REPORT = "an nsys report"
     PICKLE = "a pickle"
     JSON = "JSON"
+    COUNTERS = "a table of Nsight Compute"
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,11 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF", "an HDF5 file", "Give an nsys SQLite export, a profiler trace or a memory snapshot."),
     (b"PAR1", "a Parquet file", "Export with: nsys export --type sqlite REPORT.nsys-rep."),
     (b"ARROW1", "an Arrow file", "Export with: nsys export --type sqlite REPORT.nsys-rep."),
-    (b"NVPR", "an Nsight Compute report", "profkit reads timelines: record with nsys or torch.profiler."),
+    (
+        b"NVPR",
+        "an Nsight Compute report",
+        "Export its counters: ncu --import REPORT --csv --page raw > counters.csv.",
+    ),
     (b"\x7fELF", "a program", "Give an nsys SQLite export, a profiler trace or a memory snapshot."),
     (b"%PDF", "a PDF file", "Give an nsys SQLite export, a profiler trace or a memory snapshot."),
 )
@@ -158,6 +164,8 @@ def kind_of(head: bytes, path: str = "-") -> Kind:
         return Kind.JSON
     if head.startswith(_PICKLE_STARTS):
         return Kind.PICKLE
+    if is_counter_table(text):
+        return Kind.COUNTERS
     for magic, what, hint in _FOREIGN:
         if head.startswith(magic):
             raise ReadError(path, f"it is {what}", hint)
@@ -358,15 +366,16 @@ def _expanded(
                 elif machine.needs_input:
                     break
     except (zlib.error, OSError, lzma.LZMAError, EOFError) as error:
-        findings.append(_damage(compression, meter, f"is damaged ({error})"))
+        findings.append(_damage(compression, meter, error))
         return
     if machine is not None:
-        findings.append(_damage(compression, meter, "ends early"))
+        findings.append(_damage(compression, meter, None))
 
 
-def _damage(compression: Compression, meter: _Meter, what: str) -> Finding:
-    return Finding(
-        "truncated",
-        Severity.WARNING,
-        f"The {compression.name} data {what}: only its first {bytes_text(meter.made)} could be expanded.",
-    )
+def _damage(compression: Compression, meter: _Meter, error: Exception | None) -> Finding:
+    params = {
+        "compression": compression.name,
+        "error": str(error) if error else None,
+        "expanded_bytes": meter.made,
+    }
+    return Finding("truncated", Severity.WARNING, params=params)

@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from profkit.errors import AnalysisError
 from profkit.hardware import Gpu, find_gpu
 from profkit.model import Device, RangeKind, Trace
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.states import State
-from profkit.model.work import OperationBound, OperationWork
+from profkit.model.work import OperationBound
 from profkit.roofline.bounds import bound_operations
+from profkit.roofline.counted_work import counted_work
 from profkit.roofline.matched_work import lend_work
 from profkit.timeline.host_activity import HostActivity
 from profkit.timeline.host_work import host_work
 from profkit.timeline.idle import QUEUE_LATENCY_NS, IdleContext
 from profkit.timeline.launch_queue import find_queue
-from profkit.timeline.launches import Launches, find_launches
-from profkit.timeline.phases import Phases, find_phases
+from profkit.timeline.launches import find_launches
+from profkit.timeline.phases import find_phases
 from profkit.timeline.profiler_cost import with_profiler_cost
-from profkit.timeline.steps import Steps, find_steps, warm_up_steps
+from profkit.timeline.steps import find_steps, warm_up_steps
 from profkit.timeline.view import (
     TraceView,
     divide_time,
@@ -36,7 +36,7 @@ from profkit.timeline.view import (
 )
 from profkit.timeline.waits import find_waits
 
-__all__ = ["Options", "analysed_views", "view_trace"]
+__all__ = ["Options", "Roles", "analysed_views", "view_trace"]
 
 _STATE_OF_BOUND: Final = {
     OperationBound.COMPUTE: State.COMPUTE,
@@ -76,12 +76,18 @@ def analysed_views(
         AnalysisError: There is no such device, or no range is named like the step that was asked for.
     """
     _check_options([r for r in recordings if isinstance(r, Trace)], options)
-    traces, lenders = _timelines_and_lenders([r for r in recordings if isinstance(r, Trace)])
-    lending = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in lenders]
+    roles = Roles.of([r for r in recordings if isinstance(r, Trace)])
+    lending = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in roles.operators]
     views = _with_window(
         [
-            view_trace(t, _gpus(t, options.peaks), options.step_name, _lender(t, lending))
-            for t in _only_device(traces, options.device)
+            view_trace(
+                t,
+                _gpus(t, options.peaks),
+                options.step_name,
+                _of_rank(t, lending),
+                _counters(t, roles.counters),
+            )
+            for t in _only_device(roles.timelines, options.device)
         ],
         left_out,
     )
@@ -90,8 +96,37 @@ def analysed_views(
     return [with_profiler_cost(view, options.plain_step_ns) for view in views]
 
 
+@dataclass(frozen=True)
+class Roles:
+    """What each trace of a report is for: of one program, one kind of recording is the timeline."""
+
+    timelines: Sequence[Trace]
+    """Their times count."""
+    operators: Sequence[Trace]
+    """Other executions: they give shapes and operators, and no time of them counts."""
+    counters: Sequence[Trace]
+    """Hardware counters of single kernels."""
+
+    @classmethod
+    def of(cls, traces: Sequence[Trace]) -> Roles:
+        """The roles: what disturbs the program least is the timeline, and counters are one only without any other."""
+        order = (None, "operators", "counters")
+        ran = {lends: [t for t in traces if t.source.lends == lends and len(t.operations)] for lends in order}
+        first = next((lends for lends in order if ran[lends]), None)
+        given = [lends for lends in order if ran[lends] and lends != first]
+        return cls(
+            timelines=[t for t in traces if t.source.lends not in given],
+            operators=[t for t in traces if t.source.lends == "operators" and "operators" in given],
+            counters=[t for t in traces if t.source.lends == "counters" and "counters" in given],
+        )
+
+
 def view_trace(
-    trace: Trace, gpus: Sequence[Gpu | None], step_name: str | None = None, lender: TraceView | None = None
+    trace: Trace,
+    gpus: Sequence[Gpu | None],
+    step_name: str | None = None,
+    lender: TraceView | None = None,
+    counters: Trace | None = None,
 ) -> TraceView:
     """Find out everything that the tables of a trace need, with the whole recording as the window.
 
@@ -100,12 +135,17 @@ def view_trace(
         gpus: The GPU of each device of the trace, where known.
         step_name: The name of the ranges that are steps, where the usual names do not do.
         lender: A profiler trace of the same step, which lends shapes and operators.
+        counters: Hardware counters of the same kernels.
     """
     launches = find_launches(trace)
     steps = find_steps(trace, launches, step_name)
     phases = find_phases(trace, launches, steps.rows)
     waits = find_waits(trace)
-    work, match = _work(trace, launches, steps, phases, gpus, lender)
+    counted = counted_work(trace, launches.time_ns, counters)
+    work = bound_operations(trace, launches.operator, launches.operators.parent, gpus, counted)
+    match = np.full(len(trace.operations), -1, np.int64)
+    if lender is not None:
+        work, match = lend_work(trace, launches, steps, phases, work, lender)
     state = np.array([_STATE_OF_BOUND[b] for b in OperationBound], np.int8)[work.bound]
     span = span_of(trace)
     queue = min((g.queue_ns for g in gpus if g is not None), default=QUEUE_LATENCY_NS)
@@ -133,27 +173,13 @@ def view_trace(
         warm_up_tail=tail,
         lender=lender,
         match=match,
+        counted=counted is not None and counters is not None,
     ).keeping(0)
-
-
-def _work(
-    trace: Trace,
-    launches: Launches,
-    steps: Steps,
-    phases: Phases,
-    gpus: Sequence[Gpu | None],
-    lender: TraceView | None,
-) -> tuple[OperationWork, NDArray[np.int64]]:
-    """The work of each operation, and the operation of the lender that it was matched with, or -1."""
-    work = bound_operations(trace, launches.operator, launches.operators.parent, gpus)
-    if lender is None:
-        return work, np.full(len(trace.operations), -1, np.int64)
-    return lend_work(trace, launches, steps, phases, work, lender)
 
 
 def _check_options(traces: Sequence[Trace], options: Options) -> None:
     """A device or a step that is not there would otherwise leave an empty report."""
-    devices = sum(len(t.devices) for t in _timelines_and_lenders(traces)[0])
+    devices = sum(len(t.devices) for t in Roles.of(traces).timelines)
     if options.device is not None and not 0 <= options.device < devices:
         known = f"They are numbered 0 to {devices - 1}" if devices else "There is none"
         raise AnalysisError(f"device {options.device}", "the recordings have no such device", known)
@@ -178,18 +204,17 @@ def _names_of_ranges(traces: Sequence[Trace]) -> str:
     return ", ".join(name for name, _ in counts.most_common(8)) or "nothing: none were recorded"
 
 
-def _timelines_and_lenders(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
-    """Beside an nsys export, a profiler trace is another execution: it lends shapes, and no time of it counts."""
-    timelines = [t for t in traces if t.source.format == "nsys" and len(t.operations)]
-    if not timelines or len(timelines) == len(traces):
-        return list(traces), []
-    return timelines, [t for t in traces if t not in timelines]
+def _of_rank(trace: Trace, others: Sequence[TraceView]) -> TraceView | None:
+    """Of other recordings of a program that of the same rank, or the first."""
+    same = [view for view in others if view.trace.source.rank == trace.source.rank]
+    return same[0] if same else others[0] if others else None
 
 
-def _lender(trace: Trace, lending: Sequence[TraceView]) -> TraceView | None:
-    """The lender of the same rank, or the only one."""
-    same = [view for view in lending if view.trace.source.rank == trace.source.rank]
-    return same[0] if same else lending[0] if lending else None
+def _counters(trace: Trace, counters: Sequence[Trace]) -> Trace | None:
+    """The counters of a GPU of the same name, or the first; ncu does not say of which rank they are."""
+    names = {device.name for device in trace.devices}
+    same = [c for c in counters if names & {device.name for device in c.devices}]
+    return same[0] if same else counters[0] if counters else None
 
 
 def _only_device(traces: Sequence[Trace], device: int | None) -> list[Trace]:

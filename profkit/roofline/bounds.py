@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.hardware import OVERHEAD_NS, TENSOR, VECTOR, Gpu
-from profkit.model import CopyKind, IntColumn, OperationKind, Operations, Trace
+from profkit.model import LAUNCH_SHAPE, CopyKind, IntColumn, OperationKind, Operations, Trace
 from profkit.model.kernel_class import KernelClass
 from profkit.model.work import Basis, OperationBound, OperationWork, Work
+from profkit.roofline.activity import Activity
 from profkit.roofline.attribution import Explained, explain_kernels
+from profkit.roofline.counted_work import Counted, counted_activity
 from profkit.roofline.inferred import infer_side, infer_work, used_share
 from profkit.roofline.instruction_issue import issue_ns
 from profkit.roofline.kernel_groups import group_rows, where_class
 from profkit.roofline.kernel_names import classify
 from profkit.roofline.launch_shape import Launch
-from profkit.roofline.metric_samples import Activity, sampled_activity
+from profkit.roofline.metric_samples import sampled_activity
 from profkit.roofline.rates import exponential_ns, peak_of
 from profkit.roofline.tensor_layout import converted
 from profkit.roofline.thresholds import (
@@ -33,7 +35,6 @@ from profkit.roofline.traffic import repeated_bytes, reread_bytes, written_to_dr
 __all__ = ["bound_operations"]
 
 _B = OperationBound
-_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _TRANSFERS = (
     CopyKind.HTOD, CopyKind.DTOH, CopyKind.HTOA, CopyKind.ATOH, CopyKind.MANAGED_HTOD, CopyKind.MANAGED_DTOH, CopyKind.MANAGED_DTOD,
 )  # fmt: skip
@@ -44,6 +45,7 @@ def bound_operations(
     operator_row: IntColumn,
     operator_parent: IntColumn,
     gpus: Sequence[Gpu | None],
+    counted: Counted | None = None,
 ) -> OperationWork:
     """Bound every operation of a trace.
 
@@ -53,6 +55,7 @@ def bound_operations(
             the launching thread at its launch; -1 for none.
         operator_parent: For each range, the row of the operator range around it; -1 for none.
         gpus: The card of each of ``trace.devices``; None where it is not known.
+        counted: Hardware counters of its kernels.
     """
     work = OperationWork.unknown(len(trace.operations))
     card = _Cards(trace, gpus, work.class_of_name)
@@ -64,7 +67,7 @@ def bound_operations(
         work.class_of_name.update(zip(name_ids.tolist(), classes, strict=True))
         explained = explain_kernels(trace, rows, work.class_of_name, operator_row, operator_parent)
         work.unmodelled.update(explained.unmodelled)
-        _bound_kernels(trace, rows, explained, card, work)
+        _bound_kernels(trace, rows, explained, card, work, counted)
     _bound_moves(trace.operations, card, work)
     return work
 
@@ -118,10 +121,15 @@ class _Groups:
 
 
 def _bound_kernels(
-    trace: Trace, rows: NDArray[np.intp], explained: Explained, card: _Cards, work: OperationWork
+    trace: Trace,
+    rows: NDArray[np.intp],
+    explained: Explained,
+    card: _Cards,
+    work: OperationWork,
+    counted: Counted | None,
 ) -> None:
     operations = trace.operations
-    columns = [getattr(operations, column)[rows] for column in ("device", "name", *_SHAPE)]
+    columns = [getattr(operations, column)[rows] for column in ("device", "name", *LAUNCH_SHAPE)]
     first, group = group_rows([*columns, explained.work])
     duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
     mean = np.bincount(group, duration) / np.bincount(group)
@@ -144,6 +152,8 @@ def _bound_kernels(
     issue_ns = groups.issue_ns[group] * fraction
     matrix_units = where_class(operations.name[rows], card.classes, lambda kernel: kernel.tensor_core is True)
     activity = sampled_activity(trace, rows, group, matrix_units)
+    if counted:
+        activity = counted_activity(counted, rows, duration, card.bandwidth[device])
     if activity:
         issue_ns = _take_measured(work, rows, activity, card, issue_ns)
     _disbelieve(work, rows, duration, groups.side[group])
@@ -234,7 +244,7 @@ def _work_of_groups(
 
 
 def _launch(operations: Operations, row: int, mean_ns: float) -> Launch:
-    sides = [int(getattr(operations, column)[row]) for column in _SHAPE]
+    sides = [int(getattr(operations, column)[row]) for column in LAUNCH_SHAPE]
     grid = (max(sides[0], 0), max(sides[1], 1), max(sides[2], 1))
     threads = max(sides[3], 0) * max(sides[4], 1) * max(sides[5], 1)
     return Launch(grid, threads, mean_ns, int(operations.registers[row]), int(operations.shared_bytes[row]))

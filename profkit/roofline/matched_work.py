@@ -7,12 +7,12 @@ and order within the step.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import OperationKind, Trace
+from profkit.model import LAUNCH_SHAPE, OperationKind, Trace
 from profkit.model.work import Basis, OperationBound, OperationWork
 from profkit.roofline.thresholds import MOST_EFFICIENT, UNSATURATED_BELOW
 from profkit.timeline.launches import Launches
@@ -24,8 +24,6 @@ __all__ = ["lend_work"]
 
 Column = NDArray[np.int64]
 Key = tuple[Any, ...]
-
-_SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 
 def lend_work(
@@ -67,7 +65,7 @@ def _numbered(
     path = phases.path_of(phases.of_operation)
     rows = rows[np.lexsort((operations.start_ns[rows], time[rows], step[rows]))]
     found: dict[Key, list[Column]] = {}
-    columns = (operations.name, path, *(getattr(operations, c) for c in _SHAPE))
+    columns = (operations.name, path, *(getattr(operations, c) for c in LAUNCH_SHAPE))
     stacked = np.stack([c[rows].astype(np.int64) for c in (*columns, step)])
     kinds, inverse = np.unique(stacked, axis=1, return_inverse=True)
     order = np.argsort(np.ravel(inverse), kind="stable")

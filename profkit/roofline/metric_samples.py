@@ -8,28 +8,18 @@ kernels alike in name, launch and length share theirs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import IntColumn, Operations, Trace
+from profkit.roofline.activity import Activity
 from profkit.roofline.kernel_groups import group_rows
 from profkit.roofline.thresholds import FEWEST_SAMPLES
 
-__all__ = ["Activity", "sampled_activity"]
+__all__ = ["sampled_activity"]
 
 _Column = NDArray[np.float64]
 _FEWEST_TO_ALIGN = 16
-
-
-@dataclass(frozen=True, eq=False)
-class Activity:
-    """Shares of peak (0..1) by row of the kernels asked for; NaN where there are no samples."""
-
-    dram: _Column
-    tensor: _Column
-    issue: _Column
 
 
 def sampled_activity(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import Calls, RangeKind, Ranges
+from profkit.model.result import Row
 from profkit.model.states import State
 from profkit.timeline.call_sites import frame_text, is_users_frame
 from profkit.timeline.intervals import previous_enclosing
@@ -78,9 +79,10 @@ class GapActivity:
         self._lane = cache(self._made_lane)
         self._labels = cache(self._made_labels)
 
-    def doing(self, thread: int, since: int, until: int) -> list[dict[str, Any]]:
+    def doing(self, thread: int, since: int, until: int) -> list[Row]:
         """What a thread was in for most of a stretch: kind, name and ns, longest first."""
-        trace, found = self._view.trace, []
+        trace = self._view.trace
+        found: list[Row] = []
         for kind in ("range", "frame", "operator", "call"):
             table: Ranges | Calls = trace.calls if kind == "call" else trace.ranges
             rows, own = self._lane(kind, thread).own_ns(since, until)

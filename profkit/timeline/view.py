@@ -65,6 +65,8 @@ class TraceView:
     """The profiler trace that lent work and operators."""
     match: Column = field(default_factory=lambda: np.empty(0, np.int64))
     """For every operation: that of the lender that it was matched with, or -1."""
+    counted: bool = False
+    """Whether hardware counters of another run were matched with its kernels."""
     first_kept: int = 0
     windows: Sequence[Span] = ()
     """The analysed window of each device."""
