@@ -72,9 +72,19 @@ def count_text(count: int | None) -> str:
     return "–" if count is None else f"{count:,}".replace(",", "\u202f")
 
 
-def noun_text(count: int, noun: str) -> str:
-    """A count with its noun, which is in the plural unless it is one: ``1 step``, ``3 steps``."""
-    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
+def noun_text(count: int, noun: str, plural: str | None = None) -> str:
+    """A count with its noun, which is in the plural unless it is one: ``1 step``, ``3 launches``, ``2 copies``."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count_text(count)} {plural or _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
 
 
 def ns_from_us(text: str) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from profkit.advice import (
     updating,
 )
 from profkit.advice.rule import Case, Evidence, Rule
+from profkit.model.report_memory import Memory
 from profkit.model.result import Row
 from profkit.simulation.predict import Change, find_step
 from profkit.timeline.view import TraceView
@@ -55,7 +56,7 @@ MOST_DEVICES: Final = 4
 
 
 def advise(
-    views: Sequence[TraceView], memory: Mapping[str, Any] | None = None, plain_step_ns: int | None = None
+    views: Sequence[TraceView], memory: Memory | None = None, plain_step_ns: int | None = None
 ) -> list[Row]:
     """What to do about the recorded steps, the largest saving first.
 

@@ -7,7 +7,7 @@ import numpy as np
 from profkit.advice.rule import Case, Evidence, Rule
 from profkit.model import RangeKind
 from profkit.timeline.steps import WARM_UP_RATIO
-from profkit.units import bytes_text, duration_text, percent_text
+from profkit.units import bytes_text, duration_text, noun_text, percent_text
 
 __all__ = ["RULES"]
 
@@ -34,27 +34,28 @@ def _batch(case: Case) -> Evidence | None:
 
 
 def _memory_short(case: Case) -> Evidence | None:
-    memory = case.memory or {}
-    oom, used = memory.get("oom") or [], case.memory_used
-    if not oom and (used is None or used < _SHORT):
+    memory, used = case.memory, case.memory_used
+    if memory is None:
         return None
-    return Evidence(
-        f"Memory ran out {len(oom)} times."
-        if oom
-        else f"{percent_text(used)} of the memory is reserved at the peak.",
-        [f"wanted {bytes_text(row.get('requested_bytes'))}" for row in oom[:2]]
-        or [f"peak {bytes_text(memory.get('peak_reserved_bytes'))}"],
-        None,
-    )
+    # Smaller activations cure neither fragmentation nor what is held outside the allocator.
+    short = [row for row in memory.oom if row.kind in ("full", "limit")]
+    if short:
+        wanted = [f"wanted {bytes_text(row.requested_bytes)}" for row in short[:2]]
+        return Evidence(f"Memory ran out {noun_text(len(short), 'time')}.", wanted, None)
+    if memory.oom or used is None or used < _SHORT:
+        return None
+    peak = [f"peak {bytes_text(memory.peak_reserved_bytes)}"]
+    return Evidence(f"{percent_text(used)} of the memory is reserved at the peak.", peak, None)
 
 
 def _fragmented(case: Case) -> Evidence | None:
     """Free memory alone is the allocator's cache; it is torn only where CUDA was asked although enough was free."""
-    memory = case.memory or {}
-    allocator, reserved = memory.get("allocator") or {}, int(memory.get("peak_reserved_bytes") or 0)
-    lost, regrowths = int(allocator.get("fragmentation_at_peak_bytes") or 0), allocator.get("regrowths") or 0
-    growing_segments = (allocator.get("expandable_segments") or {}).get("on")
-    if not reserved or lost < 0.2 * reserved or not regrowths or growing_segments:
+    allocator = case.memory.allocator if case.memory else None
+    reserved = case.memory.peak_reserved_bytes if case.memory else None
+    if allocator is None or not reserved or allocator.expandable_segments.on:
+        return None
+    lost, regrowths = allocator.fragmentation_at_peak_bytes or 0, allocator.regrowths
+    if lost < 0.2 * reserved or not regrowths:
         return None
     return Evidence(
         f"{bytes_text(lost)} of {bytes_text(reserved)} reserved were free even when most was reserved, and CUDA was asked "

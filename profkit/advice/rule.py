@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.model.report_memory import Memory
 from profkit.model.result import Row
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.predict import Change, Step
@@ -27,7 +27,7 @@ class Case:
     view: TraceView
     device: int
     step: Step
-    memory: Mapping[str, Any] | None = None
+    memory: Memory | None = None
     """The report's memory section, where a snapshot came with the trace."""
     views: Sequence[TraceView] = ()
     """All traces of the report; this one's among them."""
@@ -56,7 +56,7 @@ class Case:
         """The share of the card's memory that was reserved at most, where both are known."""
         device = self.view.trace.devices[self.device]
         total = device.memory_bytes or (self.facts.gpu.memory_bytes if self.facts.gpu else None)
-        peak = (self.memory or {}).get("peak_reserved_bytes")
+        peak = self.memory.peak_reserved_bytes if self.memory else None
         return float(peak) / float(total) if peak and total else None
 
 

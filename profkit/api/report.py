@@ -23,6 +23,7 @@ from profkit.rendering import RENDERERS, render_html, render_text
 from profkit.rendering.document import Document
 from profkit.rendering.document_of import document_of
 from profkit.rendering.formats import format_of
+from profkit.rendering.spoken import spoken
 from profkit.report.assembly import summarise, time_offsets, timelines
 from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
 from profkit.report.views import Options
@@ -61,7 +62,7 @@ class Report:
         return document_of(self.result)
 
     @property
-    def verdict(self) -> Row:
+    def verdict(self) -> Any:
         """The verdict: ``bound``, ``share``, ``sentence``, ``shares`` and more."""
         return self.result.verdict
 
@@ -196,14 +197,14 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         if plain_step_ns is None:
             plain_step_ns = _plain_step_ns(files)
         many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns)
-        return Report(summarise_many(files, many, cluster, progress))
+        return Report(spoken(summarise_many(files, many, cluster, progress)))
     recordings, failures = _read_all(files, say)
     say("analysing")
     if plain_step_ns is None:
         plain_step_ns = _plain_step_ns(files)
     options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)
     result = summarise(recordings, options)
-    return Report(with_findings(result, failure_findings(failures)) if failures else result)
+    return Report(spoken(with_findings(result, failure_findings(failures)) if failures else result))
 
 
 def _read_all(
@@ -237,7 +238,7 @@ def export_timeline(paths: PathLike | Iterable[PathLike], *, step: str | None = 
 
     recordings = [read(file) for file in expand(paths)]
     views, memory = timelines(recordings, Options(step_name=step))
-    return render_perfetto(views, time_offsets(views), memory)
+    return render_perfetto(views, time_offsets(views), memory.curve if memory else ())
 
 
 def refuse_input(target: Path, inputs: Iterable[PathLike]) -> None:

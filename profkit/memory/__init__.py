@@ -1,14 +1,18 @@
-"""CUDA memory snapshots: who holds the memory at the peak, in which phase, and what never comes back."""
+"""GPU memory: who holds it at the peak, in which phase, what grows, and what ran out of it.
 
-from profkit.memory.history_section import history_origin_ns, summarise_memory
-from profkit.memory.phase_memory import PhaseSpan
+In come a `MemoryHistory` (a snapshot) or the memory events of a `Trace`; out goes a `Memory`, the section of a report,
+in numbers and codes. The words are the caching allocator's: segment, block, reserved, active, allocated.
+"""
+
+from profkit.memory.memory_section import memory_row
 from profkit.memory.replay import DeviceReplay, replay
-from profkit.memory.trace_memory import summarise_trace_memory
+from profkit.memory.snapshot_section import history_origin_ns, summarise_memory
+from profkit.memory.trace_section import summarise_trace_memory
 
 __all__ = [
     "DeviceReplay",
-    "PhaseSpan",
     "history_origin_ns",
+    "memory_row",
     "replay",
     "summarise_memory",
     "summarise_trace_memory",

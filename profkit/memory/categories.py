@@ -21,7 +21,7 @@ Snapshots that were made from a torch.profiler trace state the categories; those
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +31,11 @@ from profkit.memory.phase_memory import Stretches
 from profkit.memory.replay import DeviceReplay
 from profkit.model import UNKNOWN, IntColumn
 from profkit.model.memory_history import Action, MemoryHistory
+from profkit.model.names import MemoryCategory
 
 __all__ = ["BACKWARD", "CATEGORIES", "UNKNOWN_USE", "activity_of", "categorise"]
 
-CATEGORIES = (
-    "parameter",
-    "gradient",
-    "optimizer_state",
-    "activation",
-    "temporary",
-    "workspace",
-    "unknown",
-)
+CATEGORIES: Final[tuple[MemoryCategory, ...]] = get_args(MemoryCategory)
 PARAMETER, GRADIENT, OPTIMIZER_STATE, ACTIVATION, TEMPORARY, WORKSPACE, UNKNOWN_USE = range(len(CATEGORIES))
 
 _WORKSPACE_BYTES = (8_519_680, 33_554_432)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.memory.block_sizes import LARGEST_SMALL
+from profkit.memory.private_pools import in_private_pool
 from profkit.memory.replay import DeviceReplay
 from profkit.model import IntColumn
 from profkit.model.memory_history import Action, BlockState, MemoryHistory
@@ -27,10 +28,12 @@ class FreeSpace:
     """In the pool of requests up to 1 MiB."""
     whole: NDArray[np.bool_]
     """The block is a whole segment, so ``empty_cache`` gives it back."""
+    private: NDArray[np.bool_]
+    """In a private pool, which ordinary requests cannot use."""
 
     def usable(self, request: int, stream: int) -> IntColumn:
-        """The sizes of the blocks that a request on a stream may take from, if they are large enough."""
-        fits = (self.stream == stream) & (self.small == (request <= LARGEST_SMALL))
+        """The sizes of the blocks that an ordinary request on a stream may take from, if they are large enough."""
+        fits = (self.stream == stream) & (self.small == (request <= LARGEST_SMALL)) & ~self.private
         sizes: IntColumn = self.bytes[fits]
         return sizes
 
@@ -45,6 +48,7 @@ def free_at_end(history: MemoryHistory, device: int) -> FreeSpace:
         segments.stream[parent],
         segments.large[parent] == 0,
         blocks.bytes[free] == segments.bytes[parent],
+        in_private_pool(history, device, segments.address[parent]),
     )
 
 
@@ -59,8 +63,9 @@ def free_at(history: MemoryHistory, replayed: DeviceReplay, state: int) -> FreeS
         order = np.argsort(segments.address)
         segments = segments.take(order)
         gap, owner = _gaps(segments.address, segments.bytes, replayed, state)
+        private = in_private_pool(history, replayed.device, segments.address[owner])
         return FreeSpace(
-            gap, segments.stream[owner], segments.large[owner] == 0, gap == segments.bytes[owner]
+            gap, segments.stream[owner], segments.large[owner] == 0, gap == segments.bytes[owner], private
         )
     ranges = replayed.reservations.take(
         (replayed.reservations.start <= state) & (replayed.reservations.end > state)
@@ -68,9 +73,11 @@ def free_at(history: MemoryHistory, replayed: DeviceReplay, state: int) -> FreeS
     ranges = ranges.take(np.argsort(ranges.address))
     gap, owner = _gaps(ranges.address, ranges.bytes, replayed, state)
     # A segment of 2 MiB was made for the small pool: those of the large pool have 20 MiB, or 12 and more.
-    return FreeSpace(
-        gap, ranges.stream[owner], ranges.bytes[owner] <= SMALL_SEGMENT, gap == ranges.bytes[owner]
+    whole, private = (
+        gap == ranges.bytes[owner],
+        in_private_pool(history, replayed.device, ranges.address[owner]),
     )
+    return FreeSpace(gap, ranges.stream[owner], ranges.bytes[owner] <= SMALL_SEGMENT, whole, private)
 
 
 def _gaps(

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.memory.categories import BACKWARD, CATEGORIES, UNKNOWN_USE
 from profkit.memory.owners import Owners
-from profkit.memory.phase_memory import Stretches
-from profkit.memory.replay import DeviceReplay
-from profkit.model import UNKNOWN
+from profkit.memory.phase_memory import Stretch, Stretches
+from profkit.memory.replay import DeviceReplay, Lifetimes
+from profkit.model import UNKNOWN, IntColumn
 from profkit.model.memory_history import Action
-from profkit.model.result import Row
+from profkit.model.report_memory import GrowthRow
 
 __all__ = ["Boundaries", "growth_rows", "step_boundaries"]
 
@@ -36,12 +36,15 @@ _LEAST_SPAN: Final = 0.5
 """A pattern must go on for this share of the history; a model that is being loaded stops earlier."""
 
 
+Basis: TypeAlias = Literal["steps", "optimizer", "backward", "pattern"]
+
+
 @dataclass(frozen=True)
 class Boundaries:
     """The ends of repeated steps, as states of a replay."""
 
     states: NDArray[np.int64]
-    basis: str
+    basis: Basis
     """``steps`` (annotated), ``optimizer`` (torch's marks of its steps), ``backward`` (their begins, by stacks),
     ``pattern`` (a repeated allocation)."""
 
@@ -51,7 +54,11 @@ def step_boundaries(
 ) -> Boundaries | None:
     """Where steps end; None when nothing repeats often enough."""
     needed = _FEWEST_INCREMENTS + 1
-    for basis, found in (("steps", stretches.steps), ("optimizer", stretches.optimizer)):
+    marked: tuple[tuple[Basis, list[Stretch]], ...] = (
+        ("steps", stretches.steps),
+        ("optimizer", stretches.optimizer),
+    )
+    for basis, found in marked:
         ends = np.unique([stretch.last for stretch in found])
         if len(ends) >= needed:
             return Boundaries(_thinned(ends), basis)
@@ -65,49 +72,57 @@ def step_boundaries(
 
 def growth_rows(
     replayed: DeviceReplay, boundaries: Boundaries, owners: Owners, categories: NDArray[np.int64]
-) -> list[Row]:
+) -> list[GrowthRow]:
     """The owners that grow, the fastest first."""
     lives, largest_p = replayed.lifetimes, _LARGEST_P
     if boundaries.basis == "pattern":
         # What recurs may be a layer and not a step, whose activations and gradients pile up for a while.
         kept = (lives.freed > len(replayed.events)) & (categories == UNKNOWN_USE)
         lives, categories, largest_p = lives.take(kept), categories[kept], _CERTAIN_P
-    owner = owners.owner(lives.stack)
-    key, inverse = np.unique(owner * len(CATEGORIES) + categories, return_inverse=True)
-    counts = len(boundaries.states)
-    held = np.zeros((counts + 1, len(key)), np.int64)
-    blocks = np.zeros((counts + 1, len(key)), np.int64)
-    first = np.searchsorted(boundaries.states, lives.allocated, "left")
-    last = np.searchsorted(boundaries.states, lives.freed, "left")
-    last = np.maximum(first, last)
-    for table, weight in ((held, lives.bytes), (blocks, np.ones(len(lives), np.int64))):
-        np.add.at(table, (first, inverse), weight)
-        np.subtract.at(table, (last, inverse), weight)
-        np.cumsum(table, axis=0, out=table)
-    held, blocks = held[:counts], blocks[:counts]
+    key, inverse = np.unique(owners.owner(lives.stack) * len(CATEGORIES) + categories, return_inverse=True)
+    held = _held_at(boundaries.states, lives, inverse, lives.bytes)
+    blocks = _held_at(boundaries.states, lives, inverse, np.ones(len(lives), np.int64))
     increments = np.diff(held, axis=0)
     rows = []
     for column in np.flatnonzero((increments > 0).sum(axis=0) >= _FEWEST_INCREMENTS).tolist():
-        steps = increments[:, column]
+        steps, grown = increments[:, column], int(held[-1, column] - held[0, column])
         up, down = int((steps > 0).sum()), int((steps < 0).sum())
         p = _sign_test(up, len(steps))
-        if p > largest_p or held[-1, column] <= held[0, column] or down > up // 4:
+        if p > largest_p or grown <= 0 or down > up // 4:
             continue
+        certain = p <= _CERTAIN_P and boundaries.basis != "pattern"
         rows.append(
-            {
-                "where": owners.names[int(key[column]) // len(CATEGORIES)],
-                "category": CATEGORIES[int(key[column]) % len(CATEGORIES)],
-                "bytes_per_step": int(np.median(steps)) or int(steps.mean()),
-                "grown_bytes": int(held[-1, column] - held[0, column]),
-                "blocks": int(blocks[-1, column] - blocks[0, column]),
-                "increments": len(steps),
-                "growing": up,
-                "p_value": p,
-                "confidence": "high" if p <= _CERTAIN_P and boundaries.basis != "pattern" else "low",
-                "basis": boundaries.basis,
-            }
+            GrowthRow(
+                device=replayed.device,
+                where=owners.names[int(key[column]) // len(CATEGORIES)],
+                category=CATEGORIES[int(key[column]) % len(CATEGORIES)],
+                bytes_per_step=int(np.median(steps)) or int(steps.mean()),
+                grown_bytes=grown,
+                blocks=int(blocks[-1, column] - blocks[0, column]),
+                increments=len(steps),
+                growing=up,
+                p_value=p,
+                confidence="high" if certain else "low",
+                basis=boundaries.basis,
+            )
         )
-    return sorted(rows, key=lambda row: -int(row["grown_bytes"]))
+    return sorted(rows, key=lambda row: -row.grown_bytes)
+
+
+def _held_at(
+    states: NDArray[np.int64], lives: Lifetimes, group: NDArray[np.int64], weight: IntColumn
+) -> NDArray[np.int64]:
+    """What each group holds in some states: one row a state, one column a group.
+
+    A block of 8 bytes that lives from state 3 up to state 7 counts in states 5 and 6 of ``[2, 5, 6, 9]``: it is
+    added in the row of 5, taken off in that of 9, and the running sum over the rows has it in between.
+    """
+    held = np.zeros((len(states) + 1, int(group.max(initial=-1)) + 1), np.int64)
+    first = np.searchsorted(states, lives.allocated, "left")
+    last = np.maximum(first, np.searchsorted(states, lives.freed, "left"))
+    np.add.at(held, (first, group), weight)
+    np.subtract.at(held, (last, group), weight)
+    return np.cumsum(held, axis=0)[: len(states)]
 
 
 def _sign_test(successes: int, trials: int) -> float:

@@ -11,9 +11,29 @@ from profkit.memory.categories import CATEGORIES
 from profkit.memory.owners import Owners
 from profkit.memory.phase_memory import Stretches
 from profkit.memory.replay import DeviceReplay
-from profkit.model.result import Row
+from profkit.model import IntColumn
+from profkit.model.report_memory import CategoryRow, HolderRow, NeverFreedRow
+from profkit.timeline.grouping import sums
 
-__all__ = ["Holders"]
+__all__ = ["Held", "Holders"]
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Blocks summed up by a key."""
+
+    key: IntColumn
+    """The distinct keys, in order."""
+    group: NDArray[np.int64]
+    """For each block the place of its key."""
+    bytes: IntColumn
+    count: NDArray[np.int64]
+
+    @classmethod
+    def by(cls, key: IntColumn, sizes: IntColumn) -> Held:
+        """Sum up blocks of some sizes by the key of each."""
+        keys, group = np.unique(key, return_inverse=True)
+        return cls(keys, group, sums(group, sizes, len(keys)), np.bincount(group, minlength=len(keys)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,56 +59,64 @@ class Holders:
         index = int(self.phases[event])
         return self.stretches.phases[index].path if index >= 0 else None
 
-    def rows(self, state: int, most: int) -> list[Row]:
+    def rows(self, state: int, most: int) -> list[HolderRow]:
         """Allocated bytes in a state by (category, owner), largest first; beyond ``most`` rows one for the rest.
 
         The bytes add up to what was allocated.
         """
         alive = np.flatnonzero(self.replayed.alive(state))
         owner = self.owners.owner(self.replayed.lifetimes.stack[alive])
-        key, inverse = np.unique(owner * len(CATEGORIES) + self.categories[alive], return_inverse=True)
-        sizes = self.replayed.lifetimes.bytes[alive]
-        total = np.zeros(len(key), np.int64)
-        np.add.at(total, inverse, sizes)
-        count = np.bincount(inverse, minlength=len(key))
-        order = np.lexsort((key, -total))
-        rows: list[Row] = []
-        for group in order[:most].tolist():
-            rows.append(
-                {
-                    "category": CATEGORIES[int(key[group]) % len(CATEGORIES)],
-                    "where": self.owners.names[int(key[group]) // len(CATEGORIES)],
-                    "bytes": int(total[group]),
-                    "count": int(count[group]),
-                    "phase": self._main_phase(alive[inverse == group]),
-                }
+        held = Held.by(owner * len(CATEGORIES) + self.categories[alive], self._bytes(alive))
+        order = np.lexsort((held.key, -held.bytes))
+        rows = [
+            HolderRow(
+                category=CATEGORIES[int(held.key[group]) % len(CATEGORIES)],
+                where=self.owners.names[int(held.key[group]) // len(CATEGORIES)],
+                bytes=int(held.bytes[group]),
+                count=int(held.count[group]),
+                phase=self._main_phase(alive[held.group == group]),
             )
+            for group in order[:most].tolist()
+        ]
         rest = order[most:]
         if len(rest):
-            name = f"({len(rest)} smaller owners)"
-            rows.append(
-                {
-                    "category": None,
-                    "where": name,
-                    "bytes": int(total[rest].sum()),
-                    "count": int(count[rest].sum()),
-                    "phase": None,
-                }
-            )
+            size, count = int(held.bytes[rest].sum()), int(held.count[rest].sum())
+            name = f"({len(rest)} smaller call sites)"
+            rows.append(HolderRow(category=None, where=name, bytes=size, count=count, phase=None))
         return rows
 
-    def by_category(self, state: int) -> list[Row]:
+    def by_category(self, state: int) -> list[CategoryRow]:
         """Allocated bytes in a state by category, all of them, largest first."""
-        alive = self.replayed.alive(state)
-        total = np.zeros(len(CATEGORIES), np.int64)
-        np.add.at(total, self.categories[alive], self.replayed.lifetimes.bytes[alive])
-        count = np.bincount(self.categories[alive], minlength=len(CATEGORIES))
-        rows = [
-            {"category": name, "bytes": int(size), "count": int(number)}
-            for name, size, number in zip(CATEGORIES, total, count, strict=True)
-            if number
+        alive = np.flatnonzero(self.replayed.alive(state))
+        held = Held.by(self.categories[alive], self._bytes(alive))
+        return [
+            CategoryRow(
+                category=CATEGORIES[int(held.key[at])], bytes=int(held.bytes[at]), count=int(held.count[at])
+            )
+            for at in np.argsort(-held.bytes, kind="stable").tolist()
         ]
-        return sorted(rows, key=lambda row: -int(row["bytes"]))
+
+    def still_allocated(self, most: int) -> list[NeverFreedRow]:
+        """What is allocated at the end by owner, largest first; what was there before the history is told apart."""
+        replayed = self.replayed
+        alive = np.flatnonzero(replayed.alive(len(replayed.events)))
+        held = Held.by(self.owners.owner(replayed.lifetimes.stack[alive]), self._bytes(alive))
+        before = replayed.lifetimes.allocated[alive] == 0
+        older = sums(held.group[before], self._bytes(alive[before]), len(held.key))
+        return [
+            NeverFreedRow(
+                where=self.owners.names[int(held.key[at])],
+                bytes=int(held.bytes[at]),
+                count=int(held.count[at]),
+                before_history_bytes=int(older[at]),
+                device=replayed.device,
+            )
+            for at in np.argsort(-held.bytes, kind="stable")[:most].tolist()
+        ]
+
+    def _bytes(self, lifetimes: NDArray[np.int64]) -> IntColumn:
+        sizes: IntColumn = self.replayed.lifetimes.bytes[lifetimes]
+        return sizes
 
     def _main_phase(self, lifetimes: NDArray[np.int64]) -> str | None:
         """The phase in which most of these bytes were allocated."""

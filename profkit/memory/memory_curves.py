@@ -8,45 +8,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.memory.categories import CATEGORIES
-from profkit.memory.holders import Holders
+from profkit.memory.holders import Held, Holders
 from profkit.memory.replay import curve_of
-from profkit.model import UNKNOWN
-from profkit.model.result import Row
+from profkit.model.report_memory import (
+    Allocation,
+    LargestAllocations,
+    LeftOut,
+    MemoryCurve,
+    PhaseSpan,
+    StackNode,
+)
 
-__all__ = ["curve_row", "largest_rows", "picked_states", "stack_tree"]
+__all__ = ["MOST_PHASES", "curve_row", "largest_rows", "picked_states", "stack_tree"]
 
 _CURVE_BUCKETS: Final = 600
-_MOST_PHASES: Final = 400
+MOST_PHASES: Final = 400
+"""Phases along a curve: more of them are narrower than a pixel."""
 _MOST_NODES: Final = 1200
 _LEAST_SHARE: Final = 0.001
 _LARGEST_BY_SIZE: Final = 50
+_MOST_FRAMES: Final = 30
 
 
-def curve_row(holders: Holders) -> Row:
+def curve_row(holders: Holders) -> MemoryCurve:
     """Allocated, active and reserved bytes over time, at most some thousand points.
 
     Of every stretch of states its highest and lowest allocated and its highest reserved state are kept, so every
-    local peak survives to within one stretch; both peaks of the whole are among them. ``time_ns`` is null when
+    local peak survives to within one stretch; both peaks of the whole are among them. ``time_ns`` is None when
     the snapshot has no times; ``event`` is then the axis.
     """
-    replayed = holders.replayed
+    replayed, origin = holders.replayed, holders.origin_ns
     states = picked_states(replayed.allocated, replayed.reserved)
     times = np.concatenate([replayed.events.time_ns[:1], replayed.events.time_ns])
     timed = len(times) > 0 and bool((times >= 0).all())
-    return {
-        "id": replayed.device,
-        "device": replayed.device,
-        "event": states.tolist(),
-        "time_ns": (np.maximum.accumulate(times)[states] - holders.origin_ns).tolist() if timed else None,
-        "allocated_bytes": replayed.allocated[states].tolist(),
-        "active_bytes": replayed.active[states].tolist(),
-        "reserved_bytes": replayed.reserved[states].tolist() if replayed.reserved is not None else None,
-        "states": len(replayed.allocated),
-        "phases": [
-            {"path": p.path, "name": p.path, "start_ns": p.start_ns - holders.origin_ns, "end_ns": p.end_ns - holders.origin_ns}
-            for p in holders.stretches.phases[:_MOST_PHASES]
+    return MemoryCurve(
+        id=replayed.device,
+        device=replayed.device,
+        event=states.tolist(),
+        time_ns=(np.maximum.accumulate(times)[states] - origin).tolist() if timed else None,
+        allocated_bytes=replayed.allocated[states].tolist(),
+        active_bytes=replayed.active[states].tolist(),
+        reserved_bytes=replayed.reserved[states].tolist() if replayed.reserved is not None else None,
+        states=len(replayed.allocated),
+        phases=[
+            PhaseSpan(path=p.path, name=p.path, start_ns=p.start_ns - origin, end_ns=p.end_ns - origin)
+            for p in holders.stretches.phases[:MOST_PHASES]
         ],
-    }  # fmt: skip
+    )
 
 
 def picked_states(allocated: NDArray[np.int64], reserved: NDArray[np.int64] | None) -> NDArray[np.int64]:
@@ -74,14 +82,8 @@ def _extremes(values: NDArray[np.int64], starts: NDArray[np.int64], of: Any) -> 
     return found
 
 
-def largest_rows(holders: Holders, most: int) -> Row:
-    """The allocations that fill most of the picture: by bytes times lifetime, and the largest ones.
-
-    Returns:
-        ``{device, rows, left_out: {count, peak_bytes}}``; a row is ``{start_ns, end_ns, start_event, end_event,
-        bytes, requested_bytes, category, where, stack}``. ``start_ns`` is null for blocks from before the
-        history, ``end_ns`` for blocks that were never freed. ``stack`` is outermost first, at most 30 frames.
-    """
+def largest_rows(holders: Holders, most: int) -> LargestAllocations:
+    """The allocations that fill most of the picture: by bytes times lifetime, and the largest ones."""
     replayed, lives = holders.replayed, holders.replayed.lifetimes
     end = len(replayed.events) + 1
     span = np.maximum(lives.freed - lives.allocated, 0)
@@ -99,14 +101,11 @@ def largest_rows(holders: Holders, most: int) -> Row:
     shown = np.zeros(len(lives), bool)
     shown[chosen] = True
     hidden = replayed.allocated - _allocated_by(holders, shown)
-    return {
-        "device": replayed.device,
-        "rows": [_lifetime(holders, row, end) for row in chosen.tolist()],
-        "left_out": {
-            "count": int(len(lives) - len(chosen)),
-            "peak_bytes": int(hidden.max()) if len(hidden) else 0,
-        },
-    }
+    return LargestAllocations(
+        device=replayed.device,
+        rows=[_lifetime(holders, row, end) for row in chosen.tolist()],
+        left_out=LeftOut(count=len(lives) - len(chosen), peak_bytes=int(hidden.max(initial=0))),
+    )
 
 
 def _allocated_by(holders: Holders, shown: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -114,46 +113,42 @@ def _allocated_by(holders: Holders, shown: NDArray[np.bool_]) -> NDArray[np.int6
     return curve_of(lives.bytes, lives.allocated, lives.freed, len(holders.replayed.events) + 1)
 
 
-def _lifetime(holders: Holders, row: int, end: int) -> Row:
+def _lifetime(holders: Holders, row: int, end: int) -> Allocation:
     lives = holders.replayed.lifetimes
     start, freed = int(lives.allocated[row]), int(lives.freed[row])
     stack = int(lives.stack[row])
-    return {
-        "start_ns": holders.time_ns(start) if start else None,
-        "end_ns": holders.time_ns(freed) if freed < end else None,
-        "start_event": start,
-        "end_event": freed,
-        "bytes": int(lives.bytes[row]),
-        "requested_bytes": int(lives.requested[row]),
-        "category": CATEGORIES[int(holders.categories[row])],
-        "where": holders.owners.where(stack),
-        "stack": holders.owners.path(stack)[-30:],
-    }
+    return Allocation(
+        start_ns=holders.time_ns(start) if start else None,
+        end_ns=holders.time_ns(freed) if freed < end else None,
+        start_event=start,
+        end_event=freed,
+        bytes=int(lives.bytes[row]),
+        requested_bytes=int(lives.requested[row]),
+        category=CATEGORIES[int(holders.categories[row])],
+        where=holders.owners.where(stack),
+        stack=holders.owners.path(stack)[-_MOST_FRAMES:],
+    )
 
 
-def stack_tree(holders: Holders, state: int) -> Row:
+def stack_tree(holders: Holders, state: int) -> StackNode:
     """What was allocated in a state, as a tree of stacks for a flame chart.
 
-    Returns:
-        ``{name, bytes, count, children}``, outermost frames first, larger children first; what is under 0.1 %,
-        or beyond some thousand nodes, is summed up in a child named ``(smaller)``.
+    Outermost frames come first, and larger children; what is under 0.1 %, or beyond some thousand nodes, is summed up
+    in a child named ``(smaller)``.
     """
-    alive = holders.replayed.alive(state)
-    stacks, inverse = np.unique(holders.replayed.lifetimes.stack[alive], return_inverse=True)
-    total = np.zeros(len(stacks), np.int64)
-    np.add.at(total, inverse, holders.replayed.lifetimes.bytes[alive])
-    count = np.bincount(inverse, minlength=len(stacks))
+    alive = np.flatnonzero(holders.replayed.alive(state))
+    lives = holders.replayed.lifetimes
+    held = Held.by(lives.stack[alive], lives.bytes[alive])
     root = _Node("all")
-    for stack, size, number in zip(stacks.tolist(), total.tolist(), count.tolist(), strict=True):
-        path = holders.owners.path(stack) if stack != UNKNOWN else ["(no stack)"]
-        root.add(path or ["(no stack)"], size, number)
+    for stack, size, number in zip(held.key.tolist(), held.bytes.tolist(), held.count.tolist(), strict=True):
+        root.add(holders.owners.path(stack) or ["(no stack)"], size, number)
     sizes = sorted((node.bytes for node in root.walk()), reverse=True)
     floor = sizes[_MOST_NODES] if len(sizes) > _MOST_NODES else 0
-    return root.row(max(root.bytes * _LEAST_SHARE, floor))
+    return root.frozen(max(root.bytes * _LEAST_SHARE, floor))
 
 
 class _Node:
-    """A frame with all that was allocated under it."""
+    """A frame with all that was allocated under it, while the tree grows."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -169,26 +164,25 @@ class _Node:
             node.bytes, node.count = node.bytes + size, node.count + number
 
     def walk(self) -> list[_Node]:
+        """All nodes, parents before children, siblings in order."""
         found, waiting = [], [self]
         while waiting:
             node = waiting.pop()
             found.append(node)
-            waiting.extend(node.children.values())
+            waiting.extend(reversed(node.children.values()))
         return found
 
-    def row(self, floor: float) -> Row:
-        """The tree as plain rows; built without recursion, since stacks may be deep."""
-        top: Row = {"name": self.name, "bytes": self.bytes, "count": self.count, "children": []}
-        waiting = [(self, top)]
-        while waiting:
-            node, row = waiting.pop()
-            shown = sorted((c for c in node.children.values() if c.bytes > floor), key=lambda c: -c.bytes)
-            for child in shown:
-                made: Row = {"name": child.name, "bytes": child.bytes, "count": child.count, "children": []}
-                row["children"].append(made)
-                waiting.append((child, made))
-            hidden = [c for c in node.children.values() if c.bytes <= floor]
-            if sum(c.bytes for c in hidden):
-                rest = {"bytes": sum(c.bytes for c in hidden), "count": sum(c.count for c in hidden)}
-                row["children"].append({"name": "(smaller)", **rest, "children": []})
-        return top
+    def frozen(self, floor: float) -> StackNode:
+        """The tree without what is not above the floor; made from the leaves up, since stacks may be too deep to recurse."""
+        made: dict[int, StackNode] = {}
+        for node in reversed(self.walk()):
+            children = sorted(node.children.values(), key=lambda child: -child.bytes)
+            shown = [made.pop(id(child)) for child in children if child.bytes > floor]
+            hidden = [child for child in children if child.bytes <= floor]
+            rest = sum(child.bytes for child in hidden)
+            if rest:
+                count = sum(child.count for child in hidden)
+                shown.append(StackNode(name="(smaller)", bytes=rest, count=count, children=[]))
+            if node is self or node.bytes > floor:
+                made[id(node)] = StackNode(name=node.name, bytes=node.bytes, count=node.count, children=shown)
+        return made[id(self)]

@@ -1,14 +1,16 @@
-"""What a person should know about a memory snapshot: gaps in its history, leaks, fragmentation, churn, OOMs."""
+"""What a person should know about a memory snapshot: gaps in its history, growth, fragmentation, churn, OOMs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from profkit.memory.replay import DeviceReplay
-from profkit.model import Severity
+from profkit.model import Finding, Severity
+from profkit.model.findings import Param
 from profkit.model.memory_history import MemoryHistory
-from profkit.model.result import Row
-from profkit.units import bytes_text, percent_text
+from profkit.model.report_allocator import AllocatorState
+from profkit.model.report_memory import GrowthRow, MemoryDevice, OutOfMemory
 
 __all__ = ["findings_of"]
 
@@ -20,141 +22,128 @@ _SMALLEST_LEAK: Final = 1 << 20
 _LEAST_LEAK_SHARE: Final = 0.001
 
 
-def findings_of(history: MemoryHistory, replays: list[DeviceReplay], section: Row) -> list[Row]:
-    """Findings about the recording first, then about the program; ``{code, severity, message, count}``."""
-    rows = [
-        _row(finding.code, finding.severity, finding.message, finding.count) for finding in history.findings
-    ]
-    for replayed, device in zip(replays, section["devices"], strict=True):
-        rows += _about_history(replayed, device, f"Device {replayed.device}: " if len(replays) > 1 else "")
+def findings_of(
+    history: MemoryHistory,
+    replays: Sequence[DeviceReplay],
+    devices: Sequence[MemoryDevice],
+    ooms: Sequence[OutOfMemory],
+    growth: Sequence[GrowthRow],
+    allocator: AllocatorState | None,
+) -> list[Finding]:
+    """Findings about the recording first, then about the program.
+
+    Args:
+        history: The snapshot, with what its reader found.
+        replays: Its devices.
+        devices: The rows of the same.
+        ooms: What ran out of memory.
+        growth: What grows from step to step, most first.
+        allocator: The allocator of the fullest device.
+    """
+    found = list(history.findings)
+    for replayed, device in zip(replays, devices, strict=True):
+        where = replayed.device if len(replays) > 1 else None
+        found += _about_history(replayed, device, {"device": where})
     if not replays:
-        rows.append(
-            _row("empty", Severity.WARNING, "The snapshot holds no memory: nothing was allocated on a GPU.")
-        )
-    return rows + _out_of_memory(section) + _leaks(section) + _allocator(section)
+        found.append(Finding("empty", Severity.WARNING))
+    found += [_out_of_memory(row) for row in ooms]
+    found += _leaks(growth, max((d.peak_allocated_bytes or 0 for d in devices), default=0))
+    if allocator is not None:
+        found += _about_allocator(allocator, devices)
+    return found
 
 
-def _row(code: str, severity: Severity, message: str, count: int = 1) -> Row:
-    return {"code": code, "severity": severity.name.lower(), "message": message, "count": count}
-
-
-def _about_history(replayed: DeviceReplay, device: Row, where: str) -> list[Row]:
-    rows = []
+def _about_history(
+    replayed: DeviceReplay, device: MemoryDevice, params: dict[str, Param]
+) -> Iterator[Finding]:
     if not replayed.recorded:
-        if device["reserved_bytes"] or device["allocated_bytes"]:
-            message = (
-                f"{where}No history of allocations was recorded, so the peak is unknown: call "
-                "torch.cuda.memory._record_memory_history() before the run."
-            )
-            rows.append(_row("no-history", Severity.WARNING, message))
-        return rows
-    if device["allocated_at_start_bytes"]:
-        message = (
-            f"{where}The history begins with {bytes_text(device['allocated_at_start_bytes'])} allocated already: it "
-            "was started late, or its ring buffer (max_entries) kept only the newest entries. A higher peak "
-            "before that cannot be seen."
-        )
-        rows.append(_row("history-truncated", Severity.WARNING, message))
-    elif not replayed.complete and device["reserved_at_start_bytes"]:
-        message = (
-            f"{where}The allocator held {bytes_text(device['reserved_at_start_bytes'])} when the history began, none "
-            "of it in use: there was an earlier peak that cannot be seen."
-        )
-        rows.append(_row("history-late", Severity.INFO, message))
+        if device.reserved_bytes or device.allocated_bytes:
+            yield Finding("no-history", Severity.WARNING, params=params)
+        return
+    if device.allocated_at_start_bytes:
+        size = device.allocated_at_start_bytes
+        yield Finding("history-truncated", Severity.WARNING, params=params | {"allocated_bytes": size})
+    elif not replayed.complete and device.reserved_at_start_bytes:
+        size = device.reserved_at_start_bytes
+        yield Finding("history-late", Severity.INFO, params=params | {"reserved_bytes": size})
     times = replayed.events.time_ns[replayed.events.time_ns >= 0]
     if back := int((times[1:] < times[:-1]).sum()):
-        message = (
-            f"{where}The clock went back: {back} entries of the history are earlier than the one before. The order of "
-            "the file counts; what joins memory and times does not hold there."
+        yield Finding("clock-went-back", Severity.WARNING, count=back, params=params)
+    if device.peak_unsure_bytes:
+        yield Finding(
+            "peak-bounded", Severity.INFO, params=params | {"unsure_bytes": device.peak_unsure_bytes}
         )
-        rows.append(_row("clock-went-back", Severity.WARNING, message, back))
-    return rows + _inexact(replayed, device, where)
-
-
-def _inexact(replayed: DeviceReplay, device: Row, where: str) -> list[Row]:
-    rows = []
-    if device["peak_unsure_bytes"]:
-        message = (
-            f"{where}The peak may be up to {bytes_text(device['peak_unsure_bytes'])} higher: how blocks were cut "
-            "before the history began is not recorded."
-        )
-        rows.append(_row("peak-bounded", Severity.INFO, message))
     if replayed.reserved is not None and replayed.reserved_peak is None:
-        message = f"{where}More is allocated than reserved: entries of segments are missing from the history."
-        rows.append(_row("segments-missing", Severity.WARNING, message))
-    if replayed.lost_frees:
-        message = f"{where}{replayed.lost_frees} blocks were allocated again without a recorded free."
-        rows.append(_row("lost-frees", Severity.WARNING, message, replayed.lost_frees))
-    if replayed.extra_frees:
-        message = (
-            f"{where}{replayed.extra_frees} blocks were freed twice: entries of the history are missing."
-        )
-        rows.append(_row("extra-frees", Severity.WARNING, message, replayed.extra_frees))
-    if replayed.unmatched:
-        message = (
-            f"{where}{replayed.unmatched} blocks are allocated at the end of the history but not in the segments: "
-            "the two were not taken at the same moment, or frees were not recorded."
-        )
-        rows.append(_row("history-mismatch", Severity.WARNING, message, replayed.unmatched))
-    if replayed.resized:
-        message = (
-            f"{where}{replayed.resized} blocks have another size than torch's CUDA allocator gives them: it was "
-            "another allocator, or its settings changed. Sizes in between are estimates."
-        )
-        rows.append(_row("sizes-estimated", Severity.INFO, message, replayed.resized))
-    return rows
+        yield Finding("segments-missing", Severity.WARNING, params=params)
+    for code, severity, blocks in (
+        ("lost-frees", Severity.WARNING, replayed.lost_frees),
+        ("extra-frees", Severity.WARNING, replayed.extra_frees),
+        ("history-mismatch", Severity.WARNING, replayed.unmatched),
+        ("sizes-estimated", Severity.INFO, replayed.resized),
+    ):
+        if blocks:
+            yield Finding(code, severity, count=blocks, params=params)
 
 
-def _out_of_memory(section: Row) -> list[Row]:
+def _out_of_memory(row: OutOfMemory) -> Finding:
+    params: dict[str, Param] = {
+        "kind": row.kind,
+        "where": row.where,
+        "requested_bytes": row.requested_bytes,
+        "allocated_bytes": row.allocated_bytes,
+        "free_bytes": row.free_bytes,
+        "reserved_bytes": row.reserved_bytes,
+        "reserved_free_bytes": row.reserved_free_bytes,
+        "usable_free_bytes": row.usable_free_bytes,
+        "largest_free_block_bytes": row.largest_free_block_bytes,
+        "outside_bytes": row.outside_bytes,
+        "gpu_bytes": row.gpu_bytes,
+        "expandable_segments": row.expandable_segments,
+    }
+    return Finding("out-of-memory", Severity.WARNING, params=params)
+
+
+def _leaks(growth: Sequence[GrowthRow], peak_bytes: int) -> list[Finding]:
+    least = max(_SMALLEST_LEAK, _LEAST_LEAK_SHARE * peak_bytes)
     return [
-        _row(
-            "out-of-memory",
-            Severity.WARNING,
-            f"Out of memory at {row['where'] or 'an unknown place'}: {row['explanation']}",
+        Finding(
+            "leak",
+            Severity.WARNING if row.confidence == "high" else Severity.INFO,
+            count=row.growing,
+            params={
+                "where": row.where,
+                "category": row.category,
+                "step_bytes": row.bytes_per_step,
+                "grown_bytes": row.grown_bytes,
+                "steps": row.increments,
+            },
         )
-        for row in section["oom"]
+        for row in [row for row in growth if row.grown_bytes >= least][:_NAMED_LEAKS]
     ]
 
 
-def _leaks(section: Row) -> list[Row]:
-    rows = []
-    least = max(_SMALLEST_LEAK, _LEAST_LEAK_SHARE * (section["peak_allocated_bytes"] or 0))
-    grown = [row for row in section["growth"] if row["grown_bytes"] >= least]
-    for row in grown[:_NAMED_LEAKS]:
-        severity = Severity.WARNING if row["confidence"] == "high" else Severity.INFO
-        message = (
-            f"Memory of {row['where'] or 'blocks without a stack'} ({row['category']}) grows by "
-            f"{bytes_text(row['bytes_per_step'])} a step: in {row['growing']} of {row['increments']} steps, by "
-            f"{bytes_text(row['grown_bytes'])} in all."
-        )
-        rows.append(_row("leak", severity, message, row["growing"]))
-    return rows
-
-
-def _allocator(section: Row) -> list[Row]:
-    allocator, reserved = section["allocator"], section["peak_reserved_bytes"]
-    if not allocator or not reserved:
-        return []
-    rows = []
-    spare = allocator["fragmentation_at_peak_bytes"] or 0
-    if allocator["regrowths"] and spare >= max(_LARGE_BYTES, _LARGE_SHARE * reserved):
-        remedy = (
-            ""
-            if allocator["expandable_segments"]["on"]
-            else " Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
-        )
-        message = (
-            f"{bytes_text(spare)} of the {bytes_text(reserved)} reserved ({percent_text(spare / reserved)}) were free even "
-            f"when most was reserved. CUDA was asked for more {allocator['regrowths']} times while as much lay free in "
-            f"blocks too small for the request, or not to be split: fragmentation.{remedy}"
-        )
-        rows.append(_row("fragmentation", Severity.WARNING, message, allocator["regrowths"]))
-    steady = allocator["steady"]
-    if steady["cuda_frees"]:
-        message = (
-            f"In the last {steady['steps']} steps the allocator still asked CUDA for memory "
-            f"{steady['cuda_allocations']} times and gave it back {steady['cuda_frees']} times; each waits for the "
-            "device. Look for empty_cache() in the loop, or for memory that is nearly full."
-        )
-        rows.append(_row("allocator-churn", Severity.WARNING, message, steady["cuda_frees"]))
-    return rows
+def _about_allocator(allocator: AllocatorState, devices: Sequence[MemoryDevice]) -> Iterator[Finding]:
+    reserved = max((d.peak_reserved_bytes or 0 for d in devices), default=0)
+    if reserved:
+        spare = allocator.fragmentation_at_peak_bytes or 0
+        if allocator.regrowths and spare >= max(_LARGE_BYTES, _LARGE_SHARE * reserved):
+            params: dict[str, Param] = {
+                "free_bytes": spare,
+                "reserved_bytes": reserved,
+                "free_share": spare / reserved,
+                "expandable_segments": allocator.expandable_segments.on,
+            }
+            yield Finding("fragmentation", Severity.WARNING, count=allocator.regrowths, params=params)
+        steady = allocator.steady
+        if steady.cuda_frees:
+            params = {"steps": steady.steps, "cuda_allocations": steady.cuda_allocations}
+            yield Finding("allocator-churn", Severity.WARNING, count=steady.cuda_frees, params=params)
+    private = allocator.private_pools
+    if private is not None and private.reserved_bytes >= max(_LARGE_BYTES, _LARGE_SHARE * reserved):
+        held = next((d.reserved_bytes for d in devices if d.id == allocator.device), None)
+        params = {
+            "private_bytes": private.reserved_bytes,
+            "free_bytes": private.free_bytes,
+            "reserved_bytes": held,
+        }
+        yield Finding("private-pools", Severity.INFO, count=private.pools, params=params)

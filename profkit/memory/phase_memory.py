@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,15 +10,19 @@ from numpy.typing import NDArray
 
 from profkit.memory.replay import DeviceReplay
 from profkit.model.memory_history import MemoryHistory
-from profkit.model.result import Row
+from profkit.model.report_memory import MemoryPhase, MemoryStep, PhaseSpan
 from profkit.timeline.phases import DEEPEST_PHASE
 from profkit.timeline.range_names import is_library, is_operator_name, profiler_step, step_like
 
-__all__ = ["PhaseSpan", "Stretch", "Stretches", "find_stretches", "phase_rows", "stretch_rows"]
-
-
-PhaseSpan = tuple[str, int, int]
-"""Path, start and end in ns of a phase that another recording of the same process knows."""
+__all__ = [
+    "Stretch",
+    "Stretches",
+    "find_stretches",
+    "merged_phases",
+    "merged_steps",
+    "phases_of_device",
+    "stretch_rows",
+]
 
 
 @dataclass(frozen=True)
@@ -110,53 +114,97 @@ class _Placed:
                 continue
             path = f"{opened[-1][1]}/{name}" if opened and nested else name
             opened.append((end, path))
-            found.append((path, start, end))
+            found.append(PhaseSpan(path=path, start_ns=start, end_ns=end))
         return self._found(found)
 
     def spans(self, spans: Sequence[PhaseSpan]) -> list[Stretch]:
         if not self._timed:
             return []
-        return self._found(sorted(spans, key=lambda span: (span[1], -span[2])))
+        return self._found(sorted(spans, key=lambda span: (span.start_ns, -span.end_ns)))
 
     def _found(self, spans: Sequence[PhaseSpan]) -> list[Stretch]:
-        first = np.searchsorted(self._times, [start for _, start, _ in spans], side="left").tolist()
-        last = np.searchsorted(self._times, [end for _, _, end in spans], side="right").tolist()
-        return [Stretch(*span, *states) for span, *states in zip(spans, first, last, strict=True)]
+        first = np.searchsorted(self._times, [span.start_ns for span in spans], side="left").tolist()
+        last = np.searchsorted(self._times, [span.end_ns for span in spans], side="right").tolist()
+        return [
+            Stretch(span.path, span.start_ns, span.end_ns, *states)
+            for span, *states in zip(spans, first, last, strict=True)
+        ]
 
 
-def stretch_rows(replayed: DeviceReplay, stretches: list[Stretch]) -> list[Row]:
-    """For each stretch its peak, net growth and churn in bytes; null where nothing was recorded."""
+def stretch_rows(replayed: DeviceReplay, stretches: Sequence[Stretch]) -> list[MemoryPhase]:
+    """For each stretch its peak, net growth and churn in bytes; None where nothing was recorded."""
+    if not replayed.recorded:
+        return [
+            MemoryPhase(path=each.path, peak_allocated_bytes=None, net_bytes=None, count=1)
+            for each in stretches
+        ]
     lives = replayed.lifetimes
     grown = np.zeros(len(replayed.allocated) + 1, np.int64)
     traced = lives.allocated > 0
     np.add.at(grown, lives.allocated[traced], lives.bytes[traced])
     total = np.cumsum(grown)
     rows = []
-    for stretch in stretches:
-        inside = replayed.allocated[stretch.first : stretch.last + 1]
+    for each in stretches:
+        inside = replayed.allocated[each.first : each.last + 1]
         rows.append(
-            {
-                "path": stretch.path,
-                "peak_allocated_bytes": int(inside.max()) if replayed.recorded else None,
-                "net_bytes": int(inside[-1] - inside[0]) if replayed.recorded else None,
-                "churn_bytes": int(total[stretch.last] - total[stretch.first]) if replayed.recorded else None,
-            }
+            MemoryPhase(
+                path=each.path,
+                peak_allocated_bytes=int(inside.max()),
+                net_bytes=int(inside[-1] - inside[0]),
+                count=1,
+                churn_bytes=int(total[each.last] - total[each.first]),
+            )
         )
     return rows
 
 
-def phase_rows(rows: list[Row]) -> list[Row]:
-    """One row for each path: the highest peak, all growth, in order of first start."""
-    merged: dict[str, Row] = {}
+def phases_of_device(rows: Iterable[MemoryPhase]) -> list[MemoryPhase]:
+    """One row for each path of one device: the highest peak, all growth, in order of first start."""
+    merged: dict[str, MemoryPhase] = {}
     for row in rows:
-        known = merged.get(row["path"])
-        if known is None:
-            merged[row["path"]] = {**row, "count": 1}
-            continue
-        known["count"] += 1
-        if row["peak_allocated_bytes"] is None:
-            continue
-        known["peak_allocated_bytes"] = max(known["peak_allocated_bytes"] or 0, row["peak_allocated_bytes"])
-        for key in ("net_bytes", "churn_bytes"):
-            known[key] = (known[key] or 0) + row[key]
+        known = merged.get(row.path)
+        merged[row.path] = row if known is None else _joined(known, row, known.count + row.count)
     return list(merged.values())
+
+
+def merged_phases(devices: Iterable[Sequence[MemoryPhase]]) -> list[MemoryPhase]:
+    """The phases of all devices as one: they were entered at the same times, so the counts are those of one."""
+    merged: dict[str, MemoryPhase] = {}
+    for row in (row for rows in devices for row in rows):
+        known = merged.get(row.path)
+        merged[row.path] = row if known is None else _joined(known, row, known.count)
+    return list(merged.values())
+
+
+def merged_steps(devices: Iterable[Sequence[MemoryPhase]]) -> list[MemoryStep]:
+    """The steps of all devices as one, in order; equal names stay apart."""
+    merged: dict[tuple[int, str], MemoryPhase] = {}
+    for step, row in (numbered for rows in devices for numbered in enumerate(rows)):
+        known = merged.get((step, row.path))
+        merged[step, row.path] = row if known is None else _joined(known, row, known.count)
+    return [
+        MemoryStep(
+            step=step,
+            path=path,
+            peak_allocated_bytes=row.peak_allocated_bytes,
+            net_bytes=row.net_bytes,
+            churn_bytes=row.churn_bytes,
+        )
+        for (step, path), row in merged.items()
+    ]
+
+
+def _joined(first: MemoryPhase, second: MemoryPhase, count: int) -> MemoryPhase:
+    return MemoryPhase(
+        path=first.path,
+        peak_allocated_bytes=_of_known(max, first.peak_allocated_bytes, second.peak_allocated_bytes),
+        net_bytes=_of_known(sum, first.net_bytes, second.net_bytes),
+        count=count,
+        churn_bytes=_of_known(sum, first.churn_bytes, second.churn_bytes),
+    )
+
+
+def _of_known(combine: Callable[[list[int]], int], *values: int | None) -> int | None:
+    """What is known combined; None where nothing is."""
+    known = [value for value in values if value is not None]
+    return combine(known) if known else None

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from profkit.model.rows import Bytes, Count, Row
 
-__all__ = ["AllocatorState", "ExpandableSegments", "Setting", "SteadyAllocator"]
+__all__ = ["AllocatorState", "ExpandableSegments", "PrivatePools", "Setting", "SteadyAllocator"]
 
 
 class SteadyAllocator(Row, frozen=True, kw_only=True):
@@ -28,6 +28,17 @@ class ExpandableSegments(Row, frozen=True, kw_only=True):
     """Whether it was on."""
     could_save_bytes: Bytes | None
     """The most that it could save."""
+
+
+class PrivatePools(Row, frozen=True, kw_only=True):
+    """Pools that only a CUDA graph or a ``torch.cuda.MemPool`` may use, at the end."""
+
+    pools: Count
+    """How many."""
+    reserved_bytes: Bytes
+    """What they hold from CUDA."""
+    free_bytes: Bytes
+    """The free part of it, which the default pool cannot use."""
 
 
 Setting: TypeAlias = bool | int | float | str | Mapping[str, int]
@@ -69,3 +80,5 @@ class AllocatorState(Row, frozen=True, kw_only=True):
     """The settings that matter here, with torch's names."""
     expandable_segments: ExpandableSegments
     """The setting that lets free pieces be joined."""
+    private_pools: PrivatePools | None = None
+    """What is kept apart from the default pool; None where nothing is."""

@@ -169,8 +169,12 @@ class OutOfMemory(Row, frozen=True, kw_only=True):
     """All free blocks in the pool of its stream and size."""
     holders: Sequence[HolderRow]
     """Who held most."""
-    kind: Literal["fragmented", "streams", "limit", "full"]
-    """Which shortage it was."""
+    kind: Literal["fragmented", "streams", "limit", "outside", "full"]
+    """Which shortage it was; ``outside``: what was missing is held outside of PyTorch's allocator."""
+    gpu_bytes: Bytes | None = None
+    """The memory of the GPU, from a trace of the same GPU."""
+    outside_bytes: Bytes | None = None
+    """The part of it that is neither reserved nor free; None where the GPU's memory is unknown."""
     expandable_segments: bool | None = None
     """Whether the allocator used expandable segments."""
 

@@ -35,9 +35,9 @@ class Result:
 
     inputs: list[Row]
     devices: list[Row]
-    health: Row
+    health: Any
     window: Row
-    verdict: Row
+    verdict: Any
     totals: Row
     phases: list[Row] = field(default_factory=list)
     kernels: list[Row] = field(default_factory=list)
@@ -45,7 +45,8 @@ class Result:
     ranges: list[Row] = field(default_factory=list)
     idle: Row
     syncs: list[Row] = field(default_factory=list)
-    memory: Row | None = None
+    memory: Any = None
+    """TRANSITIONAL: a `profkit.model.report_memory.Memory`, or a dictionary of a report that was read back."""
     communication: list[Row] = field(default_factory=list)
     ranks: list[Row] = field(default_factory=list)
     advice: list[Row] = field(default_factory=list)

@@ -58,6 +58,9 @@ class Row(msgspec.Struct, frozen=True):
         """The fields by their names in JSON."""
         return self._as_mapping().items()
 
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._as_mapping(), **other}
+
     def _as_mapping(self) -> dict[str, Any]:
         return {name: self[name] for name in self}
 

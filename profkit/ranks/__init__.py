@@ -1,8 +1,8 @@
 """Many ranks as one: which collectives are the same one, whose clock is off, and who waits for whom."""
 
 from profkit.ranks.clocks import report_offsets
+from profkit.ranks.rank_section import FileOfRanks, RankSection, file_of_ranks, rank_section
 from profkit.ranks.rank_table import RanksFound, compare_ranks
-from profkit.ranks.report_section import FileOfRanks, RankSection, file_of_ranks, rank_section
 from profkit.ranks.straggler_verdict import verdict_on_ranks
 
 __all__ = [

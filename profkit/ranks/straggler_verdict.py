@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from profkit.model.result import SHARES, Row
 from profkit.ranks.rank_table import RanksFound
@@ -36,7 +36,7 @@ _OWN_TIME: Final = {
 }
 
 
-def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
+def verdict_on_ranks(verdict: Any, ranks: RanksFound) -> Row:
     """The verdict, with the waiting for other ranks told from the transfer.
 
     The shares stay what they are. Where most exposed communication is waiting, the sentence says so, if communication
@@ -72,8 +72,9 @@ def verdict_on_ranks(verdict: Row, ranks: RanksFound) -> Row:
         by, who = f"rank {late['rank']}", _who(late, extra, extra_ns if explained else None)
     else:
         by, who = "ranks that wait for each other", _in_turn(late, compared, pipeline=ranks.waits_in_messages)
-    sentence, caveats, second = verdict["sentence"], verdict["caveats"], verdict["runner_up"]
-    if explained and extra == "launch" and not caveats:
+    sentence, second = verdict.get("sentence"), verdict["runner_up"]
+    caveats: list[str] = []
+    if explained and extra == "launch" and not verdict["doubts"]:
         caveats = [_PERHAPS_PROFILER]
     if verdict["bound"] == "communication":
         sentence = (

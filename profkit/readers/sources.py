@@ -366,15 +366,16 @@ def _expanded(
                 elif machine.needs_input:
                     break
     except (zlib.error, OSError, lzma.LZMAError, EOFError) as error:
-        findings.append(_damage(compression, meter, f"is damaged ({error})"))
+        findings.append(_damage(compression, meter, error))
         return
     if machine is not None:
-        findings.append(_damage(compression, meter, "ends early"))
+        findings.append(_damage(compression, meter, None))
 
 
-def _damage(compression: Compression, meter: _Meter, what: str) -> Finding:
-    return Finding(
-        "truncated",
-        Severity.WARNING,
-        f"The {compression.name} data {what}: only its first {bytes_text(meter.made)} could be expanded.",
-    )
+def _damage(compression: Compression, meter: _Meter, error: Exception | None) -> Finding:
+    params = {
+        "compression": compression.name,
+        "error": str(error) if error else None,
+        "expanded_bytes": meter.made,
+    }
+    return Finding("truncated", Severity.WARNING, params=params)

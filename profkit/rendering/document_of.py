@@ -10,6 +10,7 @@ import numpy as np
 from profkit.model.result import Result
 from profkit.rendering.document import Document
 from profkit.rendering.first_edition import second_edition
+from profkit.rendering.spoken import spoken
 
 __all__ = ["document_of"]
 
@@ -23,7 +24,7 @@ def document_of(report: Result | Document) -> Document:
     if isinstance(report, Document):
         return report
     # TRANSITIONAL: goes when the analysis returns a typed report; until then its rows are dictionaries or structs.
-    given = msgspec.to_builtins(report.as_dict(), enc_hook=_plain)
+    given = msgspec.to_builtins(spoken(report).as_dict(), enc_hook=_plain)
     return msgspec.convert(second_edition(given), Document)
 
 

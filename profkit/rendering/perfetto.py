@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model.result import Row
+from profkit.model.report_memory import MemoryCurve
 from profkit.model.states import CAUSE_OF_STATE, SHARE_OF_STATE, State
 from profkit.timeline.view import TraceView
 
@@ -25,13 +25,15 @@ _GAPS: Final = 1 << 30
 """The track of a device's idle time."""
 
 
-def render_perfetto(views: Sequence[TraceView], offsets: Sequence[int], memory: Row | None = None) -> bytes:
+def render_perfetto(
+    views: Sequence[TraceView], offsets: Sequence[int], memory: Sequence[MemoryCurve] = ()
+) -> bytes:
     """Kernels by stream, idle time by cause, phases by thread and memory as counters, as a ``.json.gz``.
 
     Args:
         views: The traces; their whole recording is written, not only the window.
         offsets: What to add to each trace's times, in ns.
-        memory: The memory section of a report, for its curve.
+        memory: Memory over time, by device.
     """
     events: list[str] = []
     device = 0
@@ -135,13 +137,14 @@ def _gaps(view: TraceView, device: int, offset: int, process: int) -> Iterator[s
     )
 
 
-def _memory(memory: Row | None, process: int) -> Iterator[str]:
+def _memory(curves: Sequence[MemoryCurve], process: int) -> Iterator[str]:
     """Counters of what is known; a history without times has no place on a timeline."""
-    for curve in (memory or {}).get("curve") or []:
-        known = {name: curve[f"{name}_bytes"] for name in ("allocated", "reserved") if curve[f"{name}_bytes"]}
-        if curve["time_ns"] is None:
+    for curve in curves:
+        if curve.time_ns is None:
             continue
-        label = json.dumps(f"memory of device {curve['device']}")
-        for time_ns, *sizes in zip(curve["time_ns"], *known.values(), strict=True):
+        both = {"allocated": curve.allocated_bytes, "reserved": curve.reserved_bytes}
+        known = {name: sizes for name, sizes in both.items() if sizes}
+        label = json.dumps(f"memory of device {curve.device}")
+        for time_ns, *sizes in zip(curve.time_ns, *known.values(), strict=True):
             values = json.dumps(dict(zip(known, sizes, strict=True)))
             yield f'{{"ph":"C","pid":{process},"tid":0,"ts":{_us(time_ns)},"name":{label},"args":{values}}}'

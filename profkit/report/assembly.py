@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from profkit.advice import advise
-from profkit.memory.report_section import give_phase_peaks, memory_row, memory_sentence
-from profkit.model import Finding, Severity, Trace
+from profkit.memory import memory_row
+from profkit.model import Finding, Trace
+from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
+from profkit.model.report_memory import Memory
 from profkit.model.result import Result, Row
+from profkit.model.rows import replace
 from profkit.model.states import BUSY_STATES
 from profkit.ranks import (
     FileOfRanks,
@@ -24,7 +27,7 @@ from profkit.ranks import (
 from profkit.ranks.collective_table import communication_rows
 from profkit.report.health import health_row, undecided_reason
 from profkit.report.method import threshold_rows
-from profkit.report.unprofiled import unrecorded_caveat
+from profkit.report.unprofiled import unprofiled_doubt
 from profkit.report.verdict import verdict_row
 from profkit.report.views import Options, analysed_views
 from profkit.roofline.kernel_table import kernel_rows
@@ -41,7 +44,9 @@ from profkit.timeline.window_table import shares_row, states_of, totals_row, win
 __all__ = ["summarise", "summarise_views", "time_offsets", "timelines"]
 
 
-_FINDINGS_ON_THE_PROGRAM: Final = frozenset({"out-of-memory", "leak", "fragmentation", "allocator-churn"})
+_FINDINGS_ON_THE_PROGRAM: Final = frozenset(
+    {"out-of-memory", "leak", "fragmentation", "allocator-churn", "private-pools"}
+)
 
 
 def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | None = None) -> Result:
@@ -82,15 +87,14 @@ def summarise_views(
     phases = phase_rows(views)
     ranges, too_deep = range_rows(views)
     memory = memory_row(histories, views, offsets)
-    give_phase_peaks(phases, memory)
-    verdict = verdict_row(views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories))
-    if memory is not None and not views:
-        verdict["sentence"] = memory_sentence(memory)
-        verdict["instead"] = (
-            "A memory snapshot holds no times of kernels: record a trace of the same step too."
-        )
-    if whole and verdict["caveats"]:
-        verdict["caveats"] += [text for text in [unrecorded_caveat(views)] if text]
+    peaks = {row.path: row.peak_allocated_bytes for row in memory.by_phase} if memory else {}
+    for row in phases:
+        row["peak_allocated_bytes"] = peaks.get(row["path"])
+    verdict: Any = verdict_row(
+        views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories)
+    )
+    if whole and verdict.doubts:
+        verdict = replace(verdict, doubts=[*verdict.doubts, *filter(None, [unprofiled_doubt(views)])])
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
@@ -118,16 +122,16 @@ def summarise_views(
 
 def timelines(
     recordings: Sequence[Trace | MemoryHistory], options: Options
-) -> tuple[list[TraceView], Row | None]:
+) -> tuple[list[TraceView], Memory | None]:
     """The analysed traces of some recordings, and the memory section: what an exported timeline is made from."""
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
     views = analysed_views(recordings, options)
     return views, memory_row(histories, views, time_offsets(views))
 
 
-def _undecided(views: Sequence[TraceView], histories: Sequence[MemoryHistory]) -> str | None:
+def _undecided(views: Sequence[TraceView], histories: Sequence[MemoryHistory]) -> Fact | None:
     if not views and histories:
-        return "a memory snapshot holds no times of kernels. Record a trace of the same step too"
+        return Fact("memory-only")
     return undecided_reason(views)
 
 
@@ -199,15 +203,11 @@ def _input_row(recording: Trace | MemoryHistory) -> Row:
     }
 
 
-def _findings(recordings: Sequence[Trace | MemoryHistory], memory: Row | None) -> list[Finding]:
+def _findings(recordings: Sequence[Trace | MemoryHistory], memory: Memory | None) -> list[Finding]:
     """What the readers found, and of the memory section's findings those on the snapshot, not on the program."""
     found = [f for r in recordings if isinstance(r, Trace) for f in r.findings]
-    for row in (memory or {}).get("findings", ()):
-        if row["code"] not in _FINDINGS_ON_THE_PROGRAM:
-            found.append(
-                Finding(row["code"], Severity[row["severity"].upper()], row["message"], row["count"])
-            )
-    return found
+    of_memory = memory.findings if memory is not None else ()
+    return [*found, *(f for f in of_memory if f.code not in _FINDINGS_ON_THE_PROGRAM)]
 
 
 def _dropped(recordings: Sequence[Trace | MemoryHistory]) -> dict[str, int]:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import CopyKind, Finding, OperationKind, Severity
+from profkit.model.findings import Param
 from profkit.roofline.thresholds import IMPOSSIBLE, MOST_EFFICIENT
 from profkit.timeline.view import TraceView
-from profkit.units import duration_text, percent_text
 
 __all__ = ["contradictions", "overrun_ns"]
 
@@ -92,33 +92,20 @@ def _overruns(views: Sequence[TraceView]) -> list[Finding]:
             names.append(view.trace.strings[int(operations.name[rows[np.argmax(length)]])])
     if not count:
         return []
-    lasts = "an operation lasts" if count == 1 else f"{count} operations last"
-    message = (
-        f"A stream would be busy over 100 % of the time: {lasts} past the start of the next but one on the same "
-        f"stream, {duration_text(raw)} as written and {duration_text(clipped)} up to the next (the longest: {names[0]:.80}). "
-        "The times are wrong; totals count them as written"
-    )
-    grave = raw - clipped > _NOTABLE * total
-    return [Finding("busy-over-100", Severity.ERROR if grave else Severity.WARNING, message, count)]
+    severity = Severity.ERROR if raw - clipped > _NOTABLE * total else Severity.WARNING
+    params: dict[str, Param] = {"written_ns": raw, "possible_ns": clipped, "longest": names[0][:80]}
+    return [Finding("busy-over-100", severity, count=count, params=params)]
 
 
 def _clocks(views: Sequence[TraceView]) -> list[Finding]:
     device = sum(_device_steps_back(view) for view in views)
     host = sum(_host_steps_back(view) for view in views)
     steps = sum(_steps_out_of_order(view) for view in views)
-    parts = [
-        f"{count} {what}"
-        for count, what in (
-            (device, "operations start before one that their thread had launched earlier on the same stream"),
-            (host, "calls start before one of the same thread with a smaller id"),
-            (steps, "steps start before the step with the number before"),
-        )
-        if count
-    ]
-    if not parts:
+    count = device + host + steps
+    if not count:
         return []
-    message = f"The clock went back: {'; '.join(parts)}. Times around there, and idle time, cannot be trusted"
-    return [Finding("clock-went-back", Severity.WARNING, message, device + host + steps)]
+    params = {"operations": device, "calls": host, "steps": steps}
+    return [Finding("clock-went-back", Severity.WARNING, count=count, params=params)]
 
 
 def _device_steps_back(view: TraceView) -> int:
@@ -162,13 +149,7 @@ def _steps_out_of_order(view: TraceView) -> int:
 def _clashes(views: Sequence[TraceView]) -> list[Finding]:
     """Two launches, one after the other, with one id: which of them launched the operation is not known."""
     count = sum(_clashing(view) for view in views)
-    if not count:
-        return []
-    message = (
-        f"{count} ids of launches are used twice in one process: their operations count, but which call launched "
-        "them, hence their phase and step, is a guess (the first). Were two recordings put into one file?"
-    )
-    return [Finding("correlation-clash", Severity.WARNING, message, count)]
+    return [Finding("correlation-clash", Severity.WARNING, count=count)] if count else []
 
 
 def _clashing(view: TraceView) -> int:
@@ -195,17 +176,16 @@ def _too_efficient(views: Sequence[TraceView]) -> list[Finding]:
     copies = sum(_impossible_copies(view) for view in views)
     if not len(excess) and not copies:
         return []
-    what = [f"{len(excess)} kernels (up to {percent_text(float(excess.max()))})"] if len(excess) else []
-    what += [f"{copies} copies and memsets"] if copies else []
     wrong = copies + int((excess > IMPOSSIBLE).sum())
-    message = (
-        f"More than {percent_text(MOST_EFFICIENT)} of what the card can do: {' and '.join(what)}. They have no efficiency: "
-        "their algorithm saves arithmetic, or shapes, times or the card's rates (--peaks) are wrong"
-    )
-    if wrong:
-        message += f". Of {wrong} of them the work cannot be true, and is left out"
+    params: dict[str, Param] = {
+        "limit_share": MOST_EFFICIENT,
+        "kernels": len(excess),
+        "highest_share": float(excess.max(initial=0)),
+        "copies": copies,
+        "impossible": wrong,
+    }
     severity = Severity.WARNING if wrong else Severity.INFO
-    return [Finding("efficiency-over-105", severity, message, len(excess) + copies)]
+    return [Finding("efficiency-over-105", severity, count=len(excess) + copies, params=params)]
 
 
 def _impossible_copies(view: TraceView) -> int:

@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from profkit.model import Finding, OperationKind, Severity
-from profkit.model.result import Row
+from profkit.model.findings import Fact
+from profkit.model.report_verdict import Health
 from profkit.model.states import State
 from profkit.report.contradictions import contradictions, overrun_ns
 from profkit.report.verdict import UNDECIDED
@@ -17,7 +18,6 @@ from profkit.timeline.phase_table import unattributed_ns
 from profkit.timeline.phases import DEEPEST_PHASE
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import states_of
-from profkit.units import duration_text, noun_text
 
 __all__ = ["health_row", "undecided_reason"]
 
@@ -27,7 +27,7 @@ _NOTABLE: Final = 0.01
 _MOST_FINDINGS: Final = 60
 
 
-def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped: dict[str, int]) -> Row:
+def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped: dict[str, int]) -> Health:
     """The health section.
 
     Args:
@@ -45,64 +45,51 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     found += _attribution(views, without_phase) + _warm_up(views) + _without_work(views) + _too_deep(views)
     found.sort(key=lambda f: f.severity, reverse=True)
     moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
-    return {
-        "ok": all(f.severity < Severity.WARNING for f in found),
-        "findings": [
-            {"code": f.code, "severity": f.severity.name.lower(), "message": f.message, "count": f.count}
-            for f in found[:_MOST_FINDINGS]
-        ],
-        "kernels_without_launch": unlaunched,
-        "launches_without_kernel": lost,
-        "gpu_ns_without_phase": without_phase,
-        "events_dropped": dict(sorted(dropped.items())),
-        "profiler_overhead_ns": moved if moved else None,
-        "warm_up_tail": sum(int(v.warm_up_tail.sum()) for v in views),
-    }
+    return Health(
+        ok=all(f.severity < Severity.WARNING for f in found),
+        findings=found[:_MOST_FINDINGS],
+        kernels_without_launch=unlaunched,
+        launches_without_kernel=lost,
+        warm_up_tail=sum(int(v.warm_up_tail.sum()) for v in views),
+        gpu_ns_without_phase=without_phase,
+        events_dropped=dict(sorted(dropped.items())),
+        profiler_overhead_ns=moved if moved else None,
+    )
 
 
-def undecided_reason(views: Sequence[TraceView]) -> str | None:
-    """Why the files cannot give a verdict and what to record instead, or None when they can."""
+def undecided_reason(views: Sequence[TraceView]) -> Fact | None:
+    """Why the files cannot give a verdict, or None when they can."""
     if not any(len(v.trace.operations) for v in views):
         lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
         if lost:
-            return (
-                f"its {lost} launches have no kernel record, so the GPU's side is missing. "
-                "Record again with no other profiler attached, and stop only after torch.cuda.synchronize()"
-            )
-        if any(len(v.trace.ranges) or len(v.trace.calls) for v in views):
-            return (
-                "it has no GPU events. Record with ProfilerActivity.CUDA, or with nsys profile -t cuda,nvtx"
-            )
-        return "there are no CPU or GPU events in it. Record a few steps while the model trains"
+            return Fact("no-kernel-records", {"launches": lost})
+        any_host = any(len(v.trace.ranges) or len(v.trace.calls) for v in views)
+        return Fact("no-gpu-events" if any_host else "no-events")
     states = np.zeros(len(State), np.int64)
     for view in views:
         for device in range(len(view.trace.devices)):
             states += states_of(view, device)
     overrun = sum(overrun_ns(v) for v in views)
     if overrun > UNDECIDED * max(sum(_summed_ns(v) for v in views), 1):
-        return "most of its GPU time is impossible: operations are said to run past later ones of their own stream. Record it again"
+        return Fact("impossible-times")
     if states[State.UNCLASSIFIED] > UNDECIDED * max(int(states.sum()), 1):
-        if any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views):
-            return "most of its time lies in CUDA graphs recorded as one piece. Record with nsys --cuda-graph-trace=node"
-        return "most of its GPU time lies in kernels that nothing is known of. Record with record_shapes=True"
+        opaque = any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views)
+        return Fact("graphs-opaque" if opaque else "kernels-unrecognised")
     idle, steps = _idle_steps(views)
     if idle > UNDECIDED * max(steps, 1):
-        return f"{idle} of its {steps} steps launched nothing on a device. Record steps that do, from their start to their end"
+        return Fact("steps-without-work", {"idle": idle, "steps": steps})
     return _missing_reason(views)
 
 
-def _missing_reason(views: Sequence[TraceView]) -> str | None:
+def _missing_reason(views: Sequence[TraceView]) -> Fact | None:
     """Why the file cannot give a verdict when most of its kernels are missing; a lost graph hides as many as others have."""
     kernels = sum(int((v.trace.operations.kind == OperationKind.KERNEL).sum()) for v in views)
     lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
     if kernels and lost > UNDECIDED * (lost + kernels):
-        return f"{lost} launches have no kernel record, more than the {kernels} that have. Record fewer steps at once"
+        return Fact("kernels-lost", {"lost": lost, "kernels": kernels})
     hidden, graphs = (sum(counts) for counts in zip(*map(_hidden_in_graphs, views), strict=True))
     if kernels and hidden > UNDECIDED * (hidden + kernels):
-        return (
-            f"{graphs} CUDA graph launches have no kernel record, which hides about {hidden} kernels, more than the {kernels} "
-            "that it has: its idle time is not real. Record fewer steps at once"
-        )
+        return Fact("graphs-lost", {"graphs": graphs, "hidden": hidden, "kernels": kernels})
     return None
 
 
@@ -137,34 +124,19 @@ def _lost(views: Sequence[TraceView], unlaunched: int, lost: int) -> list[Findin
     kernels = sum(int((v.trace.operations.kind == OperationKind.KERNEL).sum()) for v in views)
     found = []
     if unlaunched:
+        severity = Severity.WARNING if unlaunched > _NOTABLE * kernels else Severity.INFO
         found.append(
-            Finding(
-                "kernels-without-launch",
-                Severity.WARNING if unlaunched > _NOTABLE * kernels else Severity.INFO,
-                f"{unlaunched} of {kernels} kernels have no launch record: their time counts, their phase is unknown",
-                unlaunched,
-            )
+            Finding("kernels-without-launch", severity, count=unlaunched, params={"kernels": kernels})
         )
     if lost:
-        found.append(
-            Finding(
-                "launches-without-kernel",
-                Severity.WARNING if lost > _NOTABLE * (lost + kernels) else Severity.INFO,
-                f"GPU activity is missing: {lost} launches have no kernel record (the recording was cut, or CUPTI lost them)",
-                lost,
-            )
-        )
+        severity = Severity.WARNING if lost > _NOTABLE * (lost + kernels) else Severity.INFO
+        found.append(Finding("launches-without-kernel", severity, count=lost))
     return found
 
 
 def _dropped(dropped: dict[str, int]) -> list[Finding]:
     return [
-        Finding(
-            f"dropped-{reason.replace('_', '-')}",
-            Severity.WARNING,
-            f"{count} events were left out: {reason.replace('_', ' ')}",
-            count,
-        )
+        Finding(f"dropped-{reason.replace('_', '-')}", Severity.WARNING, count=count)
         for reason, count in sorted(dropped.items())
         if count
     ]
@@ -180,56 +152,30 @@ def _causality(views: Sequence[TraceView]) -> list[Finding]:
     total = sum(len(v.trace.operations) for v in views)
     if not early:
         return []
-    return [
-        Finding(
-            "kernel-before-launch",
-            Severity.WARNING if early > _NOTABLE * total else Severity.INFO,
-            f"{noun_text(early, 'operation')} started before the launch call, by up to {duration_text(most_ns)}: "
-            "the clocks of host and device disagree",
-            early,
-        )
-    ]
+    severity = Severity.WARNING if early > _NOTABLE * total else Severity.INFO
+    return [Finding("kernel-before-launch", severity, count=early, params={"most_ns": most_ns})]
 
 
 def _graphs(views: Sequence[TraceView]) -> list[Finding]:
     graphs = sum(int((v.trace.operations.kind == OperationKind.GRAPH).sum()) for v in views)
-    if not graphs:
-        return []
-    message = f"{graphs} CUDA graph launches were captured at graph level: their time is known, their kernels are not. Re-run nsys with --cuda-graph-trace=node"
-    return [Finding("graphs-opaque", Severity.WARNING, message, graphs)]
+    return [Finding("graphs-opaque", Severity.WARNING, count=graphs)] if graphs else []
 
 
 def _attribution(views: Sequence[TraceView], without_phase_ns: int) -> list[Finding]:
     if not any(len(v.trace.operations) for v in views):
         return []
     if not any(v.phases.paths for v in views):
-        return [
-            Finding(
-                "no-phases", Severity.INFO, 'No phases are marked. Mark them with @profkit.phase("forward")'
-            )
-        ]
+        return [Finding("no-phases", Severity.INFO)]
     busy = sum(int(states_of(v, d)[: State.INPUT].sum()) for v in views for d in range(len(v.trace.devices)))
     if busy and without_phase_ns > 0.1 * busy:
-        share = f"{without_phase_ns / busy:.0%}"
-        return [
-            Finding(
-                "time-without-phase",
-                Severity.INFO,
-                f"{share} of the GPU's busy time was launched outside every phase",
-            )
-        ]
+        return [Finding("time-without-phase", Severity.INFO, params={"share": without_phase_ns / busy})]
     return []
 
 
 def _too_deep(views: Sequence[TraceView]) -> list[Finding]:
     count = sum(view.phases.too_deep for view in views)
-    if not count:
-        return []
-    message = (
-        f"{count} phases lie more than {DEEPEST_PHASE} deep in others and count to the outer ones: "
-        "are all ranges closed that the program opens?"
-    )
-    return [Finding("phases-too-deep", Severity.WARNING, message, count)]
+    params = {"deepest": DEEPEST_PHASE}
+    return [Finding("phases-too-deep", Severity.WARNING, count=count, params=params)] if count else []
 
 
 def _idle_steps(views: Sequence[TraceView]) -> tuple[int, int]:
@@ -243,18 +189,8 @@ def _without_work(views: Sequence[TraceView]) -> list[Finding]:
     idle, steps = _idle_steps(views)
     if not idle:
         return []
-    message = (
-        f"{idle} of {noun_text(steps, 'step')} launched nothing on a device: they are empty, or their GPU side is missing "
-        "(a recording that was cut, or CUPTI lost it)"
-    )
-    return [
-        Finding(
-            "steps-without-work",
-            Severity.WARNING if idle > UNDECIDED * steps else Severity.INFO,
-            message,
-            idle,
-        )
-    ]
+    severity = Severity.WARNING if idle > UNDECIDED * steps else Severity.INFO
+    return [Finding("steps-without-work", severity, count=idle, params={"steps": steps})]
 
 
 def _warm_up(views: Sequence[TraceView]) -> list[Finding]:
@@ -262,13 +198,8 @@ def _warm_up(views: Sequence[TraceView]) -> list[Finding]:
     if not stepped:
         if not any(len(v.trace.operations) for v in views):
             return []
-        message = "No steps are marked: the window is the whole recording. Mark a range named step, or give --step NAME"
-        return [Finding("no-steps", Severity.INFO, message)]
-    left_out = stepped[0].first_kept
-    if left_out:
-        which = "step was" if left_out == 1 else f"{left_out} steps were"
-        message = (
-            f"The first {which} slower than the rest of the {stepped[0].steps.count} and left out as warm-up"
-        )
-        return [Finding("warm-up-steps", Severity.INFO, message, left_out)]
-    return []
+        return [Finding("no-steps", Severity.INFO)]
+    left_out, steps = stepped[0].first_kept, stepped[0].steps.count
+    return (
+        [Finding("warm-up-steps", Severity.INFO, count=left_out, params={"steps": steps})] if left_out else []
+    )

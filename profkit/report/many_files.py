@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from profkit.errors import AnalysisError, ProfkitError, ReadError
-from profkit.model.result import Result, Row
+from profkit.model import Finding, Severity
+from profkit.model.result import Result
 from profkit.readers import read
 from profkit.readers.remote import is_remote, shown_name, without_secrets
 from profkit.report import FileSummary, merge_files, summarise_file
@@ -189,20 +190,12 @@ def _one_kind(summaries: Sequence[FileSummary]) -> tuple[list[FileSummary], int]
     return used, len(summaries) - len(used)
 
 
-def failure_findings(messages: Iterable[str]) -> list[Row]:
+def failure_findings(errors: Iterable[str]) -> list[Finding]:
     """The findings of a report about files that it had to leave out."""
-    return [
-        {
-            "code": "file-failed",
-            "severity": "warning",
-            "message": f"{message} (the others are reported without it)",
-            "count": 1,
-        }
-        for message in messages
-    ]
+    return [Finding("file-failed", Severity.WARNING, params={"error": error}) for error in errors]
 
 
-def with_findings(result: Result, findings: Sequence[Row]) -> Result:
+def with_findings(result: Result, findings: Sequence[Finding]) -> Result:
     """The result with more to say of its health."""
     health = result.health
     return replace(result, health={**health, "ok": False, "findings": [*findings, *health["findings"]]})
@@ -211,10 +204,7 @@ def with_findings(result: Result, findings: Sequence[Row]) -> Result:
 def _with_failures(result: Result, failures: Sequence[Failure], set_aside: int) -> Result:
     findings = failure_findings(f.message for f in failures)
     if set_aside:
-        message = f"{set_aside} profiler traces beside nsys exports are left out: analyse them in one process to have their shapes"
-        findings.append(
-            {"code": "traces-set-aside", "severity": "warning", "message": message, "count": set_aside}
-        )
+        findings.append(Finding("traces-set-aside", Severity.WARNING, count=set_aside))
     return with_findings(result, findings) if findings else result
 
 

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from profkit.advice import MOST_DEVICES
 from profkit.model import Finding
+from profkit.model.findings import Fact
 from profkit.model.result import Result, Row
+from profkit.model.rows import replace
 from profkit.model.states import State
 from profkit.ranks import rank_section, report_offsets, verdict_on_ranks
 from profkit.ranks.collective_table import merge_communication
@@ -137,8 +139,8 @@ def _shifts(files: Sequence[FileSummary], clocks: Any) -> list[int]:
     return found
 
 
-def _undecided(files: Sequence[FileSummary], grounds: Grounds) -> str | None:
-    reasons = [f.result.verdict["instead"] for f in files]
+def _undecided(files: Sequence[FileSummary], grounds: Grounds) -> Fact | None:
+    reasons: list[Fact | None] = [f.result.verdict["undecided"] for f in files]
     told = next((reason for reason in reasons if reason), None)
     unknown = int(grounds.states[State.UNCLASSIFIED]) > UNDECIDED * max(int(grounds.states.sum()), 1)
     return told if unknown or None not in reasons else None
@@ -146,7 +148,7 @@ def _undecided(files: Sequence[FileSummary], grounds: Grounds) -> str | None:
 
 def _fullest(files: Sequence[FileSummary]) -> FileSummary | None:
     with_memory = [f for f in files if f.result.memory is not None]
-    return max(with_memory, key=lambda f: f.result.memory["peak_allocated_bytes"] or 0, default=None)  # type: ignore[index]
+    return max(with_memory, key=lambda f: f.result.memory["peak_allocated_bytes"] or 0, default=None)
 
 
 def _timeline(files: Sequence[FileSummary], shifts: Sequence[int], first_device: Sequence[int]) -> Row | None:
@@ -161,20 +163,17 @@ def _timeline(files: Sequence[FileSummary], shifts: Sequence[int], first_device:
 
 
 def _health(rows: Sequence[Row], made_anew: Sequence[Finding]) -> Row:
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[Finding]] = {}
     for row in rows:
         for finding in row["findings"]:
-            if finding["code"] not in _MADE_ANEW:
-                found.setdefault(finding["code"], []).append(finding)
+            if finding.code not in _MADE_ANEW:
+                found.setdefault(finding.code, []).append(finding)
     for code in _ONLY_OF_ALL:
         if len(found.get(code, ())) < len(rows):
             found.pop(code, None)
     findings = [_finding(code, same) for code, same in found.items()]
-    findings += [
-        {"code": f.code, "severity": f.severity.name.lower(), "message": f.message, "count": f.count}
-        for f in made_anew
-    ]
-    findings.sort(key=lambda f: ("error", "warning", "info").index(f["severity"]))
+    findings += made_anew
+    findings.sort(key=lambda f: -f.severity.rank)
     total: Row = {}
     for row in rows:
         counts = {k: v for k, v in row.items() if k not in ("ok", "findings", "profiler_overhead_ns")}
@@ -188,12 +187,12 @@ def _health(rows: Sequence[Row], made_anew: Sequence[Finding]) -> Row:
     }
 
 
-def _finding(code: str, same: Sequence[Row]) -> Row:
-    worst = min(same, key=lambda f: ("error", "warning", "info").index(f["severity"]))
-    count = worst["count"] if code in _SAME_EVERYWHERE | _ONLY_OF_ALL else sum(f["count"] for f in same)
+def _finding(code: str, same: Sequence[Finding]) -> Finding:
+    worst = max(same, key=lambda f: f.severity.rank)
+    count = worst.count if code in _SAME_EVERYWHERE | _ONLY_OF_ALL else sum(f.count for f in same)
     more = len(same) - 1 if code not in _SAME_EVERYWHERE | _ONLY_OF_ALL else 0
-    others = f" (and the same of {more} more files)" if more else ""
-    return {**worst, "message": worst["message"] + others, "count": count}
+    params = {**worst.params, "more_files": more} if more else worst.params
+    return replace(worst, count=count, params=params)
 
 
 def _method(files: Sequence[FileSummary], ranks: Row) -> Row:

@@ -130,11 +130,7 @@ def range_rows(views: Sequence[TraceView]) -> tuple[list[Row], list[Finding]]:
 def _too_deep(count: int) -> list[Finding]:
     if not count:
         return []
-    message = (
-        f"{count} ranges and operators lie more than {_DEEPEST} deep in others, and device work is counted to the "
-        "outer ones only: are all ranges closed that the program opens?"
-    )
-    return [Finding("ranges-too-deep", Severity.WARNING, message, count)]
+    return [Finding("ranges-too-deep", Severity.WARNING, count=count, params={"deepest": _DEEPEST})]
 
 
 def _ranges_of(view: TraceView) -> tuple[list[Row], int]:

@@ -15,17 +15,14 @@ from tests.advice.made_steps import (
     host_bound,
     loop,
 )
+from tests.memory.sections import allocator, failed, memory
 
-HAS_ROOM = {"peak_reserved_bytes": 8 * arithmetic.GIB}
-FULL = {"peak_reserved_bytes": 78 * arithmetic.GIB}
-_FREE = 15 * arithmetic.GIB
-CACHED = {
-    "peak_reserved_bytes": 40 * arithmetic.GIB,
-    "devices": [{"fragmentation_bytes": _FREE}],
-    "allocator": {"fragmentation_at_peak_bytes": _FREE, "regrowths": 0, "expandable_segments": {"on": False}},
-}
+HAS_ROOM = memory(8 * arithmetic.GIB)
+FULL = memory(78 * arithmetic.GIB)
+_FREE, _RESERVED = 15 * arithmetic.GIB, 40 * arithmetic.GIB
+CACHED = memory(_RESERVED, allocator=allocator(_FREE, regrowths=0))
 """Free at the end, as after any step: the allocator's cache."""
-TORN = {**CACHED, "allocator": {**CACHED["allocator"], "regrowths": 3}}
+TORN = memory(_RESERVED, allocator=allocator(_FREE, regrowths=3))
 
 CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "tf32": ((arithmetic.products, {}), (arithmetic.tf32_products, {})),
@@ -185,9 +182,19 @@ def test_a_rule_says_what_to_do_how_to_check_it_and_where_to_read_on(rule):
 
 @pytest.mark.parametrize("expandable", [True, False])
 def test_segments_that_grow_already_are_not_advised(expandable):
-    memory = {**TORN, "allocator": {**TORN["allocator"], "expandable_segments": {"on": expandable}}}
+    torn = memory(_RESERVED, allocator=allocator(_FREE, regrowths=3, expandable=expandable))
 
-    assert ("fragmentation" in advised(arithmetic.bf16_products, memory)) is not expandable
+    assert ("fragmentation" in advised(arithmetic.bf16_products, torn)) is not expandable
+
+
+@pytest.mark.parametrize(
+    ("kind", "cured"),
+    [("full", True), ("limit", True), ("outside", False), ("fragmented", False), ("streams", False)],
+)
+def test_checkpointing_is_advised_where_smaller_activations_cure_the_shortage(kind, cured):
+    short = memory(8 * arithmetic.GIB, oom=[failed(kind, 4 * arithmetic.GIB)])
+
+    assert ("checkpoint-activations" in advised(arithmetic.bf16_products, short)) is cured
 
 
 @pytest.mark.parametrize(("idle_us", "told"), [(100, True), (20_000, False)])

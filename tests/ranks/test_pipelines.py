@@ -108,7 +108,7 @@ def test_a_slow_stage_is_the_straggler_though_its_neighbour_is_waited_for_too(tm
     assert [rank for rank, row in rows.items() if row["straggler"]] == [2]
     assert rows[2]["critical"] is True
     assert rows[2]["holds_up_ns"] > 2 * rows[1]["holds_up_ns"]
-    told = " ".join([result.verdict["sentence"], *result.verdict["caveats"]])
+    told = " ".join(map(str, (result.verdict["sentence"], *result.verdict["caveats"])))
     assert "rank 2" in told
     assert result.verdict["held_up_by"]["bound"] == "compute"
 

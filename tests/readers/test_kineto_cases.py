@@ -115,7 +115,6 @@ def test_strings_instead_of_numbers() -> None:
 def test_only_metadata_is_said() -> None:
     (finding,) = trace_of("12_metadata_only").findings
     assert finding.code == "no-events"
-    assert "No CPU or GPU events" in finding.message
 
 
 def test_stream_zero_and_device_two_are_real() -> None:

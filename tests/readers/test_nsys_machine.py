@@ -10,6 +10,7 @@ import pytest
 from profkit.errors import ReadError
 from profkit.model import OperationKind, RangeKind, Severity
 from profkit.readers.nsys import is_nsys, read_nsys
+from profkit.rendering.sentences import finding_message
 from tests.readers.nsys_by_hand import PROCESS, THREAD, Export, codes, names, read
 from tests.shared import DATA
 
@@ -143,7 +144,7 @@ def test_messages_about_lost_events_are_passed_on(export, message, severity):
     export.kernel("k", 1, 2).add("DIAGNOSTIC_EVENT", text=message, globalPid=PROCESS)
     found = [finding for finding in read(export).findings if finding.code == "events-lost"]
     assert [finding.severity for finding in found] == ([] if severity is None else [severity])
-    assert not any("someone" in finding.message for finding in found)
+    assert not any("someone" in finding.params["quote"] for finding in found)
 
 
 def test_messages_of_helper_processes_are_left_out(export):
@@ -268,7 +269,7 @@ def test_an_export_of_other_events_says_what_to_record(export):
     export.add("OSRT_API", start=1, end=2)
     found = {finding.code: finding for finding in read(export).findings}
     assert found["no-device-work"].severity is Severity.ERROR
-    assert "nsys profile" in found["no-device-work"].message
+    assert "nsys profile" in finding_message(found["no-device-work"])
 
 
 def test_unfinished_writes_beside_the_file_are_said(export):

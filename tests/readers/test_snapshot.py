@@ -146,7 +146,7 @@ def test_malformed_rows_are_counted_and_the_rest_is_kept():
     assert len(history.events) == 1
     assert len(history.segments) == 1
     assert history.dropped == {"malformed_entries": 7, "malformed_segments": 3, "malformed_frames": 2}
-    assert "7 malformed entries" in history.findings[0].message
+    assert "7 malformed entries" in history.findings[0].params["what"]
 
 
 def test_torch_2_0_blocks_without_addresses_fill_their_segment():

@@ -186,7 +186,8 @@ def test_what_a_truncated_gzip_file_holds_is_saved(tmp_path: Path, keep: float) 
     path.write_bytes(whole[: int(len(whole) * keep)])
     trace = read(path)
     assert trace.findings[0].code == "truncated"
-    assert "gzip" in trace.findings[0].message
+    assert trace.findings[0].params["compression"] == "gzip"
+    assert trace.findings[0].params["error"] is None
     assert all(f.severity >= Severity.WARNING for f in trace.findings)
     assert len(trace.ranges) > 0
 
@@ -197,7 +198,7 @@ def test_a_damaged_gzip_file_is_said(tmp_path: Path) -> None:
     path = tmp_path / "bad.gz"
     path.write_bytes(data)
     trace = read(path)
-    assert any("damaged" in finding.message for finding in trace.findings)
+    assert any(finding.params.get("error") for finding in trace.findings)
 
 
 def test_several_gzip_members_and_padding(tmp_path: Path) -> None:

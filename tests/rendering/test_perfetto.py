@@ -7,6 +7,7 @@ import pytest
 
 import profkit
 from profkit.api import export_timeline
+from profkit.model.report_memory import MemoryCurve
 from profkit.rendering.perfetto import render_perfetto
 from tests.shared import DATA
 
@@ -26,9 +27,9 @@ def test_memory_is_a_counter_with_the_reports_peaks(files):
 
 
 def test_what_is_unknown_of_memory_is_left_out():
-    curve = {"device": 0, "time_ns": [1500], "allocated_bytes": None, "reserved_bytes": [7]}
-    timeless = {"device": 1, "time_ns": None, "allocated_bytes": [3], "reserved_bytes": [7]}
-    text = gzip.decompress(render_perfetto([], [], {"curve": [curve, timeless]}))
+    curve = MemoryCurve(id=0, device=0, time_ns=[1500], allocated_bytes=None, reserved_bytes=[7], phases=[])
+    timeless = MemoryCurve(id=1, device=1, time_ns=None, allocated_bytes=[3], reserved_bytes=[7], phases=[])
+    text = gzip.decompress(render_perfetto([], [], [curve, timeless]))
     assert json.loads(text)["traceEvents"] == [
         {"ph": "C", "pid": 1, "tid": 0, "ts": 1.5, "name": "memory of device 0", "args": {"reserved": 7}}
     ]

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from profkit.model import Finding
+from profkit.model.rows import Row
 from profkit.readers import read
 from profkit.report import merge_files, summarise_file
 from profkit.report.assembly import summarise
@@ -38,9 +40,11 @@ def merged(traces, options=None):
 
 
 def plain(value: Any) -> Any:
-    """Floats to nine digits, and findings without their texts; everything else as it is."""
-    if isinstance(value, dict):
-        return {k: _in_order(k, plain(v)) for k, v in value.items() if k not in ("message",)}
+    """Floats to nine digits, and findings without their values; everything else as it is."""
+    if isinstance(value, Finding):
+        return {"code": value.code, "severity": value.severity, "count": value.count}
+    if isinstance(value, dict | Row):
+        return {k: _in_order(k, plain(v)) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value

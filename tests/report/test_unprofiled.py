@@ -14,12 +14,12 @@ from tests.shared import DATA
     [
         ("kineto/gpt_bf16.json.gz", (35.3, 38.3), "memory-bound"),
         ("kineto/gpt_bf16_compile.json.gz", (27.3, 28.0), "compute-bound"),
-        ("kineto/tiny_mlp.json.gz", (13.0, 24.0), "held up by launch overhead"),
+        ("kineto/tiny_mlp.json.gz", (13.0, 24.0), "launch-bound"),
     ],
 )
 def test_a_recorded_step_is_replayed_without_its_recorder(file, measured_ms, bound):
     caveat = profkit.analyze(DATA / file).verdict["caveats"][-1]
-    found = re.fullmatch(r"Replayed .* about ([\d.]+) ms and is (.*): an estimate\.", caveat)
+    found = re.search(r"about ([\d.]+) ms and be ([\w-]+)", caveat)
 
     assert found, caveat
     assert found[2] == bound
@@ -43,4 +43,5 @@ def test_a_recording_without_steps_has_no_estimate():
         .kernel(90_000, 99_000, launch=(80_000, 81_000))
     )
 
-    assert all("Replayed" not in text for text in summarise([made.trace()]).verdict["caveats"])
+    doubts = [fact.code for fact in summarise([made.trace()]).verdict["doubts"]]
+    assert doubts == ["profiler-slows-host"]

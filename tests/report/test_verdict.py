@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from profkit.model.findings import Fact
+from profkit.model.report_verdict import LaunchTimes, RunnerUp
 from profkit.model.states import State
 from profkit.model.work import Basis
 from profkit.report.assembly import summarise, timelines
@@ -30,108 +32,90 @@ def verdict(times, *, plain_step_ns=None, undecided=None, **options):
 def test_the_largest_share_is_the_bound_and_one_within_ten_points_is_named():
     found = verdict({State.COMPUTE: 50, State.MEMORY: 40, State.TAIL: 10})
 
-    assert (found["bound"], found["share"]) == ("compute", 0.5)
-    assert found["runner_up"] == {"bound": "memory", "share": 0.4}
-    assert found["sentence"] == (
-        "The recording is compute-bound: for 50 % of 100 ms, the GPU runs kernels that arithmetic limits; "
-        "memory is close behind with 40 %."
-    )
-    assert found["shares"]["other"] == 10 * MS
-    assert found["instead"] is None
+    assert (found.bound, found.share) == ("compute", 0.5)
+    assert found.runner_up == RunnerUp(bound="memory", share=0.4)
+    assert found.shares["other"] == 10 * MS
+    assert found.undecided is None
 
 
 def test_one_further_behind_is_not():
     found = verdict({State.COMPUTE: 51, State.MEMORY: 40, State.TAIL: 9})
 
-    assert found["runner_up"] is None
-    assert found["sentence"].endswith("that arithmetic limits.")
+    assert found.runner_up is None
 
 
 def test_a_share_of_nothing_is_no_runner_up():
     found = verdict({State.COMPUTE: 100})
 
-    assert (found["share"], found["runner_up"]) == (1.0, None)
-    assert "close behind" not in found["sentence"]
-
-
-def test_the_time_of_the_sentence_is_that_of_a_step_on_a_device():
-    found = verdict({State.COMPUTE: 600}, steps=3, devices=2)
-
-    assert found["sentence"].startswith("The step is compute-bound: for 100 % of its 100 ms,")
+    assert (found.share, found.runner_up) == (1.0, None)
 
 
 @pytest.mark.parametrize(
-    ("state", "how"),
-    [
-        (State.HOST, "mostly the GPU waiting for the host's next launch"),
-        (State.QUEUE, "mostly the moments between one tiny kernel and the next"),
-        (State.SMALL_KERNELS, "mostly kernels too small to do more than start and end"),
-    ],
+    ("state", "cause"),
+    [(State.HOST, "host"), (State.QUEUE, "queue"), (State.SMALL_KERNELS, "small_kernels")],
 )
-def test_launch_overhead_is_told_by_its_largest_part(state, how):
+def test_launch_overhead_is_told_by_its_largest_part(state, cause):
     times = {State.HOST: 20, State.QUEUE: 20, State.SMALL_KERNELS: 20, State.TAIL: 5}
     found = verdict({**times, state: 30})
 
-    assert found["bound"] == "launch"
-    assert how in found["sentence"]
-    expected = {"host": 20 * MS, "queue": 20 * MS, "small_kernels": 20 * MS, state.name.lower(): 30 * MS}
-    assert found["launch"] == expected
+    assert found.bound == "launch"
+    assert found.cause == cause
+    parts = {"host": 20 * MS, "queue": 20 * MS, "small_kernels": 20 * MS, cause: 30 * MS}
+    assert found.launch == LaunchTimes(**parts)
 
 
 @pytest.mark.parametrize(
-    ("state", "how"),
-    [(State.ALLOCATION, "memory allocation"), (State.DEPENDENCY, "waiting for other streams")],
+    ("state", "cause"), [(State.ALLOCATION, "allocation"), (State.DEPENDENCY, "dependency")]
 )
-def test_other_idle_time_is_told_by_its_largest_cause_and_never_by_the_profiler(state, how):
+def test_other_idle_time_is_told_by_its_largest_cause_and_never_by_the_profiler(state, cause):
     found = verdict({state: 60, State.PROFILER: 300, State.COMPUTE: 50})
 
     # The profiler's own time is in the share, and is left out where the largest is chosen.
-    assert (found["bound"], found["share"]) == ("other", 60 / 410)
-    assert how in found["sentence"]
-    assert found["shares"]["other"] == 360 * MS
+    assert (found.bound, found.share) == ("other", 60 / 410)
+    assert found.cause == cause
+    assert found.shares["other"] == 360 * MS
 
 
 def test_the_profilers_time_makes_no_bound():
     found = verdict({State.COMPUTE: 60, State.MEMORY: 45, State.PROFILER: 300})
 
-    assert found["bound"] == "compute"
-    assert found["runner_up"] == {"bound": "memory", "share": 45 / 405}
+    assert found.bound == "compute"
+    assert found.runner_up == RunnerUp(bound="memory", share=45 / 405)
 
 
-def test_what_the_file_cannot_decide_is_unknown_with_what_to_record():
-    found = verdict({State.COMPUTE: 60, State.MEMORY: 55}, undecided="record kernels")
+def test_what_the_file_cannot_decide_is_unknown_with_its_reason():
+    reason = Fact("kernels-lost", {"lost": 9, "kernels": 1})
+    found = verdict({State.COMPUTE: 60, State.MEMORY: 55}, undecided=reason)
 
-    assert (found["bound"], found["share"], found["runner_up"]) == ("unknown", 0.0, None)
-    assert found["sentence"] == "This recording cannot say what holds the step up: record kernels."
-    assert found["instead"] == "record kernels"
+    assert (found.bound, found.share, found.runner_up) == ("unknown", 0.0, None)
+    assert found.undecided == reason
 
 
 def test_without_time_nothing_is_known():
     found = verdict({})
 
-    assert (found["bound"], found["share"], found["confidence"], found["basis_shares"]) == (
+    assert (found.bound, found.share, found.confidence, found.basis_shares) == (
         "unknown", 0.0, "unknown", {},
     )  # fmt: skip
-    assert found["sentence"].endswith("no time was recorded.")
-    assert found["caveats"] == []
+    assert found.doubts == []
 
 
 def test_the_confidence_is_what_most_kernel_time_rests_on():
     found = verdict({State.COMPUTE: 9}, basis={Basis.MODELLED: 3, Basis.INFERRED: 5})
 
-    assert found["confidence"] == "inferred"
-    assert found["basis_shares"] == {"modelled": 0.375, "inferred": 0.625}
+    assert found.confidence == "inferred"
+    assert found.basis_shares == {"modelled": 0.375, "inferred": 0.625}
 
 
 @pytest.mark.parametrize("cause", [State.HOST, State.SYNC, State.INPUT])
 def test_a_recording_that_is_mostly_idle_for_the_hosts_sake_may_show_the_profilers_cost(cause):
-    assert len(verdict({cause: 51, State.COMPUTE: 49})["caveats"]) == 1
-    assert verdict({cause: 50, State.COMPUTE: 50})["caveats"] == []
-    assert verdict({cause: 51, State.COMPUTE: 49}, plain_step_ns=MS)["caveats"] == []
+    assert len(verdict({cause: 51, State.COMPUTE: 49}).doubts) == 1
+    assert verdict({cause: 50, State.COMPUTE: 50}).doubts == []
+    assert verdict({cause: 51, State.COMPUTE: 49}, plain_step_ns=MS).doubts == []
 
 
 def test_idle_time_that_no_recorder_makes_longer_is_no_caveat():
-    assert verdict({State.ALLOCATION: 90, State.COMPUTE: 10})["caveats"] == []
+    assert verdict({State.ALLOCATION: 90, State.COMPUTE: 10}).doubts == []
 
 
 @pytest.mark.parametrize(
@@ -140,9 +124,9 @@ def test_idle_time_that_no_recorder_makes_longer_is_no_caveat():
 def test_torch_profiler_slows_every_host_down(state, caveats):
     times = {state: 40, State.COMPUTE: 30, State.TRANSFER: 30}
 
-    assert len(verdict(times, kineto=True)["caveats"]) == caveats
-    assert verdict(times)["caveats"] == []
-    assert verdict(times, kineto=True, plain_step_ns=MS)["caveats"] == []
+    assert len(verdict(times, kineto=True).doubts) == caveats
+    assert verdict(times).doubts == []
+    assert verdict(times, kineto=True, plain_step_ns=MS).doubts == []
 
 
 def test_grounds_of_files_add_up_and_have_the_fewest_steps():
@@ -183,7 +167,7 @@ def test_grounds_of_a_trace_are_its_window_its_kept_steps_and_its_busy_time():
 def test_nothing_is_no_runner_up_where_the_profiler_took_nearly_all():
     found = verdict({State.COMPUTE: 5, State.PROFILER: 95})
 
-    assert (found["bound"], found["runner_up"]) == ("compute", None)
+    assert (found.bound, found.runner_up) == ("compute", None)
 
 
 def test_grounds_of_traces_have_the_fewest_steps():

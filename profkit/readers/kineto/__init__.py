@@ -11,9 +11,7 @@ from profkit.model import Finding, Process, Severity, Source, Trace
 from profkit.readers.kineto import header
 from profkit.readers.kineto.assembly import Assembly
 from profkit.readers.kineto.columns import TraceColumns
-from profkit.readers.kineto.repair import REPAIRS
 from profkit.readers.kineto.text import TraceText
-from profkit.units import bytes_text
 
 __all__ = ["read_kineto"]
 
@@ -105,31 +103,21 @@ def _refuse(text: TraceText, columns: TraceColumns, name: str) -> None:
 
 
 def _findings(text: TraceText, columns: TraceColumns, *, empty: bool) -> list[Finding]:
-    made = [
-        Finding(
-            kind, Severity.WARNING, f"The file is not valid JSON: {REPAIRS[kind]} ({count} times).", count
-        )
-        for kind, count in sorted(text.repairs.items())
-    ]
+    made = [Finding(kind, Severity.WARNING, count=count) for kind, count in sorted(text.repairs.items())]
     if text.truncated:
-        rest = f"; the last {bytes_text(text.ignored_bytes)} were ignored" if text.ignored_bytes else ""
-        message = f"The file ends early: {columns.events} complete events were read{rest}."
-        made.append(Finding("truncated", Severity.WARNING, message, max(1, text.ignored_bytes)))
+        params = {"events": columns.events, "ignored_bytes": text.ignored_bytes}
+        made.append(Finding("truncated", Severity.WARNING, count=max(1, text.ignored_bytes), params=params))
     unreadable = text.dropped["unreadable"]
     if unreadable:
-        message = f"The file is not valid JSON: {unreadable} events in it could not be read."
-        made.append(Finding("unreadable-events", Severity.WARNING, message, unreadable))
+        made.append(Finding("unreadable-events", Severity.WARNING, count=unreadable))
     if not (text.is_valid or made):
-        message = (
-            "The file is not valid JSON outside of its events: what it says of its machine may be missing."
-        )
-        made.append(Finding("invalid-header", Severity.WARNING, message))
+        made.append(Finding("invalid-header", Severity.WARNING))
     if empty:
-        message = "No CPU or GPU events are in this trace: record with activities CPU and CUDA, and step the profiler."
-        made.append(Finding("no-events", Severity.ERROR, message))
+        made.append(Finding("no-events", Severity.ERROR))
     unknown = columns.unknown_categories
     if unknown:
-        listed = ", ".join(f"{category} ({count})" for category, count in unknown.most_common(3))
-        message = f"Events of categories that profkit does not read: {listed}."
-        made.append(Finding("unknown-categories", Severity.INFO, message, unknown.total()))
+        listed = [f"{category} ({count})" for category, count in unknown.most_common(3)]
+        made.append(
+            Finding("unknown-categories", Severity.INFO, count=unknown.total(), params={"categories": listed})
+        )
     return made

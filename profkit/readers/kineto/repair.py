@@ -11,17 +11,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REPAIRS", "escape_bare_quotes", "repair"]
-
-REPAIRS = {
-    "invalid-utf8": "bytes that are no UTF-8 were replaced",
-    "invalid-escapes": "lone backslashes in texts were kept as backslashes",
-    "lone-surrogates": "halves of characters were replaced",
-    "control-characters": "control characters in texts became spaces",
-    "bare-numbers": "values inf or nan were read as unknown",
-    "trailing-commas": "commas before a closing bracket were left out",
-    "bare-quotes": "quotes inside names were kept as part of the name",
-}
+__all__ = ["escape_bare_quotes", "repair"]
 
 _ESCAPE = re.compile(
     rb'\\(?:["\\/bfnrt]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})'

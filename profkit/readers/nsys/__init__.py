@@ -153,32 +153,19 @@ class _Reading:
     def _note_graphs(self, operations: Operations, launches: set[int], calls: Calls) -> None:
         """Say when CUDA graphs hide their kernels: as one piece, or, in old exports, altogether."""
         opaque = int(np.count_nonzero(operations.kind == OperationKind.GRAPH))
-        advice = "record with --cuda-graph-trace=node to see them"
         if opaque:
-            message = f"{opaque} CUDA graph launches were recorded as one piece, their kernels are not known: {advice}"
-            self.database.note("graphs-opaque", Severity.WARNING, message, opaque)
+            self.database.note("graphs-opaque", Severity.WARNING, opaque)
         replays = calls.correlation[np.isin(calls.name, list(launches))]
         unseen = int(np.count_nonzero(~np.isin(replays, operations.correlation))) if len(replays) else 0
         if unseen:
-            message = (
-                f"{unseen} CUDA graph launches left no record on a device, that time reads as idle: {advice}"
-            )
-            self.database.note("graphs-invisible", Severity.WARNING, message, unseen)
+            self.database.note("graphs-invisible", Severity.WARNING, unseen)
 
     def _note_emptiness(self, device_events: int, host_events: int) -> None:
         if device_events:
             return
-        if host_events:
-            message = (
-                "no device work was recorded: it may be in another process (nsys profile --trace-fork-before-exec=true), "
-                "the capture may have ended before it, another profiler may have been attached, or CUPTI was refused "
-                "(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES in containers)"
-            )
-        elif self._has_other_events():
-            message = f"no CUDA and no NVTX events were recorded. {_RECORD}"
-        else:
+        if not host_events and not self._has_other_events():
             raise ReadError(self.name, "an nsys export without events", _RECORD)
-        self.database.note("no-device-work", Severity.ERROR, message)
+        self.database.note("no-device-work", Severity.ERROR, host_events=host_events)
 
     def _has_other_events(self) -> bool:
         tables = [self.database.table(name) for name in _EVENT_TABLES]

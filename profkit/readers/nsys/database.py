@@ -18,6 +18,7 @@ import numpy as np
 
 from profkit.errors import ReadError
 from profkit.model import Finding, Severity
+from profkit.model.findings import Param
 from profkit.readers.nsys.columns import NULL, Columns, Integers, constant, is_constant
 
 __all__ = ["Chunk", "Database", "Table", "integer", "text"]
@@ -101,11 +102,7 @@ class Database:
         found = self.tables.get(name)
         if found is None and name in self._refused:
             self._refused.discard(name)
-            self.note(
-                "table-refused",
-                Severity.ERROR,
-                f"{name} is a view or a virtual table, not data: it was not read",
-            )
+            self.note("table-refused", Severity.ERROR, table=name)
         if found is None:
             found = self._suffixed(name)
         if found is None:
@@ -113,7 +110,7 @@ class Database:
         try:
             return Table(self, found)
         except sqlite3.Error as error:
-            self.note("damaged", Severity.ERROR, f"table {found} cannot be read ({error})")
+            self.note("damaged", Severity.ERROR, table=found, error=str(error))
             return None
 
     def fetch(self, sql: str, values: Sequence[int] = ()) -> list[tuple[Any, ...]]:
@@ -128,9 +125,9 @@ class Database:
         except UnicodeDecodeError as error:  # the message of SQLite's own error holds a damaged name
             raise sqlite3.DatabaseError("its schema is damaged") from error
 
-    def note(self, code: str, severity: Severity, message: str, count: int = 1) -> None:
+    def note(self, code: str, severity: Severity, count: int = 1, **params: Param) -> None:
         """Remember something that a person should know."""
-        self.findings.append(Finding(code, severity, message, count))
+        self.findings.append(Finding(code, severity, count=count, params=params))
 
     def _schema(self) -> list[tuple[Any, ...]]:
         for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON"):
@@ -144,11 +141,7 @@ class Database:
             # only so does SQLite open a file that is shorter than it should be; nothing can be written anyway
             self._connection.execute("PRAGMA writable_schema=ON")
             schema = self.fetch(sql)
-            self.note(
-                "truncated",
-                Severity.ERROR,
-                "the file is cut short or damaged: a part of its events is missing",
-            )
+            self.note("truncated", Severity.ERROR)
             return schema
 
     def _too_late(self) -> bool:
@@ -158,8 +151,7 @@ class Database:
         for suffix in ("-wal", "-journal"):
             beside = path.with_name(path.name + suffix)
             if beside.is_file() and beside.stat().st_size:
-                message = f"a {suffix[1:]} file lies beside it: a program was writing, and its last changes are not read"
-                self.note("unfinished-writes", Severity.WARNING, message)
+                self.note("unfinished-writes", Severity.WARNING, suffix=suffix)
 
     def _suffixed(self, name: str) -> str | None:
         versions = {}
@@ -170,11 +162,7 @@ class Database:
         if not versions:
             return None
         found = versions[max(versions)]
-        self.note(
-            "schema-newer",
-            Severity.INFO,
-            f"{found} was read as {name}: its schema is newer than what was tested",
-        )
+        self.note("schema-newer", Severity.INFO, table=found, known=name)
         return found
 
 
@@ -295,8 +283,7 @@ class Table:
         return _quote(self._columns[column.upper()])
 
     def _note_damage(self, error: sqlite3.Error, saved: int) -> None:
-        message = f"only the first {saved} rows of {self.name} could be read ({error})"
-        self._database.note("damaged", Severity.ERROR, message)
+        self._database.note("damaged", Severity.ERROR, table=self.name, rows=saved, error=str(error))
 
 
 def join(columns: Mapping[str, int], parts: Sequence[list[Integers]], length: int) -> dict[str, Integers]:

@@ -133,9 +133,7 @@ def _are_separate(database: Database, pairs: Sequence[tuple[int, int]], cards: i
     if len(set(ordinals)) == len(ordinals):
         return False
     separate = cards >= len(pairs)
-    taken = "a card each (CUDA_VISIBLE_DEVICES)" if separate else "one shared card"
-    message = f"{len(pairs)} processes used the same device number; they are taken to have {taken}"
-    database.note("devices-ambiguous", Severity.WARNING, message)
+    database.note("devices-ambiguous", Severity.WARNING, processes=len(pairs), separate=separate)
     return separate
 
 

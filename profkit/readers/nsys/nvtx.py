@@ -233,8 +233,7 @@ def _closed(database: Database, rows: Columns, last_ns: int) -> Columns:
     count = int(np.count_nonzero(open_ranges))
     if not count:
         return rows
-    message = f"{count} NVTX ranges were never closed; they are taken to end with the recording's last event"
-    database.note("ranges-open", Severity.INFO, message, count)
+    database.note("ranges-open", Severity.INFO, count)
     last = max(last_ns, int(rows["end"].max()), int(rows["start"][open_ranges].max()))
     return Columns(len(rows), {**rows.values, "end": np.where(open_ranges, last, rows["end"])})
 

@@ -73,9 +73,6 @@ def stale_export(path: Path) -> tuple[Finding, ...]:
         except OSError:  # there is none
             continue
         if newer and report != path:
-            message = (
-                f"{path.name} is older than {report.name} beside it, so it is the export of an earlier recording. "
-                f"Export again: nsys export --type sqlite --force-overwrite=true {report.name}"
-            )
-            return (Finding("export-stale", Severity.WARNING, message),)
+            params = {"export": path.name, "report": report.name}
+            return (Finding("export-stale", Severity.WARNING, params=params),)
     return ()

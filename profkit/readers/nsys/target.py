@@ -85,8 +85,7 @@ def note_schema(database: Database, schema: str | None) -> None:
     numbers = [int(part) for part in (schema or "").split(".") if part.isdigit()]
     if tuple(numbers[:2]) > _NEWEST_SCHEMA:
         newest = ".".join(map(str, _NEWEST_SCHEMA))
-        message = f"its schema {schema} is newer than what was tested ({newest}); unknown tables are ignored"
-        database.note("schema-newer", Severity.INFO, message)
+        database.note("schema-newer", Severity.INFO, schema=schema, newest=newest)
 
 
 def note_diagnostics(database: Database, active: Container[int], *, has_ranges: bool) -> None:
@@ -114,7 +113,7 @@ def note_diagnostics(database: Database, active: Container[int], *, has_ranges: 
             kind.upper() not in ("CUDA", "NVTX") or (kind.upper() == "NVTX" and not has_ranges)
         )
         severity = Severity.INFO if harmless else Severity.WARNING
-        database.note("events-lost", severity, f"nsys says: {message}", count)
+        database.note("events-lost", severity, count, quote=message)
 
 
 def _add_facts(

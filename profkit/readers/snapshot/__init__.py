@@ -59,7 +59,7 @@ def history_of(snapshot: Any, name: str) -> MemoryHistory:
     columns.dropped["malformed_frames"] += columns.stacks.malformed_frames
     dropped = {reason: count for reason, count in columns.dropped.items() if count}
     if dropped and not len(events) and not len(segments):
-        raise ReadError(name, f"nothing in it can be used: {_dropped_text(dropped)}", _RECORD)
+        raise ReadError(name, f"nothing in it can be used: {', '.join(_told(dropped))}", _RECORD)
     return MemoryHistory(
         source=Source(_base_name(name), "snapshot", "torch.cuda.memory"),
         strings=columns.strings.texts,
@@ -113,8 +113,8 @@ def _plain(value: Any) -> bool:
     return isinstance(value, bool | float) or (isinstance(value, int) and abs(value) <= _LARGEST_SETTING)
 
 
-def _dropped_text(dropped: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in dropped.items())
+def _told(dropped: Mapping[str, int]) -> list[str]:
+    return [f"{count} {reason.replace('_', ' ')}" for reason, count in dropped.items()]
 
 
 def _findings(dropped: Mapping[str, int]) -> list[Finding]:
@@ -125,17 +125,10 @@ def _findings(dropped: Mapping[str, int]) -> list[Finding]:
             Finding(
                 "malformed",
                 Severity.WARNING,
-                f"Left out of the memory snapshot: {_dropped_text(malformed)}.",
-                sum(malformed.values()),
+                count=sum(malformed.values()),
+                params={"what": _told(malformed)},
             )
         )
     if count := dropped.get("unknown_actions"):
-        findings.append(
-            Finding(
-                "unknown-actions",
-                Severity.INFO,
-                f"{count} entries of the memory history have an action that this version of profkit does not know.",
-                count,
-            )
-        )
+        findings.append(Finding("unknown-actions", Severity.INFO, count=count))
     return findings

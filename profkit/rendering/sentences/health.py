@@ -4,8 +4,76 @@ from __future__ import annotations
 
 from typing import Final
 
-from profkit.rendering.sentences.wording import Table
+from profkit.rendering.sentences.memory import HISTORY_CLOCK
+from profkit.rendering.sentences.wording import Params, Table, say
 
 __all__ = ["FINDINGS"]
 
-FINDINGS: Final[Table] = {}
+
+def _warm_up_steps(params: Params) -> str:
+    first = "The first step was" if params["count"] == 1 else "The first {count} steps were"
+    return say(f"{first} left out as warm-up: slower than the rest of the {{steps}}.", params)
+
+
+def _clock_went_back(params: Params) -> str:
+    if "device" in params:
+        return say(HISTORY_CLOCK, params)
+    seen = [
+        say(text, params)
+        for name, text in (
+            (
+                "operations",
+                "{operations:operation} started before an earlier launch on the same stream and thread",
+            ),
+            ("calls", "{calls:call} started before a call of the same thread with a smaller id"),
+            ("steps", "{steps:step} started before the previous step"),
+        )
+        if params[name]
+    ]
+    return f"The clock went back: {'; '.join(seen)}. Do not trust times around there, nor idle times."
+
+
+def _efficiency_over_105(params: Params) -> str:
+    seen = [
+        say(text, params)
+        for name, text in (
+            ("kernels", "{kernels:kernel} (up to {highest_share})"),
+            ("copies", "{copies:copy or memset|copies and memsets}"),
+        )
+        if params[name]
+    ]
+    impossible = (
+        " {impossible} of them cannot be right, and their work is ignored." if params["impossible"] else ""
+    )
+    return say(
+        f"{' and '.join(seen)} exceed {{limit_share}} of the GPU's peak, so they show no efficiency. "
+        "Either the algorithm needs less arithmetic, or shapes, times or peaks (--peaks) are wrong."
+        + impossible,
+        params,
+    )
+
+
+FINDINGS: Final[Table] = {
+    "kernels-without-launch": "{count} of {kernels:kernel} have no launch record: their time counts, their phase is unknown.",
+    "launches-without-kernel": "GPU activity is missing: {count:launch} without a kernel record. "
+    "The recording was cut, or CUPTI lost records.",
+    "kernel-before-launch": "{count:operation} started before the launch call, by up to {most_ns}: "
+    "the clocks of host and GPU disagree.",
+    "no-phases": 'No phases are marked. Mark them with @profkit.phase("forward").',
+    "time-without-phase": "{share} of the GPU's busy time was launched outside every phase.",
+    "phases-too-deep": "{count:phase} nested deeper than {deepest} levels count for the outer phases. "
+    "Check that the program closes every range.",
+    "ranges-too-deep": "GPU work in {count:range} nested deeper than {deepest} levels counts for the outer ranges. "
+    "Check that the program closes every range.",
+    "steps-without-work": "{count} of {steps:step} launched nothing on a GPU. "
+    "They are empty, the recording was cut, or CUPTI lost records.",
+    "no-steps": "No steps are marked, so the window is the whole recording. Mark a range named step, or pass --step NAME.",
+    "warm-up-steps": _warm_up_steps,
+    "busy-over-100": "Impossible times: {count:operation} overlap later ones on the same stream, "
+    "{written_ns} as recorded where {possible_ns} are possible. "
+    "Totals use the recorded times. The longest is {longest}.",
+    "clock-went-back": _clock_went_back,
+    "correlation-clash": "{count:launch id} used twice in one process, so phase and step of their operations are a guess. "
+    "Two recordings may share the file.",
+    "efficiency-over-105": _efficiency_over_105,
+}

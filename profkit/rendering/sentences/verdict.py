@@ -10,7 +10,7 @@ from profkit.model.report_verdict import Verdict
 from profkit.rendering.sentences.labels import share_label
 from profkit.rendering.sentences.memory import memory_sentence
 from profkit.rendering.sentences.ranks import straggler_caveats, straggler_sentence
-from profkit.rendering.sentences.wording import Table, say
+from profkit.rendering.sentences.wording import Params, Table, say
 from profkit.units import duration_text, percent_text
 
 __all__ = ["verdict_caveats", "verdict_remedy", "verdict_sentence"]
@@ -42,11 +42,59 @@ _CAUSES: Final = {
     "unknown": "for a reason that the file does not show",
 }
 
-_UNDECIDED: Final[Table] = {}
+_UNDECIDED: Final[Table] = {
+    "memory-only": "a memory snapshot has no kernel times",
+    "no-kernel-records": "its {launches:launch} have no kernel record, so all GPU activity is missing",
+    "no-gpu-events": "it has no GPU events",
+    "no-events": "it has no CPU or GPU events",
+    "impossible-times": "most GPU times are impossible, because operations overlap later ones on the same stream",
+    "graphs-opaque": "most time is in CUDA graphs recorded as a whole",
+    "kernels-unrecognised": "most GPU time is in unrecognised kernels",
+    "steps-without-work": "{idle} of its {steps:step} launched nothing on a GPU",
+    "kernels-lost": "{lost:launch} have no kernel record, more than the {kernels} that have one",
+    "graphs-lost": "{graphs:CUDA graph launch} without a kernel record hide about {hidden:kernel}, "
+    "more than the {kernels} recorded, so its idle time is not real",
+}
 
-_REMEDIES: Final[Table] = {}
+_REMEDIES: Final[Table] = {
+    "memory-only": "Record a trace of the same step too.",
+    "no-kernel-records": "Record again without another profiler, and stop after torch.cuda.synchronize().",
+    "no-gpu-events": "Record with ProfilerActivity.CUDA, or with nsys profile -t cuda,nvtx.",
+    "no-events": "Record a few steps while the model trains.",
+    "impossible-times": "Record it again.",
+    "graphs-opaque": "Record with nsys profile --cuda-graph-trace=node.",
+    "kernels-unrecognised": "Record with record_shapes=True.",
+    "steps-without-work": "Record steps that launch GPU work, each from start to end.",
+    "kernels-lost": "Record fewer steps at once.",
+    "graphs-lost": "Record fewer steps at once.",
+}
 
-_DOUBTS: Final[Table] = {}
+_BOUND_WORDS: Final = {
+    "compute": "compute-bound",
+    "memory": "memory-bound",
+    "launch": "launch-bound",
+    "host_work": "bound by host work",
+    "sync": "bound by synchronisation",
+    "input": "input-bound",
+    "communication": "communication-bound",
+    "transfer": "bound by host copies",
+}
+
+
+def _unprofiled_estimate(params: Params) -> str:
+    bound = str(params["bound"])
+    words = _BOUND_WORDS.get(bound, f"bound by {share_label(bound).lower()}")
+    return say(
+        f"Without the profiler's usual cost, the step would take about {{step_ns}} and be {words} (an estimate).",
+        params,
+    )
+
+
+_DOUBTS: Final[Table] = {
+    "profiler-slows-host": "Profiling slows the host, so some idle time may be the profiler's own cost. "
+    "Pass the step time without a profiler (--plain-step) to separate the two.",
+    "unprofiled-estimate": _unprofiled_estimate,
+}
 
 
 def verdict_sentence(report: Report) -> str:

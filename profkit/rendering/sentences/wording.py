@@ -23,7 +23,8 @@ Table: TypeAlias = Mapping[str, Template]
 def say(template: Template, params: Params) -> str:
     """The sentence with its values: ``say("{count:step} took {gap_ns}", {"count": 2, "gap_ns": 1500})``.
 
-    A name's end is its unit: ``_ns``, ``_bytes``, ``share``. A noun after the colon is counted: ``2 steps``.
+    A name's end is its unit: ``_ns``, ``_bytes``, ``share``. A noun after the colon is counted, with its plural
+    where that is irregular: ``{count:copy or memset|copies and memsets}``.
 
     Raises:
         KeyError: A value of the template is missing.
@@ -56,5 +57,6 @@ class _Shown(NamedTuple):
 
     def __format__(self, noun: str) -> str:
         if noun and isinstance(self.value, int):
-            return noun_text(self.value, noun)
+            singular, _, plural = noun.partition("|")
+            return noun_text(self.value, singular, plural or None)
         return param_text(self.name, self.value)

@@ -6,22 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from profkit.memory import PhaseSpan, history_origin_ns, summarise_memory, summarise_trace_memory
+from profkit.memory.snapshot_section import history_origin_ns, summarise_memory
+from profkit.memory.trace_section import summarise_trace_memory
 from profkit.model.memory_history import MemoryHistory
-from profkit.model.result import Row
+from profkit.model.report_memory import Memory, PhaseSpan
 from profkit.timeline.view import TraceView
-from profkit.units import bytes_text
 
-__all__ = ["give_phase_peaks", "memory_row", "memory_sentence"]
+__all__ = ["memory_row"]
 
 
 def memory_row(
     histories: Sequence[MemoryHistory], views: Sequence[TraceView], offsets: Sequence[int]
-) -> Row | None:
+) -> Memory | None:
     """The memory section: of one snapshot, else of what the timelines recorded.
 
     Of several snapshots it is one that was recorded during a timeline, and of those the one with the highest peak.
-
 
     A snapshot joins a timeline by clock when their times overlap: then both count from the report's origin, and a
     snapshot without annotations has the timeline's phases.
@@ -36,45 +35,33 @@ def memory_row(
             summarise_trace_memory(view.trace, _phases(view, 0), -offset)
             for view, offset in zip(views, offsets, strict=True)
         ]
-        return _fullest([row for row in recorded if row is not None])
+        return _fullest([section for section in recorded if section is not None])
+    sizes = _gpu_bytes(views)
     joined, apart = [], []
     for history in histories:
         view = next((at for at, each in enumerate(views) if _overlaps(history, each)), None)
         if view is not None:
             epoch = views[view].trace.unix_epoch_ns or 0
-            joined.append(summarise_memory(history, epoch - offsets[view], _phases(views[view], epoch)))
+            phases = _phases(views[view], epoch)
+            joined.append(summarise_memory(history, epoch - offsets[view], phases, sizes))
         elif any(each.lender is not None and _overlaps(history, each.lender) for each in views):
-            joined.append(summarise_memory(history))
+            joined.append(summarise_memory(history, gpu_bytes=sizes))
         else:
-            apart.append(summarise_memory(history))
+            apart.append(summarise_memory(history, gpu_bytes=sizes))
     return _fullest(joined or apart)
 
 
-def give_phase_peaks(phases: Sequence[Row], memory: Row | None) -> None:
-    """Give each phase of the timelines the peak that the memory section knows for its path."""
-    peaks = {row["path"]: row["peak_allocated_bytes"] for row in memory["by_phase"]} if memory else {}
-    for row in phases:
-        row["peak_allocated_bytes"] = peaks.get(row["path"])
+def _fullest(sections: Sequence[Memory]) -> Memory | None:
+    return max(sections, key=lambda section: section.peak_allocated_bytes or 0, default=None)
 
 
-def memory_sentence(memory: Row) -> str:
-    """What a snapshot by itself says, in place of a verdict on times."""
-    peak = memory["peak_allocated_bytes"]
-    if peak is None:
-        return "The peak of memory is unknown: no history of allocations was recorded."
-    text = f"Memory peaked at {bytes_text(peak)}"
-    held = memory["at_peak"][0] if memory["at_peak"] else None
-    if held and held["where"]:
-        text += f"; {bytes_text(held['bytes'])} of it ({str(held['category']).replace('_', ' ')}) came from {held['where']}"
-    if memory["oom"]:
-        text += ", and it ran out"
-    elif any(row["code"] == "leak" and row["severity"] == "warning" for row in memory["findings"]):
-        text += ", and it grows from step to step"
-    return f"{text}."
-
-
-def _fullest(rows: Sequence[Row]) -> Row | None:
-    return max(rows, key=lambda row: row["peak_allocated_bytes"] or 0, default=None)
+def _gpu_bytes(views: Sequence[TraceView]) -> dict[int, int]:
+    """The memory of the GPUs of the timelines by ordinal, where they agree."""
+    found: dict[int, set[int]] = {}
+    for device in (device for view in views for device in view.trace.devices):
+        if device.memory_bytes:
+            found.setdefault(device.ordinal, set()).add(device.memory_bytes)
+    return {ordinal: sizes.pop() for ordinal, sizes in found.items() if len(sizes) == 1}
 
 
 def _overlaps(history: MemoryHistory, view: TraceView) -> bool:
@@ -96,4 +83,7 @@ def _phases(view: TraceView, epoch: int) -> list[PhaseSpan]:
         ranges.end_ns[rows].tolist(),
         strict=True,
     )
-    return [(view.phases.paths[path], start + epoch, end + epoch) for path, start, end in spans]
+    return [
+        PhaseSpan(path=view.phases.paths[path], start_ns=start + epoch, end_ns=end + epoch)
+        for path, start, end in spans
+    ]

@@ -1,0 +1,99 @@
+"""TRANSITIONAL: the sentences of a `Result`, until the analysis returns a typed report and `document_of` says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from profkit.model import findings, report_memory, report_ranks
+from profkit.model.report import Threshold
+from profkit.model.report_verdict import Verdict
+from profkit.model.result import Result
+from profkit.rendering import document
+from profkit.rendering.sentences import (
+    finding_message,
+    oom_explanation,
+    parallelism_evidence,
+    threshold_words,
+    verdict_caveats,
+    verdict_remedy,
+    verdict_sentence,
+)
+
+__all__ = ["spoken"]
+
+
+def spoken(result: Result) -> Result:
+    """The result with the sentences of all codes that have none yet."""
+    memory = _memory(result.memory) if isinstance(result.memory, report_memory.Memory) else result.memory
+    health = {**result.health, "findings": [_finding(row) for row in result.health["findings"]]}
+    ranks = result.method.get("ranks")
+    method = (
+        {**result.method, "ranks": _ranks(ranks)}
+        if isinstance(ranks, report_ranks.RankComparison)
+        else result.method
+    )
+    if method.get("thresholds"):
+        method = {**method, "thresholds": [_threshold(row) for row in method["thresholds"]]}
+    return replace(result, memory=memory, health=health, method=method, verdict=_verdict(result))
+
+
+def _threshold(row: Any) -> Any:
+    if not isinstance(row, Threshold):
+        return row
+    return {"code": row.code, "amount": row.amount, **threshold_words(row)._asdict()}
+
+
+def _verdict(result: Result) -> Any:
+    row = result.verdict
+    if "doubts" not in row:
+        return row
+    given = {name: row[name] for name in row if name not in ("sentence", "instead", "caveats", "held_up_by")}
+    plain = msgspec.to_builtins(given)
+    report: Any = SimpleNamespace(
+        verdict=msgspec.convert(plain, Verdict),
+        memory=result.memory,
+        devices=result.devices,
+        window=SimpleNamespace(device_ns=result.window["device_ns"]),
+        step=None,
+    )
+    return {
+        **plain,
+        "sentence": row.get("sentence") or verdict_sentence(report),
+        "instead": row.get("instead") or verdict_remedy(report),
+        "caveats": [*verdict_caveats(report), *(row.get("caveats") or ())],
+        "held_up_by": row.get("held_up_by"),
+    }
+
+
+def _finding(row: Any) -> Any:
+    """The row with its message; of a dictionary again a dictionary."""
+    if row["message"]:
+        return row
+    known = findings.Finding(
+        row["code"], findings.Severity(row["severity"]), "", row["count"], row.get("params") or {}
+    )
+    return _said(document.Finding, known, message=finding_message(known))
+
+
+def _memory(memory: report_memory.Memory) -> Any:
+    ooms = [_said(document.OutOfMemory, row, explanation=oom_explanation(row)) for row in memory.oom]
+    told: Sequence[Any] = [_finding(row) for row in memory.findings]
+    return _said(document.Memory, memory, oom=ooms, findings=told)
+
+
+def _ranks(ranks: report_ranks.RankComparison) -> Any:
+    kinds = [
+        _said(document.Parallelism, row, evidence=parallelism_evidence(row)) for row in ranks.parallelism
+    ]
+    return _said(document.RankComparison, ranks, parallelism=kinds)
+
+
+def _said(kind: Any, row: msgspec.Struct, **words: Any) -> Any:
+    """A row of the model as one of the document."""
+    given: Mapping[str, Any] = {name: getattr(row, name) for name in row.__struct_fields__}
+    return kind(**{**given, **words})
