@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test oldest wheel check bench calibration reports clean
+.PHONY: help setup demo test test-slow coverage oldest wheel check bench calibration reports clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,12 +28,14 @@ demo: $(VENV)/ready ## analyse a bundled recording of a GPT training step and le
 	$(BIN)/profkit analyze tests/data/nsys/gpt_bf16.sqlite.gz --plain-step 38.3ms -o demo.html
 	$(BIN)/profkit analyze tests/data/nsys/gpt_bf16.sqlite.gz --plain-step 38.3ms --format text -o -
 
-test: $(VENV)/ready-test ## check style, types and layers, and run all tests
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+test: check ## check style, types and layers, and run the tests but for the slow ones
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup -m "not slow"
+
+test-slow: $(VENV)/ready-test ## run the slow tests: each takes seconds, since it runs whole programs or many files
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup -m slow
+
+coverage: $(VENV)/ready-test ## run all tests and print which lines of profkit they reach
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --cov profkit --cov-branch --cov-report term:skip-covered
 
 oldest: ## run the tests with each dependency at its lower bound in pyproject.toml; without torch and browser
 	$(PYTHON) -m venv --clear $(VENV)-oldest

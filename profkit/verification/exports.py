@@ -1,4 +1,4 @@
-"""Exports of nsys the plain way: `sqlite3`, a row at a time (docs/reading-nsys.md has the rules)."""
+"""Exports of nsys the plain way: `sqlite3`, a row at a time (docs/dev/reading-nsys.md has the rules)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiler traces the plain way: Python's JSON, decimals, one object an event (docs/reading.md has the rules)."""
+"""Profiler traces the plain way: Python's JSON, decimals, one object an event (docs/dev/reading.md has the rules)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nsys exports that others reported as trouble, each with an input of our own (docs/robustness.md has the rows)."""
+"""nsys exports that others reported as trouble, each with an input of our own (docs/dev/robustness.md has the rows)."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""The table of docs/robustness.md cannot rot: every report is in it once, and every test that it names is there."""
+"""The table of docs/dev/robustness.md cannot rot: every report is in it once, and every test that it names is there."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "robustness.md").read_text()
+PAGE = (ROOT / "docs" / "dev" / "robustness.md").read_text()
 ROW = re.compile(r"^\| (\d+(?:, \d+)*) \| .* \| .* \| (.*) \|$", re.MULTILINE)
 ROWS = [(match[1], match[2]) for match in ROW.finditer(PAGE)]
 TESTS = sorted(set(re.findall(r"`(tests/[\w/.]+(?:::\w+)*)`", PAGE)))

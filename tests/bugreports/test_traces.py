@@ -1,4 +1,4 @@
-"""Profiler traces that others reported as trouble, each with an input of our own (docs/robustness.md has the rows)."""
+"""Profiler traces that others reported as trouble, each with an input of our own (docs/dev/robustness.md has the rows)."""
 
 import gzip
 import json

@@ -4,7 +4,7 @@
 
 Nothing is written into the tree: one session of pytest collects the tests, and each mutant is a fork of it in which the
 functions of the changed module have new code. The tests that run the changed line judge it, those of few modules first,
-until one fails. docs/mutation.md has the figures.
+until one fails. docs/dev/mutation.md has the figures.
 """
 
 from __future__ import annotations

@@ -11,7 +11,11 @@ from profkit.cli import main
 from tests.packaging.conftest import ROOT
 from tests.packaging.test_wheel import command_names
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*.py")),
+]
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LINE = re.compile(r"^ *(?:\$ |(?:- )?run: )?(profkit [a-z].*)$", re.MULTILINE)
 MENTION = re.compile(r"`(profkit [a-z][^`]*)`")

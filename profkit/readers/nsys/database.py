@@ -1,7 +1,7 @@
 """The SQLite file of an export, opened so that nothing in it can run, change or hang.
 
 Columns are read by letting SQLite join each of them into one text, a chunk of rows at a time, which numpy
-parses: fewer Python objects, hence faster and lighter than fetching rows (docs/reading-nsys.md has the table).
+parses: fewer Python objects, hence faster and lighter than fetching rows (docs/dev/reading-nsys.md has the table).
 """
 
 from __future__ import annotations
