@@ -117,10 +117,11 @@ def _matched_counters(views: Sequence[TraceView], counters: Trace) -> Finding:
             if used.counters is counters:
                 kernels.update(used.match[used.match >= 0].tolist())
                 covered_ns += int(duration[used.match >= 0].sum())
-    params: dict[str, Param] = {"file": counters.source.name, "counted": len(counters.counters)}
+    file, counted = counters.source.name, len(counters.counters)
     if not kernels:
-        return Finding("counters-unlike", Severity.WARNING, count=len(counters.counters), params=params)
-    params["time_share"] = covered_ns / max(kernel_ns, 1)
+        params: dict[str, Param] = {"file": file, "counted": counted}
+        return Finding("counters-unlike", Severity.WARNING, count=counted, params=params)
+    params = {"file": file, "counted": counted, "time_share": covered_ns / max(kernel_ns, 1)}
     return Finding("counters-matched", Severity.INFO, count=len(kernels), params=params)
 
 
