@@ -63,7 +63,9 @@ def ids(vocabulary: int, *shape: int) -> Any:
     return torch.randint(0, vocabulary, shape, device=DEVICE)
 
 
-def transformer(config: str, model: str, layers: dict[str, int], batch: Callable[[Any], Any], way: Way, **sizes: Any) -> Any:  # fmt: skip
+def transformer(
+    config: str, model: str, layers: dict[str, int], batch: Callable[[Any], Any], way: Way, **sizes: Any
+) -> Any:
     """A model of transformers, built from its configuration with ``layers`` (fewer in a try)."""
     import transformers
 
@@ -196,12 +198,12 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         twelve("RobertaConfig", "RobertaForMaskedLM", text(32, 256, masked=True)),
         FP32,
         ("tf32", "bf16", "sdpa", "fused"),
-    ),  # fmt: skip
+    ),
     "opt": (
         partial(transformer, "OPTConfig", "OPTForCausalLM", {"num_hidden_layers": 12}, text(8, 1024)),
         BF16,
         ("sdpa", "fused", "compile"),
-    ),  # fmt: skip
+    ),
     "qwen2": (
         partial(
             transformer,
@@ -216,12 +218,12 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         ),
         FP32,
         ("tf32", "bf16", "sdpa", "bf16+sdpa"),
-    ),  # fmt: skip
+    ),
     "vit": (
         twelve("ViTConfig", "ViTForImageClassification", pictures(64, 224, 2)),
         FP32,
         ("tf32", "bf16", "sdpa"),
-    ),  # fmt: skip
+    ),
     "convnext": (partial(vision, "timm", "convnext_tiny", 64, 224), FP32, ("tf32", "bf16", "channels_last")),
     "vgg": (
         partial(vision, "torchvision", "vgg16", 64, 224),
@@ -233,13 +235,13 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         partial(vision, "torchvision", "wide_resnet50_2", 64, 224),
         FP32,
         ("bf16", "channels_last", "bf16+channels_last"),
-    ),  # fmt: skip
+    ),
     "mixer": (partial(vision, "timm", "mixer_b16_224", 64, 224), FP32, ("tf32", "bf16", "compile")),
     "wav2vec": (
         twelve("Wav2Vec2Config", "Wav2Vec2ForSequenceClassification", sound(8, 8)),
         FP32,
         ("tf32", "bf16", "sdpa"),
-    ),  # fmt: skip
+    ),
     "swin": (partial(vision, "torchvision", "swin_t", 64, 224), FP32, ("tf32", "bf16")),
     "graph_sage": (partial(graph, "GraphSAGE", 100_000, 2_000_000, 256), FP32, ("tf32", "fused")),
     "gat": (partial(graph, "GAT", 50_000, 1_000_000, 128), FP32, ("tf32", "bf16")),
@@ -257,13 +259,13 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         ),
         Way(tf32=True),
         ("bf16", "sdpa", "compile"),
-    ),  # fmt: skip
+    ),
     # the host sets the pace, or nearly so
     "electra": (
         twelve("ElectraConfig", "ElectraForMaskedLM", text(8, 128, masked=True)),
         LOOPED,
         ("foreach", "fused", "no_sync", "sdpa"),
-    ),  # fmt: skip
+    ),
     "t5": (
         partial(
             transformer,
@@ -275,7 +277,7 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         ),
         LOOPED,
         ("foreach", "fused", "bf16"),
-    ),  # fmt: skip
+    ),
     "distilbert": (
         partial(
             transformer,
@@ -286,12 +288,12 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         ),
         LOOPED,
         ("tf32", "fused", "compile"),
-    ),  # fmt: skip
+    ),
     "mobilenet": (
         partial(vision, "torchvision", "mobilenet_v3_large", 32, 224),
         LOOPED,
         ("fused", "channels_last", "bf16"),
-    ),  # fmt: skip
+    ),
     "efficientnet": (partial(vision, "timm", "efficientnet_b0", 32, 224), FP16, ("channels_last", "compile")),
     "regnet": (partial(vision, "torchvision", "regnet_y_400mf", 32, 224), FP32, ("channels_last", "fused")),
     "gcn": (partial(graph, "GCN", 2_700, 10_000, 128), LOOPED, ("fused", "no_sync")),
@@ -306,7 +308,7 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         ),
         FP32,
         ("tf32", "fused"),
-    ),  # fmt: skip
+    ),
     "albert": (
         twelve(
             "AlbertConfig",
@@ -318,7 +320,7 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         ),
         FP32,
         ("tf32", "sdpa"),
-    ),  # fmt: skip
+    ),
     # inference
     "vit_inference": (
         partial(vision, "timm", "vit_small_patch16_224", 64, 224),
@@ -329,12 +331,12 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         partial(vision, "torchvision", "resnet101", 64, 224),
         INFERENCE,
         ("bf16", "channels_last", "bf16+channels_last"),
-    ),  # fmt: skip
+    ),
     "bert_inference": (
         twelve("BertConfig", "BertForMaskedLM", text(32, 256)),
         INFERENCE,
         ("tf32", "bf16", "sdpa"),
-    ),  # fmt: skip
+    ),
 }
 
 
