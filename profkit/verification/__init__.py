@@ -6,12 +6,15 @@ that runs nothing: Python's own `json` and `sqlite3`, loops, dictionaries, whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from profkit.errors import ReadError
-from profkit.model.result import Result, Row
+from profkit.model.findings import Finding, Param, Severity
+from profkit.model.result import Result
 from profkit.readers.remote import shown_name
+from profkit.rendering.sentences.verification import verification_lines
+from profkit.rendering.spoken import spoken
 from profkit.verification.events import Recording, UnreadError
 from profkit.verification.figures import Figure, memory_figures, timeline_figures
 from profkit.verification.inputs import read_input
@@ -20,8 +23,6 @@ from profkit.verification.timeline import Timeline, warm_up
 
 __all__ = ["Verification", "verify", "with_verification"]
 
-_SHOWN = 5
-
 
 @dataclass
 class Verification:
@@ -29,8 +30,8 @@ class Verification:
 
     figures: list[Figure] = field(default_factory=list)
     """Names with both values."""
-    unread: list[str] = field(default_factory=list)
-    """What could not be compared, and why: a line for each file."""
+    unread: list[Finding] = field(default_factory=list)
+    """Which files could not be compared, and why."""
 
     @property
     def differing(self) -> list[Figure]:
@@ -39,16 +40,7 @@ class Verification:
 
     def lines(self) -> list[str]:
         """The result for a person: one line when all is well."""
-        wrong = self.differing
-        told = []
-        if self.figures:
-            equal = len(self.figures) - len(wrong)
-            told.append(f"Verified by brute force: {equal} of {len(self.figures)} figures equal")
-        for name, ours, theirs in wrong[:_SHOWN]:
-            told.append(f"  {name}: the report says {ours}, the file says {theirs}")
-        if len(wrong) > _SHOWN:
-            told.append(f"  and {len(wrong) - _SHOWN} more")
-        return told + [f"Not verified: {line}" for line in self.unread]
+        return verification_lines(len(self.figures), self.differing, self.unread)
 
 
 def verify(
@@ -78,10 +70,10 @@ def verify(
         try:
             read = read_input(file, step)
         except (UnreadError, ReadError) as error:
-            found.unread.append(f"{name}: {getattr(error, 'problem', error)}")
+            found.unread.append(_unread(name, str(getattr(error, "problem", error))))
             continue
         except MemoryError:
-            found.unread.append(f"{name}: a second reading does not fit into the memory")
+            found.unread.append(_unread(name, None))
             continue
         if isinstance(read, list):
             snapshots.append(read)
@@ -100,27 +92,26 @@ def verify(
 
 def with_verification(result: Result, verification: Verification) -> Result:
     """The report with what was found as findings of its health."""
-    wrong, findings = verification.differing, list[Row]()
+    wrong, compared = verification.differing, len(verification.figures)
+    findings = list(verification.unread)
     if wrong:
         name, ours, theirs = wrong[0]
-        message = (
-            f"{len(wrong)} of {len(verification.figures)} figures differ from a brute force over the raw files, first {name}: "
-            f"{ours} here, {theirs} there. Please report this as a bug, with the file if you can"
-        )
-        findings.append(_finding("verification-failed", "error", message, len(wrong)))
-    elif verification.figures:
-        count = len(verification.figures)
-        message = f"Verified by brute force over the raw files: {count} figures equal"
-        findings.append(_finding("verified", "info", message, count))
-    for line in verification.unread:
-        findings.append(_finding("not-verified", "info", f"Not verified by brute force: {line}", 1))
+        params: Mapping[str, Param] = {
+            "figures": compared,
+            "name": name,
+            "reported": str(ours),
+            "recounted": str(theirs),
+        }
+        findings.insert(0, Finding("verification-failed", Severity.ERROR, count=len(wrong), params=params))
+    elif compared:
+        findings.insert(0, Finding("verified", Severity.INFO, count=compared))
     health = result.health
     order = [*findings, *health["findings"]] if wrong else [*health["findings"], *findings]
-    return replace(result, health={**health, "ok": health["ok"] and not wrong, "findings": order})
+    return spoken(replace(result, health={**health, "ok": health["ok"] and not wrong, "findings": order}))
 
 
-def _finding(code: str, severity: str, message: str, count: int) -> Row:
-    return {"code": code, "severity": severity, "message": message, "count": count}
+def _unread(name: str, error: str | None) -> Finding:
+    return Finding("not-verified", Severity.INFO, params={"file": name, "error": error})
 
 
 def _used(result: Result, files: Sequence[str]) -> list[tuple[str, str]]:
