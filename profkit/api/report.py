@@ -33,6 +33,7 @@ from profkit.model.report import (
 from profkit.model.report_time import GapRow
 from profkit.model.result import Result, Row
 from profkit.readers import read
+from profkit.readers.registry import RECORDING_SUFFIXES, without_exported
 from profkit.readers.remote import is_remote, list_remote, shown_name
 from profkit.rendering import RENDERERS, render_html, render_json, render_text
 from profkit.rendering.document import Document, StepRow, Verdict
@@ -52,10 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]
 
-_FOLDER_SUFFIXES = (
-    ".json", ".json.gz", ".sqlite", ".sqlite.gz", ".nsys-rep", ".qdrep", ".pickle", ".pickle.gz", ".pkl", ".pkl.gz",
-)  # fmt: skip
-_NSYS_REPORTS = (".nsys-rep", ".qdrep")
 PathLike = str | os.PathLike[str]
 
 
@@ -347,7 +344,7 @@ def _expand(path: PathLike) -> list[str]:
     An nsys report whose export lies beside it is the same recording, and is not read again.
     """
     if is_remote(str(path)):
-        return list_remote(str(path), _FOLDER_SUFFIXES)
+        return list_remote(str(path), RECORDING_SUFFIXES)
     if any(c in str(path) for c in "*?[") and not Path(path).exists():
         return sorted(glob(str(path))) or [os.fspath(path)]  # noqa: PTH207 - a Path has no absolute pattern
     if str(path) == "-" or not Path(path).is_dir():
@@ -357,7 +354,7 @@ def _expand(path: PathLike) -> list[str]:
         str(f)
         for f in folder.iterdir()
         if f.is_file()
-        and f.name.endswith(_FOLDER_SUFFIXES)
+        and f.name.endswith(RECORDING_SUFFIXES)
         and _run_description(f) is None
         and not _is_report(f)
     )
@@ -365,8 +362,7 @@ def _expand(path: PathLike) -> list[str]:
         raise ReadError(
             folder.name, "the folder has no recording in it", "Name a file, or record with profkit.record"
         )
-    exported = {f.removesuffix(".gz").removesuffix(".sqlite") for f in found}
-    return [f for f in found if not (f.endswith(_NSYS_REPORTS) and f.rpartition(".")[0] in exported)]
+    return without_exported(found)
 
 
 def _plain_step_ns(files: Sequence[str]) -> int | None:
