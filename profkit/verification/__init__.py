@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from profkit.errors import ReadError
 from profkit.model.findings import Finding, Param, Severity
 from profkit.model.result import Result
+from profkit.readers.registry import role_of
 from profkit.readers.remote import shown_name
 from profkit.rendering.sentences.verification import verification_lines
 from profkit.rendering.spoken import spoken
@@ -63,6 +64,7 @@ def verify(
     found = Verification()
     recordings: list[Recording] = []
     snapshots: list[list[DeviceMemory]] = []
+    unread_timelines = False
     for file, format_ in _used(result, files):
         name = shown_name(file)
         if progress:
@@ -71,20 +73,21 @@ def verify(
             read = read_input(file, step)
         except (UnreadError, ReadError) as error:
             found.unread.append(_unread(name, str(getattr(error, "problem", error))))
+            unread_timelines |= getattr(error, "role", None) != "counters"
             continue
         except MemoryError:
             found.unread.append(_unread(name, None))
+            unread_timelines = True
             continue
         if isinstance(read, list):
             snapshots.append(read)
         else:
-            read.is_export = format_ == "nsys"
+            read.lends = role_of(format_) == "operators"
             recordings.append(read)
     if snapshots:
         # A report has the memory of one snapshot: the one that it agrees with most is the one that it means.
         candidates = [memory_figures(result, devices) for devices in snapshots]
         found.figures += min(candidates, key=lambda figures: sum(f[1] != f[2] for f in figures))
-    unread_timelines = len(found.unread) and len(recordings) + len(snapshots) < len(result.inputs)
     if recordings and not unread_timelines:
         found.figures += timeline_figures(result, _timelines(recordings, step, device))
     return found
@@ -125,8 +128,8 @@ def _used(result: Result, files: Sequence[str]) -> list[tuple[str, str]]:
 
 def _timelines(recordings: Sequence[Recording], step: str | None, device: int | None) -> list[Timeline]:
     """The recordings that count: beside nsys exports, profiler traces only lend shapes."""
-    exports = [recording for recording in recordings if recording.is_export and recording.ops]
-    timelines = [Timeline(recording, step) for recording in exports or recordings]
+    better = [recording for recording in recordings if not recording.lends and recording.ops]
+    timelines = [Timeline(recording, step) for recording in better or recordings]
     if device is not None:
         timelines = _only(timelines, device, step)
     stepped = [timeline.lengths() for timeline in timelines if timeline.number_of_steps and timeline.devices]
