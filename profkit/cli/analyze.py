@@ -123,7 +123,7 @@ def command(
         refuse_input(target, inputs)
         write_whole(target, report.render(chosen or "html"))
     if output is None and not printed and not quiet:
-        click.echo(render_text(report.result, color=sys.stdout.isatty()), nl=False)
+        click.echo(render_text(report.document, color=sys.stdout.isatty()), nl=False)
     elif not quiet:
         _warn(report.result.health["findings"])
     if not printed:
