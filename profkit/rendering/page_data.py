@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from profkit.model.result import Result, Row
@@ -85,7 +85,7 @@ def has_plots(result: Result, data: Row) -> bool:
     """Whether the page of this data shows a plot, and so needs plotly."""
     roofline = any(map(_on_roofline, result.kernels))
     known = {row["path"] for row in data["phases"]}
-    families = len({path for row in data["kernels"] for path, _ in row["phases"] if path in known}) > 1
+    families = len({path for row in data["kernels"] for path, *_ in row["phases"] if path in known}) > 1
     return bool(roofline or families or data["timeline"] or data["memory"] or data["utilisation"])
 
 
@@ -121,12 +121,24 @@ def _kernel(row: Row, strings: _Strings, steps: list[str], devices: list[Row]) -
             # In the order of the page's steps and devices.
             "steps": [by_step.get(name, 0) for name in steps],
             "devices": [by_device.get(str(device.get("id")), 0) for device in devices],
-            "phases": _pairs(row.get("phases"), strings),
+            "shapes": strings.add(_shapes(row.get("shapes"))),
+            "phases": _phases(row.get("phases") or {}, strings),
             "operators": _pairs(row.get("operators"), strings),
             "modules": _pairs(row.get("modules"), strings),
             "lines": _pairs(row.get("source_lines"), strings),
         }
     )
+
+
+def _shapes(shapes: Sequence[Sequence[int]] | None) -> str | None:
+    """Shapes of inputs as ``8192×1024, 1024×4096``."""
+    return ", ".join("×".join(map(str, shape)) for shape in shapes) if shapes else None
+
+
+def _phases(phases: Mapping[str, Any], strings: _Strings) -> list[list[Any]]:
+    """The phases with most time, as [path, ns, launches]."""
+    ordered = sorted(phases.items(), key=lambda item: -number_of(item[1]["ns"]))[:_PER_ROW]
+    return [[strings.add(path), told["ns"], told["count"]] for path, told in ordered]
 
 
 def _pairs(value: Any, strings: _Strings) -> list[list[Any]]:

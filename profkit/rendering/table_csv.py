@@ -12,7 +12,7 @@ from profkit.rendering.report_json import json_value
 __all__ = ["COLUMNS", "render_csv"]
 
 COLUMNS: Final = (
-    "name", "short_name", "family", "dtype", "tensor_core", "grid", "block", "device", "count", "total_ns",
+    "name", "short_name", "family", "dtype", "tensor_core", "grid", "block", "shapes", "mnk", "device", "count", "total_ns",
     "mean_ns", "median_ns", "min_ns", "max_ns", "share", "bound", "basis", "efficiency", "unsaturated", "flop",
     "dram_bytes", "tflops", "gbs", "phases", "operators",
 )  # fmt: skip
@@ -38,6 +38,11 @@ def _values(row: Row) -> list[Any]:
     return [json_value(row.get(column)) for column in COLUMNS]
 
 
+def _number(value: Any) -> Any:
+    """A number, or the numbers of a phase: ``5797663 (75)`` is time and launches."""
+    return f"{value['ns']} ({value['count']})" if isinstance(value, dict) else value
+
+
 def _cell(value: Any) -> Any:
     if value is None:
         return ""
@@ -46,8 +51,12 @@ def _cell(value: Any) -> Any:
     if isinstance(value, int | float):
         return value
     if isinstance(value, list):
-        return "x".join(map(str, value))
+        return (
+            ", ".join(map(_cell, value))
+            if any(isinstance(v, list) for v in value)
+            else "x".join(map(str, value))
+        )
     if isinstance(value, dict):
-        value = "; ".join(f"{name}={number}" for name, number in value.items())
+        value = "; ".join(f"{name}={_number(number)}" for name, number in value.items())
     text = "".join(c for c in str(value) if c.isprintable() or c in "\t\r\n")
     return f"'{text}" if text.lstrip(" \n").startswith(_FORMULA_STARTS) else text

@@ -55,7 +55,7 @@ def compute_bound() -> Result:
 def memory_bound() -> Result:
     shares = shares_of(memory=11.6, launch=0.2, other=0.05)
     rows = [kernel("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>", "elementwise",
-                   "memory", 90, 128.0, efficiency=0.87, dtype="fp32", phases={"chain": 11_520_000})]  # fmt: skip
+                   "memory", 90, 128.0, efficiency=0.87, dtype="fp32", phases={"chain": {"ns": 11_520_000, "count": 90}})]  # fmt: skip
     return result(
         shares, "memory", "Memory-bound: 98 % of the step moves bytes at 87 % of the card's bandwidth.",
         window={"start_ns": 0, "end_ns": 11_850_000, "wall_ns": 12 * MS, "device_ns": 11_850_000, "steps": steps(3, shares, False)},
@@ -67,7 +67,7 @@ def memory_bound() -> Result:
 def launch_bound() -> Result:
     shares = shares_of(compute=0.4, memory=2.6, launch=47.1, sync=3.2, other=0.5)
     rows = [kernel(f"void at::native::vectorized_elementwise_kernel<4, functor_{i}>", "elementwise", "overhead", 240 - i, 1.6,
-                   dtype="fp32", share=0.02, phases={"optimizer": round((240 - i) * 1600)}) for i in range(60)]  # fmt: skip
+                   dtype="fp32", share=0.02, phases={"optimizer": {"ns": round((240 - i) * 1600), "count": 3}}) for i in range(60)]  # fmt: skip
     return result(
         shares, "launch", "Launch-bound: for 88 % of the step the device waits for the host to launch its next kernel.",
         window={"start_ns": 0, "end_ns": 53_800_000, "wall_ns": 55 * MS, "device_ns": 53_800_000, "steps": steps(3, shares)},
@@ -137,7 +137,7 @@ def hostile() -> Result:
     """Every name that can come from a file is one that tries to be more than text."""
     shares = shares_of(compute=10.0, memory=5.0)
     rows = [kernel(name, HOSTILE[0] if i == 1 else "gemm", "compute", 10, 100.0 - i, short_name=name, share=0.1,
-                   phases={f"{name}/{name}": 1_000_000}, operators={name: 10}, dtype=name[:40]) for i, name in enumerate(HOSTILE)]  # fmt: skip
+                   phases={f"{name}/{name}": {"ns": 1_000_000, "count": 10}}, operators={name: 10}, dtype=name[:40]) for i, name in enumerate(HOSTILE)]  # fmt: skip
     full = compute_bound()
     return result(
         shares, "compute", f"Compute-bound {HOSTILE[0]} {HOSTILE[4]}",

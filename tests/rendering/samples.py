@@ -41,7 +41,7 @@ def kernel(name: str, family: str, bound: str, count: int, mean_us: float, **mor
         "mean_ns": mean_us * 1000, "median_ns": mean_us * 990, "min_ns": round(mean_us * 900),
         "max_ns": round(mean_us * 1200), "share": 0.0, "bound": bound, "basis": "modelled", "efficiency": 0.6,
         "unsaturated": False, "flop": None, "dram_bytes": None, "tflops": None, "gbs": None,
-        "phases": {"backward": total}, "operators": {"aten::mm": count}, "grid": [132, 1, 1],
+        "phases": {"backward": {"ns": total, "count": count}}, "operators": {"aten::mm": count}, "grid": [132, 1, 1],
         "block": [384, 1, 1], "device": 0, "source_lines": None,
     }  # fmt: skip
     if bound in ("overhead", "communication", "unknown"):
@@ -58,7 +58,7 @@ def gpt_kernels() -> list[Row]:
                operators={"aten::mm": 147}, grid=[2, 66, 1], source_lines={"model.py:41": 75, "model.py:63": 72}),
         kernel("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT", "gemm", "compute", 108, 81.7, efficiency=0.68,
                flop=29_000_000_000_000, dram_bytes=9_700_000_000, tflops=672.0, gbs=1100.0,
-               phases={"forward/attention": 4_411_000, "forward/mlp": 4_412_600}, operators={"aten::addmm": 108}),
+               phases={"forward/attention": {"ns": 4_411_000, "count": None}, "forward/mlp": {"ns": 4_412_600, "count": None}}, operators={"aten::addmm": 108}),
         kernel("nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_splitK_NTN", "gemm", "compute", 72, 96.7, efficiency=0.64,
                flop=21_800_000_000_000, dram_bytes=8_100_000_000, tflops=628.0, gbs=1160.0),
         kernel("void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float, float, 32u, 32u, 256u, "
@@ -73,14 +73,14 @@ def gpt_kernels() -> list[Row]:
                "elementwise", "memory", 36, 90.3, efficiency=0.83, dram_bytes=13_000_000_000, flop=9_000_000_000,
                tflops=2.8, gbs=4000.0, operators={"aten::gelu_backward": 36}),
         kernel(elementwise.format("bfloat16_copy_kernel_cuda(at::TensorIteratorBase &)"), "cast", "memory", 147, 18.8,
-               efficiency=0.58, phases={"forward": 1_300_000, "backward": 1_463_600}, dram_bytes=7_600_000_000,
+               efficiency=0.58, phases={"forward": {"ns": 1_300_000, "count": 36}, "backward": {"ns": 1_463_600, "count": 111}}, dram_bytes=7_600_000_000,
                flop=0, tflops=0.0, gbs=2750.0, operators={"aten::copy_": 147}),
         kernel("void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<4>>", "optimizer",
-               "memory", 12, 210.0, efficiency=0.88, dtype="fp32", phases={"optimizer": 2_520_000},
+               "memory", 12, 210.0, efficiency=0.88, dtype="fp32", phases={"optimizer": {"ns": 2_520_000, "count": None}},
                dram_bytes=10_600_000_000, flop=21_000_000_000, tflops=8.3, gbs=4200.0,
                operators={"aten::_fused_adamw_": 12}),
         kernel("void cub::DeviceReduceSingleTileKernel<cub::Policy600, float *>", "reduce", "overhead", 90, 2.1,
-               dtype="fp32", phases={"forward/loss": 189_000}, operators={"aten::sum": 60, "aten::mean": 30}),
+               dtype="fp32", phases={"forward/loss": {"ns": 189_000, "count": None}}, operators={"aten::sum": 60, "aten::mean": 30}),
         kernel("my_custom_kernel", "other", "unknown", 6, 41.0, dtype=None, tensor_core=None, basis="unknown",
                phases={}, operators={}, grid=None, block=None, device=None),
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def gpt_kernels() -> list[Row]:
             "total_ns": 410_000,
             "mean_ns": 45_555.6,
             "efficiency": 0.52,
-            "phases": {"backward": 410_000},
+            "phases": {"backward": {"ns": 410_000, "count": None}},
             "operators": {"aten::mm": 9},
         }
     )

@@ -35,7 +35,7 @@ def largest_report():
             100,
             5.0,
             short_name=f"elementwise {i}",
-            phases={f"phase {i % 300}": 500_000},
+            phases={f"phase {i % 300}": {"ns": 500_000, "count": 1}},
             flop=10**9 + i,
             dram_bytes=10**8,
             tflops=2.0,

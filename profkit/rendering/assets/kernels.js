@@ -10,7 +10,7 @@ profkit.kernels = (() => {
   const rows = data.kernels.map((row, index) => ({
     ...row, index, id: row.name, name: text(row.name) ?? "", title: text(row.short_name) || text(row.name) || "", family: text(row.family) ?? "unknown",
     whole_ns: row.total_ns, launches: row.count, dtype: text(row.dtype), bound: text(row.bound) ?? "unknown", basis: text(row.basis) ?? "unknown",
-    phases: row.phases.map(([path, ns]) => [text(path), ns]), operators: row.operators.map(([name, count]) => [text(name), count]),
+    shapes: text(row.shapes), phases: row.phases.map(([path, ns, count]) => ({ path: text(path), ns, count })), operators: row.operators.map(([name, count]) => [text(name), count]),
     modules: row.modules.map(([name, count]) => [text(name), count]), lines: row.lines.map(([line, count]) => [text(line), count]),
   }));
   const dims = (grid) => (grid ? grid.join(" × ") : "–");
@@ -18,7 +18,7 @@ profkit.kernels = (() => {
     steps: data.steps.map((step) => text(step.name)),
     devices: data.devices.map(({ id, rank }) => `GPU ${id}${rank === null || rank === undefined ? "" : `, rank ${rank}`}`),
   };
-  const shapeKey = (row) => `${row.id} ${dims(row.grid)} ${dims(row.block)}`;
+  const shapeKey = (row) => `${row.id} ${dims(row.grid)} ${dims(row.block)} ${row.shapes ?? ""}`;
   const chosen = () => Object.fromEntries(["phase", "step", "family", "bound", "device"].map((id) => [id, byId(id).value]));
 
   // With a step or a device chosen, times are of that one alone, and shares are of its own busy time.
@@ -32,13 +32,17 @@ profkit.kernels = (() => {
   let scope = { time: 1, share: 1 };
   const shown = (ns) => perStep(ns) * scope.time;
 
-  // A part of a row: its time in the chosen phase, or in one group of several. Its launches are then in proportion; not so
-  // for a device, since a rank that waits in a collective is as long in one launch as the others in many: then unknown.
-  function part(row, ns, ofDevice) {
+  const launches = (phases) => phases.reduce((sum, { count }) => (sum === null || count === null ? null : sum + count), 0);
+
+  // A part of a row: its time in the chosen phase, or in one group of several. Its launches are counted where the report
+  // counts them, else in proportion; on a device unknown, since a rank that waits in a collective is as long in one launch
+  // as the others in many.
+  function part(row, ns, counted) {
     if (ns === row.total_ns || !row.total_ns) return row;
     const scale = ns / row.total_ns;
     const times = (value) => (value === null ? null : value * scale);
-    return { ...row, total_ns: ns, count: ofDevice ? null : row.count * scale, share: times(row.share), flop: times(row.flop), dram_bytes: times(row.dram_bytes), partial: true };
+    const exact = counted !== undefined && !row.partial;
+    return { ...row, total_ns: ns, count: exact ? counted : times(row.count), partial: !exact, share: times(row.share), flop: times(row.flop), dram_bytes: times(row.dram_bytes) };
   }
 
   function matching() {
@@ -51,11 +55,12 @@ profkit.kernels = (() => {
       if (state.search && !state.search.test(row.name) && !state.search.test(row.title) && !row.operators.some(([name]) => state.search.test(name))) return [];
       // Each of phase, step and device has its exact part; of several the parts are taken to be independent.
       const parts = [];
-      if (path !== null) parts.push(row.phases.reduce((sum, [one, time]) => sum + (profkit.within(one, path) ? time : 0), 0));
+      const inside = row.phases.filter((one) => path === null || profkit.within(one.path, path));
+      if (path !== null) parts.push(inside.reduce((sum, one) => sum + one.ns, 0));
       if (step) parts.push(row.steps[step]);
       if (device) parts.push(row.devices[device]);
       const ns = parts.reduce((left, one) => (row.total_ns ? (left * one) / row.total_ns : 0), row.total_ns);
-      return ns || !parts.length ? [part(row, ns, Boolean(device))] : [];
+      return ns || !parts.length ? [part(row, ns, device ? null : parts.length === 1 && path !== null ? launches(inside) : undefined)] : [];
     });
   }
 
@@ -66,14 +71,14 @@ profkit.kernels = (() => {
       case "shape": return [[shapeKey(row), row.total_ns]];
       case "operators": {
         const all = row.operators.reduce((sum, [, count]) => sum + count, 0);
-        return all ? row.operators.map(([name, count]) => [name, (row.total_ns * count) / all]) : [["no operator", row.total_ns]];
+        return all ? row.operators.map(([name, count]) => [name, (row.total_ns * count) / all, all === row.launches ? count : undefined]) : [["no operator", row.total_ns]];
       }
       case "modules": {
         const known = row.modules.reduce((sum, [, count]) => sum + count, 0);
         const all = Math.max(known, row.launches);
         const rest = row.total_ns * (1 - known / all);
-        const inside = row.modules.map(([name, count]) => [name, (row.total_ns * count) / all]);
-        return known < all ? [...inside, ["no module", rest]] : inside;
+        const inside = row.modules.map(([name, count]) => [name, (row.total_ns * count) / all, count]);
+        return known < all ? [...inside, ["no module", rest, all - known]] : inside;
       }
       case "steps":
       case "devices": {
@@ -86,12 +91,13 @@ profkit.kernels = (() => {
       }
       case "phases": {
         const path = profkit.phase();
-        const inside = row.phases.filter(([one]) => profkit.within(one, path));
-        const known = inside.reduce((sum, [, ns]) => sum + ns, 0);
+        const inside = row.phases.filter((one) => profkit.within(one.path, path));
+        const known = inside.reduce((sum, { ns }) => sum + ns, 0);
         const ofWhole = path !== null && known ? row.total_ns / known : row.whole_ns ? row.total_ns / row.whole_ns : 0;
-        const parts = inside.map(([one, ns]) => [one, ns * ofWhole]);
+        const parts = inside.map((one) => [one.path, one.ns * ofWhole, one.count]);
         const rest = row.total_ns - known * ofWhole;
-        return rest > 0.5 ? [...parts, ["no phase", rest]] : parts;
+        const counted = launches(inside);
+        return rest > 0.5 ? [...parts, ["no phase", rest, counted === null ? null : row.launches - counted]] : parts;
       }
       case "bound": return [[words("bounds", row.bound), row.total_ns]];
       default: return [[row[state.group] ?? "unknown", row.total_ns]];
@@ -120,9 +126,9 @@ profkit.kernels = (() => {
   function groups() {
     const found = new Map();
     for (const row of matching()) {
-      for (const [key, ns] of keys(row)) {
+      for (const [key, ns, count] of keys(row)) {
         if (!found.has(key)) found.set(key, []);
-        found.get(key).push(part(row, ns, state.group === "devices"));
+        found.get(key).push(part(row, ns, state.group === "devices" ? null : count));
       }
     }
     const made = [...found].map(([key, members]) => united(key, members));
@@ -206,9 +212,10 @@ profkit.kernels = (() => {
       const copyButton = element("button", { type: "button", onclick: (event) => profkit.copy(members[0].name, event.currentTarget) }, "Copy name");
       parts.push(element("p", { class: "full" }, element("code", {}, element("bdi", {}, profkit.visible(members[0].name))), copyButton));
     }
+    const inputs = members.some((row) => row.shapes);
     const shapes = smallTable(byKernel ? "Launch shapes" : "Kernels",
-      [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"]],
-      members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ms(shown(row.total_ns)), countText(row.count, row.partial),
+      [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], ...(inputs ? [["Operator's inputs", ""]] : []), [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"]],
+      members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ...(inputs ? [clip(row.shapes ?? "–", 80)] : []), ms(shown(row.total_ns)), countText(row.count, row.partial),
         row.median_ns === null ? "–" : fixed(row.median_ns / 1e3, 2), `${fixed(row.min_ns / 1e3, 2)} to ${fixed(row.max_ns / 1e3, 2)}`,
         `${percent(row.efficiency)}${row.unsaturated ? " !" : ""}`, fixed(row.tflops, 1), fixed(row.gbs, 0)]));
     parts.push(element("div", { class: "scroll" }, shapes));
@@ -216,7 +223,7 @@ profkit.kernels = (() => {
     const lists = element("div", { class: "columns" });
     const operators = merged(members, "operators");
     if (operators.length) lists.append(smallTable("Operators", [["Operator", ""], ["Launches in all", "n"]], operators.map(([name, count]) => [clip(name, 90), fixed(count, 0)])));
-    const phases = merged(members, "phases");
+    const phases = merged(members.map((row) => ({ phases: row.phases.map(({ path, ns }) => [path, ns]) })), "phases");
     if (phases.length) {
       lists.append(smallTable("Phases", [["Phase", ""], [`ms ${data.scale.label}`, "n"]], phases.map(([path, ns]) => [
         element("button", { type: "button", class: "link", onclick: () => profkit.choosePhase(path) }, element("bdi", {}, clip(path, 90))), ms(perStep(ns))])));
