@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 __all__ = [
     "BASES",
     "BOUNDS",
     "CAUSES",
-    "SEVERITIES",
     "SHARES",
     "Term",
     "bound_term",
     "cause_term",
-    "severity_of",
+    "shapes_text",
     "share_term",
 ]
 
@@ -83,7 +83,10 @@ BASES: Final = {
     "unknown": "the file does not tell",
 }
 
-SEVERITIES: Final = ("info", "warning", "error")
+
+def shapes_text(shapes: Sequence[Sequence[int]] | None, times: str = "×") -> str | None:
+    """The shapes of an operator's inputs: ``8192×1024, 1024×4096``."""
+    return ", ".join(times.join(map(str, shape)) for shape in shapes) if shapes else None
 
 
 def share_term(name: str) -> Term:
@@ -101,11 +104,3 @@ def cause_term(name: str | None) -> Term:
     """The term of an idle cause."""
     key = name or "unknown"
     return CAUSES.get(key) or Term(key, "", "grey62")
-
-
-def severity_of(finding: dict[str, object]) -> str:
-    """``info``, ``warning`` or ``error``, from the name or the number that a finding carries."""
-    level = finding.get("severity", 0)
-    if isinstance(level, int):
-        return SEVERITIES[max(0, min(level, 2))]
-    return str(level) if level in SEVERITIES else "info"
