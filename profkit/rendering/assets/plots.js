@@ -128,7 +128,7 @@ profkit.plots = (() => {
     const rows = profkit.kernels.rows ?? [];
     const times = new Map();
     const paths = new Map(data.phases.map((row) => [text(row.path), row.depth]));
-    for (const row of rows) for (const { path, ns } of row.phases) {
+    for (const row of rows) for (const [path, ns] of row.phases) {
       if (!times.has(row.family)) times.set(row.family, new Map());
       times.get(row.family).set(path, (times.get(row.family).get(path) ?? 0) + ns);
     }
