@@ -19,6 +19,7 @@ __all__ = [
     "IdleCause",
     "IdleTimes",
     "InputFormat",
+    "FoundBy",
     "KernelBound",
     "LaunchPart",
     "Level",
@@ -64,6 +65,9 @@ IdleCause: TypeAlias = Literal[
 ]
 IDLE_CAUSES: Final[tuple[IdleCause, ...]] = get_args(IdleCause)
 """Why a device ran nothing."""
+
+FoundBy: TypeAlias = Literal["marks", "names", "period", "none"]
+"""What tells the steps: marks of the profiler or the program, names of an engine or optimizer, repetition, nothing."""
 
 LaunchPart: TypeAlias = Literal["host", "queue", "small_kernels"]
 LAUNCH_PARTS: Final[tuple[LaunchPart, ...]] = get_args(LaunchPart)
