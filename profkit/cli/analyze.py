@@ -123,7 +123,7 @@ def command(
         refuse_input(target, inputs)
         write_whole(target, report.render(chosen or "html"))
     if output is None and not printed and not quiet:
-        click.echo(render_text(report.result, color=sys.stdout.isatty()), nl=False)
+        click.echo(render_text(report.document, color=sys.stdout.isatty()), nl=False)
     elif not quiet:
         _warn(report.result.health["findings"])
     if not printed:
@@ -192,21 +192,10 @@ def _warn(findings: list[dict[str, Any]]) -> None:
 
 
 def _stem(file: str) -> str:
+    from profkit.readers.registry import stem_of
     from profkit.readers.remote import shown_name
 
     name = shown_name(file) if file != "-" else "stdin"
     if any(c in name for c in "*?["):
         name = PurePath(file).parent.name
-    while PurePath(name).suffix.lower() in (
-        ".gz",
-        ".json",
-        ".sqlite",
-        ".pickle",
-        ".pkl",
-        ".nsys-rep",
-        ".qdrep",
-        ".xz",
-        ".bz2",
-    ):
-        name = PurePath(name).stem
-    return name or "report"
+    return stem_of(name) or "report"

@@ -34,7 +34,7 @@ def command(run: str, output: str | None, format_: str | None) -> None:
     report = open_report(run)
     if output is None or output == "-":
         text = (
-            render_text(report.result, color=sys.stdout.isatty())
+            render_text(report.document, color=sys.stdout.isatty())
             if chosen == "text"
             else report.render(chosen)
         )

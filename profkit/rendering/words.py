@@ -8,12 +8,10 @@ __all__ = [
     "BASES",
     "BOUNDS",
     "CAUSES",
-    "SEVERITIES",
     "SHARES",
     "Term",
     "bound_term",
     "cause_term",
-    "severity_of",
     "share_term",
 ]
 
@@ -83,8 +81,6 @@ BASES: Final = {
     "unknown": "the file does not tell",
 }
 
-SEVERITIES: Final = ("info", "warning", "error")
-
 
 def share_term(name: str) -> Term:
     """The term of a share; a share that is new to this version is shown by its own name."""
@@ -101,11 +97,3 @@ def cause_term(name: str | None) -> Term:
     """The term of an idle cause."""
     key = name or "unknown"
     return CAUSES.get(key) or Term(key, "", "grey62")
-
-
-def severity_of(finding: dict[str, object]) -> str:
-    """``info``, ``warning`` or ``error``, from the name or the number that a finding carries."""
-    level = finding.get("severity", 0)
-    if isinstance(level, int):
-        return SEVERITIES[max(0, min(level, 2))]
-    return str(level) if level in SEVERITIES else "info"

@@ -124,7 +124,7 @@ def leading_steps_left_out(device_ns: Column, kinds: Sequence[str] = ()) -> int:
         device_ns: The length of each step.
         kinds: The kind of each, where they differ: a step is compared with those of its own kind.
     """
-    kind = np.array(kinds or [""] * len(device_ns))
+    device_ns, kind = np.asarray(device_ns), np.array(kinds or [""] * len(device_ns))
     left_out = 0
     while left_out < len(device_ns):
         later = device_ns[left_out + 1 :][kind[left_out + 1 :] == kind[left_out]]

@@ -1,11 +1,13 @@
-"""Which plain reading an input needs; compression is taken off by the same means as for the report."""
+"""Which plain reading an input needs; what it is and its compression are told by the same means as for the report."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from profkit.readers.nsys import exported
+from profkit.readers.registry import format_of_input
 from profkit.readers.remote import shown_name
 from profkit.readers.sources import Input, Kind, open_input
 from profkit.verification.events import Recording, Span, UnreadError
@@ -16,7 +18,7 @@ from profkit.verification.traces import read_trace
 
 __all__ = ["read_input"]
 
-_SNAPSHOT = re.compile(rb'\s*(?:\{\s*"(?:segments|device_traces)"|\[\s*\{\s*"(?:device|address|total_size)")')
+Keep = Callable[[Span], bool]
 
 
 def read_input(path: str, step_name: str | None) -> Recording | list[DeviceMemory]:
@@ -37,16 +39,23 @@ def read_input(path: str, step_name: str | None) -> Recording | list[DeviceMemor
         return is_step(span, step_name)
 
     with open_input(path) as opened:
-        if _is_snapshot(opened):
-            return read_memory(opened.data, shown_name(path))
-        if opened.kind is Kind.JSON:
-            return read_trace(opened.data, keep)
-        file = opened.file or Path(path)
-        if opened.kind is Kind.SQLITE:
-            return read_export(file, keep)
-        with exported(file, shown_name(path)) as export:
-            return read_export(export, keep)
+        format_ = format_of_input(opened)
+        if format_.name not in _READERS:
+            raise UnreadError(f"there is no second reader for {format_.what}", format_.role)
+        return _READERS[format_.name](opened, path, keep)
 
 
-def _is_snapshot(opened: Input) -> bool:
-    return opened.kind is Kind.PICKLE or (opened.kind is Kind.JSON and bool(_SNAPSHOT.match(opened.data)))
+def _export(opened: Input, path: str, keep: Keep) -> Recording:
+    file = opened.file or Path(path)
+    if opened.kind is Kind.SQLITE:
+        return read_export(file, keep)
+    with exported(file, shown_name(path)) as export:
+        return read_export(export, keep)
+
+
+_READERS: Final[Mapping[str, Callable[[Input, str, Keep], Recording | list[DeviceMemory]]]] = {
+    "snapshot": lambda opened, path, keep: read_memory(opened.data, shown_name(path)),
+    "kineto": lambda opened, path, keep: read_trace(opened.data, keep),
+    "nsys": _export,
+}
+"""The second readers by the name of the format; a format without one is not verified, and that is said."""
