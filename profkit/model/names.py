@@ -16,13 +16,9 @@ __all__ = [
     "SHARES",
     "Basis",
     "Confidence",
+    "FoundBy",
     "IdleCause",
     "IdleTimes",
-<<<<<<< HEAD
-    "InputFormat",
-    "FoundBy",
-=======
->>>>>>> main
     "KernelBound",
     "LaunchPart",
     "Level",
