@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from profkit.model.columns import IntColumn, Table, column
 from profkit.model.findings import Finding
+from profkit.model.names import InputFormat
 
 __all__ = [
     "LAUNCH_SHAPE",
@@ -97,7 +98,7 @@ class Source:
 
     name: str
     """The base name; never a path."""
-    format: str
+    format: InputFormat
     """``nsys``, ``kineto``, ``snapshot`` or ``ncu``."""
     tool: str
     """The program that wrote it: ``Nsight Systems``, ``torch.profiler``, ``torch.cuda.memory``."""

@@ -105,7 +105,7 @@ def _kept_steps(result: Result, kernels: list[Row]) -> list[Row]:
     return kept if distinct and any(row.get("steps") for row in kernels) else []
 
 
-def _kernel(row: Row, strings: _Strings, steps: list[str], devices: list[Row]) -> Row:
+def _kernel(row: Row, strings: _Strings, steps: list[str], devices: Sequence[Row]) -> Row:
     by_step = row.get("steps") or {}
     by_device = row.get("devices") or {str(row.get("device")): row["total_ns"]}
     texts = {key: strings.add(row.get(key)) for key in _TEXTS}
