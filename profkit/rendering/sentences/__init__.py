@@ -42,9 +42,6 @@ FINDINGS: Final[Table] = {**readers.FINDINGS, **health.FINDINGS, **memory.FINDIN
 
 def finding_message(finding: Finding) -> str:
     """What a finding says: one sentence, and what to do where something can be done."""
-    # TRANSITIONAL: producers that still write English themselves.
-    if finding.message:
-        return finding.message
     template = FINDINGS.get(finding.code) or readers.family_of(finding.code)
     text = say(template, {"count": finding.count, **finding.params})
     more = finding.params.get("more_files")
