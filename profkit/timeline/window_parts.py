@@ -16,9 +16,9 @@ from profkit.model.summing import Summed
 from profkit.timeline.grouping import group_rows, sums
 from profkit.timeline.view import TraceView
 
-__all__ = ["longest_parts", "part_rows"]
+__all__ = ["MOST_PARTS", "longest_parts", "part_rows"]
 
-_MOST_PARTS: Final = 500
+MOST_PARTS: Final = 500
 """Rows that name a kernel and a phase; the others are united by share, cause and family."""
 
 _FAMILY_OF_KIND: Final = {
@@ -48,11 +48,11 @@ def part_rows(views: Sequence[TraceView]) -> list[PartRow]:
 
 
 def longest_parts(rows: Sequence[PartRow]) -> list[PartRow]:
-    """Parts of several devices as one table, longest first; those beyond `_MOST_PARTS` have no kernel and no phase."""
+    """Parts of several devices as one table, longest first; those beyond `MOST_PARTS` have no kernel and no phase."""
     summed = _PARTS.rows(rows)
     named = sorted((row for row in summed if not row.rest), key=_place)
-    beyond = [replace(row, kernel=None, phase=None, rest=True) for row in named[_MOST_PARTS:]]
-    return named[:_MOST_PARTS] + _PARTS.rows([*(row for row in summed if row.rest), *beyond])
+    beyond = [replace(row, kernel=None, phase=None, rest=True) for row in named[MOST_PARTS:]]
+    return named[:MOST_PARTS] + _PARTS.rows([*(row for row in summed if row.rest), *beyond])
 
 
 def _place(row: PartRow) -> tuple[int, str]:
