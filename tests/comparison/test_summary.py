@@ -6,6 +6,7 @@ import profkit
 from profkit.comparison import compare_results
 from tests.comparison.recordings import of_steps, recorded
 from tests.rendering.sample_reports import SAMPLES
+from tests.rendering.samples import as_result
 from tests.shared import DATA
 
 PAIRS = [
@@ -178,7 +179,7 @@ def test_memory_is_compared_by_owner_and_phase():
 @pytest.mark.parametrize("before", SAMPLES)
 def test_any_two_reports_can_be_compared(before):
     for after in SAMPLES.values():
-        found = compare_results([SAMPLES[before]()], [after()])
+        found = compare_results([as_result(SAMPLES[before]())], [as_result(after())])
         assert sum(row["delta_ns"] for row in found.parts) == found.step["delta_ns"] or not found.parts
 
 

@@ -7,6 +7,7 @@ import pytest
 from profkit.comparison import compare_results
 from profkit.rendering.comparisons import COMPARISON_RENDERERS, comparison_schema
 from tests.rendering.sample_reports import SAMPLES
+from tests.rendering.samples import as_result
 
 PAIRS = [
     (before, after)
@@ -17,7 +18,7 @@ PAIRS = [
 
 
 def compared(before, after):
-    return compare_results([SAMPLES[before]()], [SAMPLES[after]()])
+    return compare_results([as_result(SAMPLES[before]())], [as_result(SAMPLES[after]())])
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)

@@ -126,7 +126,7 @@ def judged(times, *, fact=None, **options):
     for state, ms in times.items():
         states[state] = ms * 1_000_000
     grounds = Grounds(
-        states, np.zeros(len(Basis), np.int64), **{"steps": None, "devices": 1, "kineto": False, **options}
+        states, np.zeros(len(Basis), np.int64), **{"steps": None, "devices": 1, "slow_host": False, **options}
     )
     verdict = verdict_on(grounds, plain_step_ns=None, undecided=fact)
     return SimpleNamespace(

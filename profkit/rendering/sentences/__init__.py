@@ -13,7 +13,7 @@ from typing import Final
 from profkit.model.findings import Finding
 from profkit.model.report_memory import OutOfMemory
 from profkit.model.report_ranks import Parallelism
-from profkit.rendering.sentences import health, memory, ranks, readers
+from profkit.rendering.sentences import health, memory, ranks, readers, verification
 from profkit.rendering.sentences.memory import oom_explanation
 from profkit.rendering.sentences.method import ThresholdWords, threshold_words
 from profkit.rendering.sentences.ranks import parallelism_evidence
@@ -36,7 +36,13 @@ __all__ = [
     "verdict_sentence",
 ]
 
-FINDINGS: Final[Table] = {**readers.FINDINGS, **health.FINDINGS, **memory.FINDINGS, **ranks.FINDINGS}
+FINDINGS: Final[Table] = {
+    **readers.FINDINGS,
+    **health.FINDINGS,
+    **memory.FINDINGS,
+    **ranks.FINDINGS,
+    **verification.FINDINGS,
+}
 """The sentence of each finding by its code."""
 
 
