@@ -35,8 +35,10 @@ class FileSummary:
     epoch_ns: int | None
     step_device_ns: Column
     """The length of every step, also of those that were left out."""
-    left_out: int
-    """How many leading steps the tables leave out."""
+    kinds: list[str]
+    """The kind of every step."""
+    left_out: NDArray[np.bool_]
+    """Which steps the tables leave out."""
     grounds: Grounds
     ranks: FileOfRanks | None
     work_ns: list[int]
@@ -46,14 +48,18 @@ class FileSummary:
 
 
 def summarise_file(
-    recording: Trace | MemoryHistory, options: Options, *, left_out: int | None = None, whole: bool = False
+    recording: Trace | MemoryHistory,
+    options: Options,
+    *,
+    left_out: NDArray[np.bool_] | None = None,
+    whole: bool = False,
 ) -> FileSummary:
     """Summarise one recording: a pure function, to be run anywhere.
 
     Args:
         recording: What a reader returned.
         options: What the person said about it.
-        left_out: How many leading steps are warm-up, when the whole report has decided.
+        left_out: Which steps are left out of the window, when the whole report has decided.
         whole: Whether to give advice and a timeline too.
     """
     views = analysed_views([recording], options, left_out)
@@ -64,7 +70,8 @@ def summarise_file(
         span=view.span if view else None,
         epoch_ns=view.trace.unix_epoch_ns if view else None,
         step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),
-        left_out=view.first_kept if view else 0,
+        kinds=view.steps.kinds if view else [],
+        left_out=~view.kept_steps if view else np.zeros(0, bool),
         grounds=Grounds.of(views),
         ranks=file_of_ranks(view, 0, result.devices) if view else None,
         work_ns=_work_ns(view) if view else [],

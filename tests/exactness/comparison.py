@@ -56,7 +56,7 @@ def told(result: Result) -> Numbers:
 def worked_out(brute: BruteIdle) -> Numbers:
     """What the brute force says, in the same words."""
     kernels = brute.kernels()
-    windows = {device: brute.window(device) for device in brute.devices}
+    windows = {device: brute.hull(device) for device in brute.devices}
     origin = brute.whole()[0]
     first = min((window[0] for window in windows.values()), default=origin)
     last = max((window[1] for window in windows.values()), default=origin)
@@ -106,7 +106,7 @@ def _told_of_device(row: dict[str, Any]) -> Numbers:
 
 
 def _device(brute: BruteIdle, device: int, idle: dict[str, int]) -> Numbers:
-    start, end = brute.window(device)
+    start, end = brute.hull(device)
     layers = {name: length(within(pieces, start, end)) for name, pieces in brute.layers(device).items()}
     return {
         "window": end - start,
@@ -133,7 +133,7 @@ def _idle_of_phase(brute: BruteIdle, path: str) -> tuple[int, ...]:
 def _gaps(brute: BruteIdle, origin: int) -> list[tuple[int, int, str]]:
     found = []
     for device in brute.devices:
-        low, high = brute.window(device)
+        low, high = brute.hull(device)
         for gap in brute.gaps(device):
             start, end = max(gap.start, low), min(gap.end, high)
             found.append((start - origin, end - start, gap.cause))
@@ -167,7 +167,7 @@ def _waits(brute: BruteIdle) -> dict[tuple[str, str | None], tuple[int, int, int
     calls = {}
     for device in brute.devices:
         brute.gaps(device)
-        start, end = brute.window(device)
+        start, end = brute.hull(device)
         for wait in brute.waits(device):
             if start < wait.call.end <= end:
                 calls[id(wait.call)] = wait
