@@ -12,8 +12,8 @@ from profkit.model.report_time import Idle, PhaseRow, StepRow, Totals, Window
 from profkit.model.result import Row
 from profkit.model.rows import replace
 from profkit.model.summing import added
-from profkit.report.part import FileSummary, kernel_key
-from profkit.roofline.kernel_table import share_of_busy
+from profkit.report.part import FileSummary
+from profkit.roofline.kernel_table import KernelKey, share_of_busy
 from profkit.timeline.host_time import summed_host_time
 from profkit.timeline.idle_tables import largest_ranges, longest_gaps
 from profkit.timeline.phase_table import summed_phases
@@ -41,14 +41,16 @@ def _ordered(rows: list[Row], by: Callable[[Row], Any], most: int | None = None)
 
 def kernels(files: Sequence[FileSummary], busy_ns: int, first_device: Sequence[int]) -> list[Row]:
     """Kernels by name and launch shape. Where files disagree on a bound or basis, that with most time counts."""
-    rows: dict[tuple[Any, ...], list[tuple[Row, Any]]] = {}
+    rows: dict[KernelKey, list[tuple[Row, Any]]] = {}
     for file, first in zip(files, first_device, strict=True):
         for row in file.result.kernels:
-            key = kernel_key(row)
+            key = KernelKey.of(row)
             devices = {str(int(d) + first): ns for d, ns in row["devices"].items()}
             rows.setdefault(key, []).append(({**row, "devices": devices}, file.kernel_ns[key]))
     made = [_kernel(parts, busy_ns) for parts in rows.values()]
-    return _ordered(made, lambda r: (-r["total_ns"], r["name"], str(r["grid"]), str(r["block"])))
+    return _ordered(
+        made, lambda r: (-r["total_ns"], r["name"], *(str(r[k]) for k in ("grid", "block", "shapes")))
+    )
 
 
 def _kernel(parts: Sequence[tuple[Row, Any]], busy_ns: int) -> Row:
