@@ -38,6 +38,8 @@ class Result:
     devices: list[Row]
     health: Any
     window: Row
+    step: Any = None
+    """A `profkit.model.report_verdict.Step`, or a dictionary of a report that was read back."""
     verdict: Any
     totals: Row
     phases: list[Row] = field(default_factory=list)
