@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import OperationKind, Trace
+from profkit.model import Trace
 from profkit.model.memory_history import MemoryHistory
-from profkit.model.result import Result, Row
+from profkit.model.result import Result
 from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.report.assembly import summarise_views
 from profkit.report.verdict import Grounds
 from profkit.report.views import Options, analysed_views
-from profkit.timeline.grouping import group_rows
+from profkit.roofline.kernel_table import KernelKey, group_kernels
 from profkit.timeline.view import Span, TraceView, step_device_ns
 
-__all__ = ["FileSummary", "kernel_key", "summarise_file"]
+__all__ = ["FileSummary", "summarise_file"]
 
 Column = NDArray[np.int64]
 
@@ -43,7 +43,7 @@ class FileSummary:
     ranks: FileOfRanks | None
     work_ns: list[int]
     """The summed time of the operations of each device."""
-    kernel_ns: dict[tuple[Any, ...], NDArray[np.int64]]
+    kernel_ns: dict[KernelKey, NDArray[np.int64]]
     """The durations of the launches of each row of the kernel table: a median needs them all."""
 
 
@@ -79,32 +79,19 @@ def summarise_file(
     )
 
 
-def kernel_key(row: Row) -> tuple[Any, ...]:
-    """What a row of the kernel table is about."""
-    return (row["name"], *(row["grid"] or ()), None, *(row["block"] or ()))
-
-
 def _work_ns(view: TraceView) -> list[int]:
     operations = view.trace.operations
     length = (operations.end_ns - operations.start_ns).astype(np.int64)
     return [int(length[operations.device == d].sum()) for d in range(len(view.trace.devices))]
 
 
-_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
-
-
-def _kernel_ns(view: TraceView) -> dict[tuple[Any, ...], NDArray[np.int64]]:
+def _kernel_ns(view: TraceView) -> dict[KernelKey, NDArray[np.int64]]:
     operations = view.trace.operations
-    rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.kept)
-    group, example = group_rows(operations.name[rows], *(getattr(operations, c)[rows] for c in _SHAPE))
+    rows, group, keys = group_kernels(view)
     order = np.argsort(group, kind="stable")
     duration = (operations.end_ns - operations.start_ns)[rows[order]].astype(np.int64)
-    parts: Sequence[Any] = np.split(duration, np.searchsorted(group[order], np.arange(1, len(example))))
-    found: dict[tuple[Any, ...], NDArray[np.int64]] = {}
-    for row, part in zip(rows[example].tolist(), parts, strict=False):
-        shape = [int(getattr(operations, c)[row]) for c in _SHAPE]
-        grid, block = shape[:3], shape[3:]
-        name = view.trace.strings[operations.name[row]]
-        key = (name, *(grid if -1 not in grid else ()), None, *(block if -1 not in block else ()))
+    parts: Sequence[Any] = np.split(duration, np.searchsorted(group[order], np.arange(1, len(keys))))
+    found: dict[KernelKey, NDArray[np.int64]] = {}
+    for key, part in zip(keys, parts, strict=False):
         found[key] = np.concatenate((found[key], part)) if key in found else part
     return found

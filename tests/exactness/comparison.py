@@ -40,9 +40,10 @@ def told(result: Result) -> Numbers:
             for row in result.phases
         },
         "kernels of the window": {
-            (row["name"], *(row["grid"] or ()), *(row["block"] or ())): (row["count"], row["total_ns"])
-            for row in result.kernels
+            shape: (sum(row["count"] for row in rows), sum(row["total_ns"] for row in rows))
+            for shape, rows in _rows_by_shape(result).items()
         },
+        "launches by phase": _told_by_phase(result),
         "devices": told_by_device,
         "idle": result.idle["by_cause"],
         "waits": {
@@ -84,6 +85,7 @@ def worked_out(brute: BruteIdle) -> Numbers:
         },
         "idle by phase": {path: _idle_of_phase(brute, path) for path in brute.phase_rows()},
         "kernels of the window": _by_shape(brute),
+        "launches by phase": _launches_by_phase(brute),
         "devices": [_device(brute, device, by_device[device]) for device in brute.devices],
         "idle": {cause: sum(causes[cause] for causes in by_device.values()) for cause in IDLE_CAUSES},
         "waits": _waits(brute),
@@ -146,6 +148,33 @@ def _by_name(brute: BruteIdle) -> dict[str, tuple[int, int]]:
         count, total = rows.get(op.name, (0, 0))
         rows[op.name] = (count + 1, total + op.length)
     return rows
+
+
+def _rows_by_shape(result: Result) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Rows of one kernel and launch shape, whatever its operators took."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in result.kernels:
+        found.setdefault((row["name"], *(row["grid"] or ()), *(row["block"] or ())), []).append(row)
+    return found
+
+
+def _told_by_phase(result: Result) -> dict[tuple[str, str], tuple[int, int]]:
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in result.kernels:
+        for path, told in row["phases"].items():
+            count, ns = found.get((row["name"], path), (0, 0))
+            found[row["name"], path] = (count + told["count"], ns + told["ns"])
+    return found
+
+
+def _launches_by_phase(brute: BruteIdle) -> dict[tuple[str, str], tuple[int, int]]:
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for op in brute.kernels():
+        path = "/".join(brute.path[id(op)])
+        if path and brute.in_window(op):
+            count, ns = found.get((op.name, path), (0, 0))
+            found[op.name, path] = (count + 1, ns + op.length)
+    return found
 
 
 def _by_shape(brute: BruteIdle) -> dict[tuple[Any, ...], tuple[int, int]]:
