@@ -285,7 +285,9 @@ def test_ranges_that_outlast_the_last_step_end_where_the_profiler_stops() -> Non
     trace = read_kineto(json.dumps({"traceEvents": events}).encode(), "trace.json")
     ends = [
         (trace.strings[name], start, end - start)
-        for name, start, end in zip(trace.ranges.name, trace.ranges.start_ns, trace.ranges.end_ns, strict=True)
+        for name, start, end in zip(
+            trace.ranges.name, trace.ranges.start_ns, trace.ranges.end_ns, strict=True
+        )
     ]
     assert sorted(ends) == sorted(
         [
