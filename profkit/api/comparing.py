@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from profkit.api import PathLike, Report, analyze, write_whole
 from profkit.comparison import Comparison, Limits, broken_limits, compare_results
 from profkit.errors import AnalysisError, OutputError, ReadError
-from profkit.model.result import Row
+from profkit.model.result import Result, Row
 from profkit.rendering.comparisons import (
     COMPARISON_RENDERERS,
     render_comparison_html,
@@ -139,9 +139,9 @@ def open_report(source: PathLike, *, step: str | None = None) -> Report:
         from profkit.saved_runs import History
 
         with History(saved[0]) as history:
-            return Report(history.load(saved[1]))
+            return Report(cast(Result, history.load(saved[1])))
     result = read_report_file(source) if os.fspath(source) != "-" else None
-    return Report(result) if result is not None else analyze(source, step=step)
+    return Report(cast(Result, result)) if result is not None else analyze(source, step=step)
 
 
 @dataclass(frozen=True)

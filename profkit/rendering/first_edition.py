@@ -129,7 +129,7 @@ def _method(method: JsonObject) -> JsonObject:
     ranks = _renamed(method.get("ranks") or {}, instead="not_compared")
     if ranks.get("not_compared") in _NOT_COMPARED:
         ranks["not_compared"] = _NOT_COMPARED[ranks["not_compared"]]
-    if "numbered_by" in ranks:
+    if ranks.get("numbered_by"):
         ranks["numbered_by"] = "file-order"
     return {
         "steps_found": [],
