@@ -16,9 +16,9 @@ __all__ = [
     "SHARES",
     "Basis",
     "Confidence",
+    "FoundBy",
     "IdleCause",
     "IdleTimes",
-    "InputFormat",
     "KernelBound",
     "LaunchPart",
     "Level",
@@ -65,6 +65,9 @@ IdleCause: TypeAlias = Literal[
 IDLE_CAUSES: Final[tuple[IdleCause, ...]] = get_args(IdleCause)
 """Why a device ran nothing."""
 
+FoundBy: TypeAlias = Literal["marks", "names", "period", "none"]
+"""What tells the steps: marks of the profiler or the program, names of an engine or optimizer, repetition, nothing."""
+
 LaunchPart: TypeAlias = Literal["host", "queue", "small_kernels"]
 LAUNCH_PARTS: Final[tuple[LaunchPart, ...]] = get_args(LaunchPart)
 """What the share ``launch`` consists of: two idle causes, and kernels too small to do more than start and end."""
@@ -94,9 +97,6 @@ Confidence: TypeAlias = Literal["measured", "modelled", "inferred", "low", "unkn
 
 Level: TypeAlias = Literal["high", "medium", "low"]
 """How sure a piece of advice or a leak is."""
-
-InputFormat: TypeAlias = Literal["nsys", "kineto", "snapshot", "ncu", "numerics"]
-"""The kinds of files that profkit reads."""
 
 MemoryCategory: TypeAlias = Literal[
     "parameter", "gradient", "optimizer_state", "activation", "temporary", "workspace", "unknown"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
 from profkit.readers.nsys import exported
-from profkit.readers.registry import format_of_input
 from profkit.readers.remote import shown_name
-from profkit.readers.sources import Input, Kind, open_input
+from profkit.readers.sources import Input, open_input
 from profkit.verification.events import Recording, Span, UnreadError
 from profkit.verification.exports import read_export
 from profkit.verification.snapshots import DeviceMemory, read_memory
@@ -39,23 +37,21 @@ def read_input(path: str, step_name: str | None) -> Recording | list[DeviceMemor
         return is_step(span, step_name)
 
     with open_input(path) as opened:
-        format_ = format_of_input(opened)
-        if format_.name not in _READERS:
-            raise UnreadError(f"there is no second reader for {format_.what}", format_.role)
-        return _READERS[format_.name](opened, path, keep)
+        if opened.format.name not in _READERS:
+            raise UnreadError(f"there is no second reader for {opened.format.what}", opened.format.role)
+        return _READERS[opened.format.name](opened, shown_name(path), keep)
 
 
-def _export(opened: Input, path: str, keep: Keep) -> Recording:
-    file = opened.file or Path(path)
-    if opened.kind is Kind.SQLITE:
-        return read_export(file, keep)
-    with exported(file, shown_name(path)) as export:
+def _export(opened: Input, name: str, keep: Keep) -> Recording:
+    if not opened.format.exported_as:
+        return read_export(opened.content, keep)
+    with exported(opened.content, name) as export:
         return read_export(export, keep)
 
 
 _READERS: Final[Mapping[str, Callable[[Input, str, Keep], Recording | list[DeviceMemory]]]] = {
-    "snapshot": lambda opened, path, keep: read_memory(opened.data, shown_name(path)),
-    "kineto": lambda opened, path, keep: read_trace(opened.data, keep),
+    "snapshot": lambda opened, name, keep: read_memory(opened.content, name),
+    "kineto": lambda opened, name, keep: read_trace(opened.content, keep),
     "nsys": _export,
 }
 """The second readers by the name of the format; a format without one is not verified, and that is said."""

@@ -137,3 +137,13 @@ def test_a_raw_export_that_was_cut_short_covers_the_first_part_of_each_step():
 
     assert said["count"] == 293
     assert "82 % of its kernel time" in said["message"]
+
+
+def test_a_saved_report_of_counters_is_shown_again(tmp_path):
+    saved = tmp_path / "report.json"
+    profkit.analyze(MIXED).save(saved)
+
+    shown = CliRunner().invoke(main, ["show", str(saved)])
+
+    assert shown.exit_code == 0, shown.output
+    assert "mixed.csv.gz (Nsight Compute)" in shown.output
