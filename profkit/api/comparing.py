@@ -120,7 +120,10 @@ def compare(
     Raises:
         ReadError: A file cannot be read.
     """
-    sides = [[_opened(source, step).result for source in _as_list(side)] for side in (before, after)]
+    sides = [
+        [cast(Result, _opened(source, step).document) for source in _as_list(side)]
+        for side in (before, after)
+    ]
     return ComparisonReport(compare_results(*sides))
 
 
@@ -185,12 +188,12 @@ def gate(
         raise AnalysisError("gate", "neither a baseline nor a limit is given", hint)
     if baseline is None and wanted.need_a_baseline:
         raise AnalysisError("gate", "a limit that starts with + needs a baseline", "Name one with --baseline")
-    judged = _opened(report, None)
+    judged = cast(Result, _opened(report, None).document)
     against = None
     if baseline is not None:
-        before = _opened(_baseline(baseline, database), None)
-        against = ComparisonReport(compare_results([before.result], [judged.result]))
-    return Gate(broken_limits(wanted, judged.result, against.comparison if against else None), against)
+        before = cast(Result, _opened(_baseline(baseline, database), None).document)
+        against = ComparisonReport(compare_results([before], [judged]))
+    return Gate(broken_limits(wanted, judged, against.comparison if against else None), against)
 
 
 def save_run(

@@ -52,7 +52,7 @@ def broken(report, path, value):
         (["idle", "by_cause", "tail"], KeyError),
         (["idle", "total_ns"], -1),
         (["health", "findings"], None),
-        (["inputs", 0, "format"], "chrome"),
+        (["inputs", 0, "format"], 5),
         (["memory", "complete"], None),
         (["memory", "at_peak", 0, "bytes"], None),
         (["advice", 0, "speedup"], {"low": 1.0}),
