@@ -18,18 +18,20 @@ __all__ = ["command"]
     "more_before",
     multiple=True,
     metavar="FILE",
-    help="Another recording of the step before; repeat it.",
+    help="Another recording of BEFORE; may be repeated.",
 )
 @click.option(
     "--after",
     "more_after",
     multiple=True,
     metavar="FILE",
-    help="Another recording of the step after; repeat it.",
+    help="Another recording of AFTER; may be repeated.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Where the comparison goes; - is standard output.")
-@click.option("--format", "format_", type=click.Choice(["html", "json", "md", "text"]), help="Its format.")
-@click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
+@click.option("-o", "--output", metavar="FILE", help="Write the comparison here; - is standard output.")
+@click.option(
+    "--format", "format_", type=click.Choice(["html", "json", "md", "text"]), help="Format of the comparison."
+)
+@click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
 def command(
     before: str,
     after: str,
@@ -39,10 +41,10 @@ def command(
     format_: str | None,
     step: str | None,
 ) -> None:
-    """Say whether the step became faster, and what explains it.
+    """Compare two recordings: did the step become faster, and why?
 
     BEFORE and AFTER are recordings of any format, folders of recordings, saved reports (JSON) or runs of a
-    history database (profkit.db#12). More recordings of the same step tell how much they differ by chance.
+    history database (profkit.db#12). More recordings of the same step show how much it varies by chance.
 
     \b
     Examples:

@@ -23,5 +23,5 @@ plain_step_option = click.option(
     "plain_step_ns",
     metavar="TIME",
     callback=_to_ns,
-    help="The step's time without a profiler, e.g. 38.3ms.",
+    help="Step time without a profiler, e.g. 38.3ms.",
 )

@@ -12,12 +12,15 @@ __all__ = ["command"]
 
 @click.command(name="show")
 @click.argument("run", metavar="RUN")
-@click.option("-o", "--output", metavar="FILE", help="Where the report goes; - is standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Write the report here; - is standard output.")
 @click.option(
-    "--format", "format_", type=click.Choice(["html", "json", "md", "text", "csv"]), help="Its format."
+    "--format",
+    "format_",
+    type=click.Choice(["html", "json", "md", "text", "csv"]),
+    help="Format of the report.",
 )
 def command(run: str, output: str | None, format_: str | None) -> None:
-    """Show a run of a history, or a saved report, as the report it was.
+    """Show a saved run or report again.
 
     \b
     Examples:

@@ -170,7 +170,7 @@ def _kernels(console: Console, report: Document, scale: Scale) -> None:
         table.add_row(*(cells[name] for name, _ in columns))
     _print(console, table, len(rows) - _TOP, "kernels")
     if any(row.unsaturated for row in rows[:_TOP]):
-        note = "  ! unsaturated: mostly launches under 40 % of their limit with idle units: the kernel is slow, not the card"
+        note = "  ! unsaturated: mostly launches under 40 % of their limit with idle units: the kernel is slow, not the GPU"
         console.print(Text(note, style="dim"))
 
 
@@ -247,7 +247,7 @@ def _ranks(console: Console, report: Document, scale: Scale) -> None:
     if len(report.ranks) < 2:
         return
     _heading(console, "Ranks", "")
-    heads = ("rank", "step", "late", "waits for others", "holds up a step")
+    heads = ("rank", "step", "late", "waits for others", "causes a step")
     steps = max(1, kept_steps(report))
     table = _table(*((head, "right") for head in heads), ("", "left"))
     for row in report.ranks[:16]:
