@@ -1,4 +1,4 @@
-"""Write the reference pages for users from the code: docs/commands.md and docs/api.md."""
+"""Write the reference for users from the code: docs/commands.md, docs/api.md and the words in docs/glossary.md."""
 
 from __future__ import annotations
 
@@ -15,14 +15,36 @@ import click
 import profkit
 from profkit import errors
 from profkit.cli import main as command_line
+from profkit.rendering.words import BASES, BOUNDS, CAUSES, SHARES
 
 DOCS = Path(__file__).parents[1]
+WORDS = re.compile(r"(<!-- words: [^\n]*-->\n).*?(<!-- end of words -->)", re.DOTALL)
 MADE = "<!-- Made from the code: python docs/dev/reference.py -->"
 
 
 def pages() -> dict[Path, str]:
     """The pages by where they lie."""
-    return {DOCS / "commands.md": commands_page(), DOCS / "api.md": api_page()}
+    glossary = DOCS / "glossary.md"
+    return {
+        DOCS / "commands.md": commands_page(),
+        DOCS / "api.md": api_page(),
+        glossary: WORDS.sub(lambda found: f"{found[1]}\n{words()}\n{found[2]}", glossary.read_text()),
+    }
+
+
+def words() -> str:
+    """What a report calls its shares, idle causes, bounds and bases."""
+    parts = []
+    for title, terms in (
+        ("share of the time", SHARES),
+        ("cause of idle time", CAUSES),
+        ("bound of a kernel", BOUNDS),
+    ):
+        rows = [f"| `{name}` | {term.label} | {cell(term.meaning)} |" for name, term in terms.items()]
+        parts.append("\n".join([f"| {title} | shown as | the GPU is, or was |", "|---|---|---|", *rows]))
+    rows = [f"| `{name}` | {cell(meaning)} |" for name, meaning in BASES.items()]
+    parts.append("\n".join(["| basis of a number | where it comes from |", "|---|---|", *rows]))
+    return "\n\n".join(parts)
 
 
 def commands_page() -> str:
@@ -31,7 +53,7 @@ def commands_page() -> str:
              "2 wrong usage; 3 a gate failed."]  # fmt: skip
     for path, command in commands(command_line, ("profkit",)):
         context = click.Context(command, info_name=" ".join(path))
-        usage = command.get_usage(context).removeprefix("Usage: ")
+        usage = command.get_usage(context)
         parts += [f"## {' '.join(path)}", f"```text\n{usage}\n```", prose(command.help or "")]
         options = [each.get_help_record(context) for each in command.params if isinstance(each, click.Option)]
         rows = [f"| `{cell(name)}` | {cell(text)} |" for name, text in filter(None, options)]
