@@ -15,7 +15,7 @@ import click
 import profkit
 from profkit import errors
 from profkit.cli import main as command_line
-from profkit.rendering.words import BASES, BOUNDS, CAUSES, SHARES
+from profkit.rendering.sentences.labels import BASES, BOUNDS, CAUSES, SHARES
 
 DOCS = Path(__file__).parents[1]
 WORDS = re.compile(r"(<!-- words: [^\n]*-->\n).*?(<!-- end of words -->)", re.DOTALL)
