@@ -58,9 +58,9 @@ def add_places(
         {at: str(i) for at, i in enumerate(device_ids)},
     )
     _add_program(owners, view, rows, group)
-    if view.lender is not None:
-        lent = view.match[rows]
-        _add_program(owners, view.lender, lent[lent >= 0], group[lent >= 0])
+    if view.operator_trace is not None:
+        matched = view.match[rows]
+        _add_program(owners, view.operator_trace, matched[matched >= 0], group[matched >= 0])
 
 
 def _add_program(owners: list[Row], view: TraceView, rows: Column, group: Column) -> None:

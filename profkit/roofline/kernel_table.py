@@ -148,9 +148,11 @@ def _input_shapes(view: TraceView, rows: Column) -> tuple[Column, list[Shapes | 
     shapes: dict[Shapes, int] = {}
     own = view.launches.operator[rows]
     sources = [(view, np.arange(len(rows)), own)]
-    if view.lender is not None:
-        lent = np.flatnonzero((own < 0) & (view.match[rows] >= 0))
-        sources.append((view.lender, lent, view.lender.launches.operator[view.match[rows[lent]]]))
+    if view.operator_trace is not None:
+        matched = np.flatnonzero((own < 0) & (view.match[rows] >= 0))
+        sources.append(
+            (view.operator_trace, matched, view.operator_trace.launches.operator[view.match[rows[matched]]])
+        )
     for source, at, operator in sources:
         at, operator = at[operator >= 0], operator[operator >= 0]
         texts, which = np.unique(source.trace.ranges.shapes[operator], return_inverse=True)
@@ -196,10 +198,10 @@ def _add_owners(owners: list[Row], part: _Launched) -> None:
             told["ns"] += ns
             told["count"] += counts[at][each]
     _count_operators(owners, part.group, view, part.rows)
-    if view.lender is not None:
-        lent = view.match[part.rows]
-        known = (lent >= 0) & (view.launches.operator[part.rows] < 0)
-        _count_operators(owners, part.group[known], view.lender, lent[known])
+    if view.operator_trace is not None:
+        matched = view.match[part.rows]
+        known = (matched >= 0) & (view.launches.operator[part.rows] < 0)
+        _count_operators(owners, part.group[known], view.operator_trace, matched[known])
 
 
 def _count_operators(owners: list[Row], group: Column, view: TraceView, rows: Column) -> None:
