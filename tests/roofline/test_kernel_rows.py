@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from profkit.model.report_kernels import PhaseTime
 from profkit.model import RangeKind
+from profkit.model.report_kernels import PhaseTime
 from profkit.report.assembly import summarise
 from tests.builders import TraceBuilder
 
