@@ -264,7 +264,7 @@ def refuse_input(target: Path, inputs: Iterable[PathLike]) -> None:
     except OSError:  # nothing is there, or writing will say what is wrong
         return
     if any(os.path.samestat(place, source) for each in inputs for source in _stats(each)):
-        raise OutputError(target, "this is an input", "Choose another file with -o")
+        raise OutputError(target, "it is one of the inputs", "Choose another file with -o")
 
 
 def _stats(path: PathLike) -> Iterator[os.stat_result]:
@@ -299,7 +299,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise OutputError(
             path,
             f"cannot be written: {getattr(error, 'strerror', None) or error}",
-            "Choose another place with -o",
+            "Choose another file with -o",
         ) from error
 
 
