@@ -13,6 +13,7 @@ from profkit.model.report_verdict import Health
 from profkit.model.states import State
 from profkit.report.contradictions import contradictions, overrun_ns
 from profkit.report.verdict import UNDECIDED
+from profkit.roofline.clock_changes import clock_findings
 from profkit.timeline.launches import launches_captured, launches_without_kernel
 from profkit.timeline.phase_table import unattributed_ns
 from profkit.timeline.phases import DEEPEST_PHASE
@@ -43,7 +44,7 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     found += [*_lost(views, unlaunched, lost), *_causality(views), *contradictions(views)]
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
-    found += _captured(views)
+    found += _captured(views) + clock_findings(views)
     found += _attribution(views, without_phase) + _warm_up(views) + _without_work(views) + _too_deep(views)
     found.sort(key=lambda f: f.severity, reverse=True)
     moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
