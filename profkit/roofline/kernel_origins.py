@@ -57,10 +57,18 @@ def add_places(
         duration,
         {at: str(i) for at, i in enumerate(device_ids)},
     )
+    _add_captured(owners, view, rows, group)
     _add_program(owners, view, rows, group)
     if view.lender is not None:
         lent = view.match[rows]
         _add_program(owners, view.lender, lent[lent >= 0], group[lent >= 0])
+
+
+def _add_captured(owners: list[Row], view: TraceView, rows: Column, group: Column) -> None:
+    """Modules that nodes of a graph were captured in, as the file itself names them."""
+    modules = view.trace.operations.module[rows].astype(np.int64)
+    names = {i: view.trace.strings[i] for i in np.unique(modules).tolist() if i >= 0}
+    _add(owners, "modules", group, modules, np.ones(len(rows), np.int64), names)
 
 
 def _add_program(owners: list[Row], view: TraceView, rows: Column, group: Column) -> None:
