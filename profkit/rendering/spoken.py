@@ -11,13 +11,15 @@ import msgspec
 
 from profkit.model import report_memory, report_ranks
 from profkit.model.report import Threshold
-from profkit.model.report_verdict import Verdict
+from profkit.model.report_time import StepRow
+from profkit.model.report_verdict import Step, Verdict
 from profkit.model.result import Result
 from profkit.rendering import document
 from profkit.rendering.sentences import (
     finding_message,
     oom_explanation,
     parallelism_evidence,
+    step_note,
     threshold_words,
     verdict_caveats,
     verdict_remedy,
@@ -36,7 +38,22 @@ def spoken(result: Result) -> Result:
         method = {**method, "ranks": _ranks(method["ranks"])}
     if method.get("thresholds"):
         method = {**method, "thresholds": [_threshold(row) for row in method["thresholds"]]}
-    return replace(result, memory=memory, health=health, method=method, verdict=_verdict(result))
+    return replace(
+        result,
+        memory=memory,
+        health=health,
+        method=method,
+        verdict=_verdict(result),
+        window=_window(result.window),
+    )
+
+
+def _window(window: Any) -> Any:
+    steps = [
+        _said(document.StepRow, row, note=step_note(row)) if isinstance(row, StepRow) else row
+        for row in window["steps"]
+    ]
+    return {**window, "steps": steps}
 
 
 def _threshold(row: Any) -> Any:
@@ -56,7 +73,7 @@ def _verdict(result: Result) -> Any:
         memory=result.memory,
         devices=result.devices,
         window=SimpleNamespace(device_ns=result.window["device_ns"]),
-        step=None,
+        step=_step(result),
     )
     late = plain.pop("straggler", None)
     return {
@@ -66,6 +83,10 @@ def _verdict(result: Result) -> Any:
         "caveats": verdict_caveats(report),
         "held_up_by": late and {name: late[name] for name in ("rank", "waiting_ns", "share", "bound")},
     }
+
+
+def _step(result: Result) -> Step | None:
+    return msgspec.convert(result.step, Step) if isinstance(result.step, dict) else result.step
 
 
 def _finding(row: Any) -> Any:
