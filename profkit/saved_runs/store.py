@@ -9,6 +9,7 @@ from types import TracebackType
 
 from profkit.errors import OutputError, ReadError
 from profkit.model.result import Result, Row
+from profkit.rendering.document_of import document_of
 from profkit.saved_runs.database import now_text, open_database, translated, writing
 from profkit.saved_runs.metrics import Metric
 from profkit.saved_runs.rows import kernel_name_rows, packed_report, run_row, table_rows, unpacked_report
@@ -67,18 +68,21 @@ class History:
         """
         facts = dict(environment or {})
         revision, dirty = facts.pop("git_revision", None), facts.pop("git_dirty", None)
-        run = run_row(result) | {
+        report = document_of(result)
+        run = {
+            **run_row(report),
             "git_revision": revision,
             "git_dirty": None if dirty is None else int(dirty == "True"),
+            "saved_at": now_text(),
         }
-        packed, names = packed_report(result), kernel_name_rows(result)
+        packed, names = packed_report(result), kernel_name_rows(report)
         database = self._database
         with writing(database, self.path):
-            table = database["runs"].insert(run | {"saved_at": now_text()})
+            table = database["runs"].insert(run)
             number = int(table.last_pk)
             database["kernel_names"].insert_all(names, ignore=True)
-            known = {row["name"]: self._kernel_id(row["name"]) for row in names}
-            rows = table_rows(result, number, known) | {
+            known = {row.name: self._kernel_id(row.name) for row in report.kernels}
+            rows = table_rows(report, number, known) | {
                 "reports": [{"run": number, "document": packed}],
                 "tags": _pairs(number, tags or {}),
                 "environment": _pairs(number, facts),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from profkit.model.result import Result
+from profkit.rendering.document import Document
 from tests.rendering.samples import (
     MS,
     advice,
@@ -12,7 +12,7 @@ from tests.rendering.samples import (
     kernel,
     memory,
     phase,
-    result,
+    report,
     shares_of,
     steps,
     timeline,
@@ -32,9 +32,9 @@ HOSTILE = (
 """Names that try to be something else than text."""
 
 
-def compute_bound() -> Result:
+def compute_bound() -> Document:
     shares = shares_of(compute=58.2, memory=39.6, launch=1.5, unclassified=0.7, other=2.0)
-    return result(
+    return report(
         shares, "compute", "Compute-bound: 57 % of the step is spent in kernels that the tensor cores limit.",
         verdict={"runner_up": {"bound": "memory", "share": 0.388}, "confidence": "modelled",
                  "launch": {"host": 800_000, "queue": 400_000, "small_kernels": 300_000}},
@@ -52,11 +52,11 @@ def compute_bound() -> Result:
     )  # fmt: skip
 
 
-def memory_bound() -> Result:
+def memory_bound() -> Document:
     shares = shares_of(memory=11.6, launch=0.2, other=0.05)
     rows = [kernel("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>", "elementwise",
-                   "memory", 90, 128.0, efficiency=0.87, dtype="fp32", phases={"chain": 11_520_000})]  # fmt: skip
-    return result(
+                   "memory", 90, 128.0, efficiency=0.87, dtype="fp32", phases={"chain": {"ns": 11_520_000, "count": 90}})]  # fmt: skip
+    return report(
         shares, "memory", "Memory-bound: 98 % of the step moves bytes at 87 % of the card's bandwidth.",
         window={"start_ns": 0, "end_ns": 11_850_000, "wall_ns": 12 * MS, "device_ns": 11_850_000, "steps": steps(3, shares, False)},
         kernels=[row | {"share": 1.0} for row in rows], phases=[phase("chain", 11.6, 11.6, "memory", memory=11.6)],
@@ -64,11 +64,11 @@ def memory_bound() -> Result:
     )  # fmt: skip
 
 
-def launch_bound() -> Result:
+def launch_bound() -> Document:
     shares = shares_of(compute=0.4, memory=2.6, launch=47.1, sync=3.2, other=0.5)
     rows = [kernel(f"void at::native::vectorized_elementwise_kernel<4, functor_{i}>", "elementwise", "overhead", 240 - i, 1.6,
-                   dtype="fp32", share=0.02, phases={"optimizer": round((240 - i) * 1600)}) for i in range(60)]  # fmt: skip
-    return result(
+                   dtype="fp32", share=0.02, phases={"optimizer": {"ns": round((240 - i) * 1600), "count": 240 - i}}) for i in range(60)]  # fmt: skip
+    return report(
         shares, "launch", "Launch-bound: for 88 % of the step the device waits for the host to launch its next kernel.",
         window={"start_ns": 0, "end_ns": 53_800_000, "wall_ns": 55 * MS, "device_ns": 53_800_000, "steps": steps(3, shares)},
         verdict={"launch": {"host": 41 * MS, "queue": 1_100_000, "small_kernels": 5 * MS}, "share": 0.875},
@@ -76,14 +76,14 @@ def launch_bound() -> Result:
         idle=idle(shares, host=41, queue=1.1, sync=3.2, allocation=0.4, tail=0.1),
         syncs=[{"api": "cudaStreamSynchronize", "operator": "aten::item", "where": "train.py:61", "phase": "forward",
                 "count": 120, "blocked_ns": 5 * MS, "cost_ns": 3 * MS}],
-        advice=advice(30.0), health=result(shares, "launch", "x").health | {"findings": [
+        advice=advice(30.0), health= {"findings": [
             {"code": "profiler-cost", "severity": "warning", "message": "The profiler may cost 30 % of this step.", "count": 1}]},
     )  # fmt: skip
 
 
-def input_bound() -> Result:
+def input_bound() -> Document:
     shares = shares_of(compute=12.0, memory=18.0, launch=60.0, input=112.0, transfer=1.0, other=5.0)
-    return result(
+    return report(
         shares, "input", "Input-bound: for 54 % of the step the device waits for the next batch.",
         window={"start_ns": 0, "end_ns": 208 * MS, "wall_ns": 209 * MS, "device_ns": 208 * MS, "steps": steps(3, shares)},
         verdict={"launch": {"host": 55 * MS, "queue": MS, "small_kernels": 4 * MS}},
@@ -92,36 +92,35 @@ def input_bound() -> Result:
     )  # fmt: skip
 
 
-def unknown() -> Result:
+def unknown() -> Document:
     """A CPU-only trace: host times, no device."""
-    empty = result(shares_of(), "unknown", "Unknown: the file has no device events.")
-    return result(
+    return report(
         shares_of(), "unknown", "Unknown: the file has no device events.",
-        verdict={"confidence": "unknown", "instead": "Record with ProfilerActivity.CUDA on a machine with a GPU.", "basis_shares": {}},
+        verdict={"confidence": "unknown", "remedy": "Record with ProfilerActivity.CUDA on a machine with a GPU.", "basis_shares": {}},
         inputs=[{"path": "cpu.json.gz", "format": "kineto", "tool": "torch.profiler", "tool_version": None, "ranks": [0]}],
-        health=empty.health | {"ok": False, "findings": [{"code": "no-device-events", "severity": "error",
+        health={"ok": False, "findings": [{"code": "no-device-events", "severity": "error",
                                "message": "No kernel, copy or memset is in the file.", "count": 1}]},
-        operators=[{"name": "aten::linear", "phase": None, "count": 12, "host_ns": 4 * MS, "host_self_ns": MS, "gpu_ns": None}],
-        phases=[{"name": "forward", "path": "forward", "count": 2, "host_wall_ns": 5 * MS, "gpu_inclusive_ns": None,
-                 "gpu_exclusive_ns": None, "kernel_count": None, "bound": None, "shares": {}, "peak_allocated_bytes": None}],
+        operators=[{"name": "aten::linear", "phase": None, "count": 12, "host_ns": 4 * MS, "host_self_ns": MS, "gpu_ns": 0}],
+        phases=[{"name": "forward", "path": "forward", "count": 2, "host_wall_ns": 5 * MS, "gpu_inclusive_ns": 0,
+                 "gpu_exclusive_ns": 0, "kernel_count": 0, "bound": "unknown", "shares": shares_of(), "peak_allocated_bytes": None}],
     )  # fmt: skip
 
 
-def snapshot_only() -> Result:
-    return result(
+def snapshot_only() -> Document:
+    return report(
         shares_of(), "unknown", "Unknown: a memory snapshot has no timeline. The allocated peak is 41.0 GiB.",
         inputs=[{"path": "snapshot.pickle", "format": "snapshot", "tool": "torch.cuda.memory", "tool_version": None, "ranks": []}],
-        verdict={"confidence": "unknown", "instead": "Add an nsys export to see time."}, memory=memory(),
+        verdict={"confidence": "unknown", "remedy": "Add an nsys export to see time."}, memory=memory(),
     )  # fmt: skip
 
 
-def multi_rank() -> Result:
+def multi_rank() -> Document:
     shares = shares_of(compute=20.0, memory=11.0, launch=13.0, communication=16.0)
     both = {name: 2 * ns for name, ns in shares.items()}
-    rows = [row | {"device": index % 2} for index, row in enumerate(gpt_kernels())]
+    rows = [row | {"devices": {str(index % 2): row["total_ns"]}} for index, row in enumerate(gpt_kernels())]
     rows.append(kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "collective",
-                       "communication", 24, 1200.0, share=0.2, device=1))  # fmt: skip
-    return result(
+                       "communication", 24, 1200.0, share=0.2, devices={"1": 28_800_000}))  # fmt: skip
+    return report(
         both, "compute", "Compute-bound: 33 % of the step; communication is close, with 27 % exposed.",
         devices=[device(0, shares, 0), device(1, shares, 1)],
         window={"start_ns": 0, "end_ns": 60 * MS, "wall_ns": 61 * MS, "device_ns": 120 * MS, "steps": steps(3, both)},
@@ -133,35 +132,35 @@ def multi_rank() -> Result:
     )  # fmt: skip
 
 
-def hostile() -> Result:
+def hostile() -> Document:
     """Every name that can come from a file is one that tries to be more than text."""
     shares = shares_of(compute=10.0, memory=5.0)
     rows = [kernel(name, HOSTILE[0] if i == 1 else "gemm", "compute", 10, 100.0 - i, short_name=name, share=0.1,
-                   phases={f"{name}/{name}": 1_000_000}, operators={name: 10}, dtype=name[:40]) for i, name in enumerate(HOSTILE)]  # fmt: skip
+                   phases={f"{name}/{name}": {"ns": 1_000_000, "count": 10}}, operators={name: 10}, dtype=name[:40]) for i, name in enumerate(HOSTILE)]  # fmt: skip
     full = compute_bound()
-    return result(
+    return report(
         shares, "compute", f"Compute-bound {HOSTILE[0]} {HOSTILE[4]}",
         inputs=[{"path": HOSTILE[0], "format": "nsys", "tool": HOSTILE[1], "tool_version": HOSTILE[4], "ranks": []}],
         kernels=rows, phases=[phase(name, 4, 3, "compute", compute=4) | {"name": name} for name in HOSTILE],
         operators=[{"name": n, "phase": n, "count": 1, "host_ns": 1, "host_self_ns": 1, "gpu_ns": 1} for n in HOSTILE],
         syncs=[{"api": n, "operator": n, "where": n, "phase": n, "count": 1, "blocked_ns": 1, "cost_ns": 1} for n in HOSTILE],
-        advice=[row | {"title": HOSTILE[1], "why": HOSTILE[2], "action": HOSTILE[0], "code": "\n".join(HOSTILE), "verify": HOSTILE[3], "counter": list(HOSTILE), "link": HOSTILE[7], "evidence": list(HOSTILE)}
+        advice=[row | {"title": HOSTILE[1], "why": HOSTILE[2], "action": HOSTILE[0], "code": "\n".join(HOSTILE), "verify": HOSTILE[3], "caveats": list(HOSTILE), "link": HOSTILE[7], "evidence": list(HOSTILE)}
                 for row in advice()],
-        health=full.health | {"findings": [{"code": n, "severity": "warning", "message": n, "count": 1} for n in HOSTILE]},
-        idle={"total_ns": 0, "by_cause": full.idle["by_cause"], "gaps": [
-            {"device": 0, "start_ns": 0, "dur_ns": 5, "cause": n[:60], "before": n, "after": n, "phase": n, "where": n} for n in HOSTILE]},
+        health={"findings": [{"code": n, "severity": "warning", "message": n, "count": 1} for n in HOSTILE]},
+        idle={"total_ns": 0, "by_cause": full.idle.by_cause, "gaps": [
+            {"device": 0, "start_ns": 0, "dur_ns": 5, "cause": "host", "before": n, "after": n, "phase": n, "where": n} for n in HOSTILE]},
         memory=memory() | {"never_freed": [{"where": n, "bytes": 5, "count": 1} for n in HOSTILE],
-                           "at_peak": [{"category": n[:30], "where": n, "bytes": 5, "count": 1} for n in HOSTILE]},
+                           "at_peak": [{"category": "activation", "where": n, "bytes": 5, "count": 1} for n in HOSTILE]},
         timeline={"step": HOSTILE[0], "device": 0, "start_ns": 0, "end_ns": 1000, "left_out": 0, "lanes": [
-            {"kind": "stream", "label": n[:200], "bars": [[0, 100, n, "compute"]]} for n in HOSTILE]},
+            {"kind": "stream", "label": n[:200], "bars": [[0, 100, n, "compute", n]]} for n in HOSTILE]},
         communication=[{"collective": n, "group": n, "dtype": n, "count": 1, "bytes": 1, "total_ns": 1, "exposed_ns": 1, "bus_gbs": 1.0}
                        for n in HOSTILE],
         utilisation=[{"device": 0, "metric": HOSTILE[0], "time_ns": [0, 1], "value": [1.0, 2.0]}],
-        method={"versions": {HOSTILE[0]: HOSTILE[1]}, "options": {"step": HOSTILE[2]}, "thresholds": [], "left_out": {HOSTILE[1]: 5}},
+        method={"options": {"step": HOSTILE[2]}},
     )  # fmt: skip
 
 
-SAMPLES: dict[str, Callable[[], Result]] = {
+SAMPLES: dict[str, Callable[[], Document]] = {
     function.__name__: function
     for function in (
         compute_bound,

@@ -1,22 +1,29 @@
-"""Results as the contract describes them, one for each kind of report that a renderer must tell well."""
+"""Reports as the contract describes them, one for each kind that a renderer must tell well."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from profkit.model.result import SHARES, Result, Row
+import msgspec
+from msgspec.inspect import (
+    NODEFAULT,
+    DictType,
+    Field,
+    ListType,
+    Metadata,
+    StructType,
+    TupleType,
+    Type,
+    type_info,
+)
+
+from profkit.model.names import IDLE_CAUSES, SHARES
+from profkit.model.result import Result
+from profkit.rendering.document import Document
+
+Row = dict[str, Any]
+T = TypeVar("T")
 
 MS = 1_000_000
-CAUSES = (
-    "input",
-    "sync",
-    "host",
-    "queue",
-    "allocation",
-    "compilation",
-    "profiler",
-    "dependency",
-    "tail",
-    "unknown",
-)
 PEAKS = {"fp32": 66.9, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4, "fp8": 1978.9, "fp64": 33.5}
 
 
@@ -38,11 +45,11 @@ def kernel(name: str, family: str, bound: str, count: int, mean_us: float, **mor
     row: Row = {
         "name": name, "short_name": name.split("<")[0].removeprefix("void ").split("::")[-1], "family": family,
         "dtype": "bf16", "tensor_core": family in ("gemm", "attention"), "count": count, "total_ns": total,
-        "mean_ns": mean_us * 1000, "median_ns": mean_us * 990, "min_ns": round(mean_us * 900),
+        "mean_ns": round(mean_us * 1000), "median_ns": round(mean_us * 990), "min_ns": round(mean_us * 900),
         "max_ns": round(mean_us * 1200), "share": 0.0, "bound": bound, "basis": "modelled", "efficiency": 0.6,
         "unsaturated": False, "flop": None, "dram_bytes": None, "tflops": None, "gbs": None,
-        "phases": {"backward": total}, "operators": {"aten::mm": count}, "grid": [132, 1, 1],
-        "block": [384, 1, 1], "device": 0, "source_lines": None,
+        "phases": {"backward": {"ns": total, "count": count}}, "operators": {"aten::mm": count}, "grid": [132, 1, 1],
+        "block": [384, 1, 1], "devices": {"0": total},
     }  # fmt: skip
     if bound in ("overhead", "communication", "unknown"):
         row |= {"efficiency": None, "unsaturated": None, "basis": "inferred"}
@@ -58,7 +65,7 @@ def gpt_kernels() -> list[Row]:
                operators={"aten::mm": 147}, grid=[2, 66, 1], source_lines={"model.py:41": 75, "model.py:63": 72}),
         kernel("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT", "gemm", "compute", 108, 81.7, efficiency=0.68,
                flop=29_000_000_000_000, dram_bytes=9_700_000_000, tflops=672.0, gbs=1100.0,
-               phases={"forward/attention": 4_411_000, "forward/mlp": 4_412_600}, operators={"aten::addmm": 108}),
+               phases={"forward/attention": {"ns": 4_411_000, "count": 72}, "forward/mlp": {"ns": 4_412_600, "count": 36}}, operators={"aten::addmm": 108}),
         kernel("nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_splitK_NTN", "gemm", "compute", 72, 96.7, efficiency=0.64,
                flop=21_800_000_000_000, dram_bytes=8_100_000_000, tflops=628.0, gbs=1160.0),
         kernel("void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float, float, 32u, 32u, 256u, "
@@ -73,16 +80,16 @@ def gpt_kernels() -> list[Row]:
                "elementwise", "memory", 36, 90.3, efficiency=0.83, dram_bytes=13_000_000_000, flop=9_000_000_000,
                tflops=2.8, gbs=4000.0, operators={"aten::gelu_backward": 36}),
         kernel(elementwise.format("bfloat16_copy_kernel_cuda(at::TensorIteratorBase &)"), "cast", "memory", 147, 18.8,
-               efficiency=0.58, phases={"forward": 1_300_000, "backward": 1_463_600}, dram_bytes=7_600_000_000,
+               efficiency=0.58, phases={"forward": {"ns": 1_300_000, "count": 27}, "backward": {"ns": 1_463_600, "count": 120}}, dram_bytes=7_600_000_000,
                flop=0, tflops=0.0, gbs=2750.0, operators={"aten::copy_": 147}),
         kernel("void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<4>>", "optimizer",
-               "memory", 12, 210.0, efficiency=0.88, dtype="fp32", phases={"optimizer": 2_520_000},
+               "memory", 12, 210.0, efficiency=0.88, dtype="fp32", phases={"optimizer": {"ns": 2_520_000, "count": 12}},
                dram_bytes=10_600_000_000, flop=21_000_000_000, tflops=8.3, gbs=4200.0,
                operators={"aten::_fused_adamw_": 12}),
         kernel("void cub::DeviceReduceSingleTileKernel<cub::Policy600, float *>", "reduce", "overhead", 90, 2.1,
-               dtype="fp32", phases={"forward/loss": 189_000}, operators={"aten::sum": 60, "aten::mean": 30}),
+               dtype="fp32", phases={"forward/loss": {"ns": 189_000, "count": 90}}, operators={"aten::sum": 60, "aten::mean": 30}),
         kernel("my_custom_kernel", "other", "unknown", 6, 41.0, dtype=None, tensor_core=None, basis="unknown",
-               phases={}, operators={}, grid=None, block=None, device=None),
+               phases={}, operators={}, grid=None, block=None, devices={}),
     ]  # fmt: skip
     # The same kernel at another launch shape is a row of its own.
     rows.append(
@@ -91,9 +98,10 @@ def gpt_kernels() -> list[Row]:
             "grid": [4, 33, 1],
             "count": 9,
             "total_ns": 410_000,
-            "mean_ns": 45_555.6,
+            "mean_ns": 45_556,
             "efficiency": 0.52,
-            "phases": {"backward": 410_000},
+            "phases": {"backward": {"ns": 410_000, "count": 9}},
+            "devices": {"0": 410_000},
             "operators": {"aten::mm": 9},
         }
     )
@@ -114,7 +122,7 @@ def steps(count: int, shares: dict[str, int], warm: bool = True) -> list[Row]:
             "name": f"step {index}", "kept": kept, "wall_ns": length * scale, "device_ns": length * scale,
             "gpu_busy_ns": (length - idle) * scale, "shares": {name: ns * scale for name, ns in each.items()},
             "start_ns": index * length, "end_ns": (index + 1) * length,
-            "note": None if kept else "left out: 2.0 times the median of the later steps",
+            "bound": max(each, key=lambda name: each[name]), "note": None if kept else "left out: 2.0 times the median of the later steps",
         })  # fmt: skip
     return rows
 
@@ -128,7 +136,7 @@ def phase(path: str, inclusive_ms: float, exclusive_ms: float, bound: str, **sha
 
 
 def idle(shares: dict[str, int], **by_cause_ms: float) -> Row:
-    causes = {cause: round(by_cause_ms.get(cause, 0) * MS) for cause in CAUSES}
+    causes = {cause: round(by_cause_ms.get(cause, 0) * MS) for cause in IDLE_CAUSES}
     gaps = [
         {"device": 0, "start_ns": 3 * MS * (index + 1), "dur_ns": round(ms * MS * 0.3), "cause": cause,
          "before": "nvjet_sm90_tst_256x128", "after": "vectorized_elementwise_kernel", "phase": "forward",
@@ -147,27 +155,27 @@ def advice(saving_ms: float = 12.4) -> list[Row]:
         {"id": "fuse-pointwise", "title": "Compile the model with torch.compile",
          "why": "Casts, GELU and layer norm move the same tensors again and again; fused, they move them once.",
          "evidence": ["342 pointwise kernels in a step take 12.4 ms", "147 of them only change the dtype"],
-         "action": "model = torch.compile(model)", "saving_ns": round(saving_ms * MS),
-         "speedup": {"low": 1.1, "likely": 1.29, "high": 1.5}, "confidence": "modelled", "link": "#kernels"},
+         "action": "Compile the model before the first step.", "code": "model = torch.compile(model)", "saving_ns": round(saving_ms * MS),
+         "speedup": {"low": 1.1, "likely": 1.29, "high": 1.5}, "confidence": "high", "link": "#kernels"},
         {"id": "layer-norm", "title": "Replace the layer-norm backward", "why": "It fills 24 of 132 multiprocessors.",
          "evidence": ["GammaBetaBackward runs at 21 % of the bandwidth"], "action": "Use a fused layer norm.",
          "saving_ns": round(saving_ms / 4 * MS), "speedup": {"low": 1.0, "likely": 1.05, "high": 1.08},
-         "confidence": "inferred", "link": None},
+         "confidence": "medium", "link": ""},
     ]  # fmt: skip
 
 
 def timeline() -> Row:
     bars = [
-        [index * 40_000, 31_000, f"kernel {index % 7}", ("compute", "memory")[index % 2]]
+        [index * 40_000, 31_000, f"kernel {index % 7}", ("compute", "memory")[index % 2], None]
         for index in range(300)
     ]
     return {
         "step": "step 2", "device": 0, "start_ns": 0, "end_ns": 12_200_000, "left_out": 41,
         "lanes": [
-            {"kind": "phase", "label": "phases", "bars": [[0, 4 * MS, "forward", "compute"], [4 * MS, 8 * MS, "backward", "memory"]]},
-            {"kind": "thread", "label": "python 4711", "bars": [[0, 5 * MS, "forward", "host"], [5 * MS, MS, "aten::item", "sync"]]},
+            {"kind": "phase", "label": "phases", "bars": [[0, 4 * MS, "forward", "compute", "forward"], [4 * MS, 8 * MS, "backward", "memory", "backward"]]},
+            {"kind": "thread", "label": "python 4711", "bars": [[0, 5 * MS, "forward", "host", None], [5 * MS, MS, "aten::item", "sync", None]]},
             {"kind": "stream", "label": "GPU 0 stream 7", "bars": bars},
-            {"kind": "idle", "label": "GPU 0 idle", "bars": [[31_000, 9_000, "host", "host"], [12_000_000, 200_000, "tail", "tail"]]},
+            {"kind": "idle", "label": "GPU 0 idle", "bars": [[31_000, 9_000, "host", "host", None], [12_000_000, 200_000, "tail", "tail", None]]},
         ],
     }  # fmt: skip
 
@@ -185,9 +193,9 @@ def memory() -> Row:
         "by_phase": [{"path": "forward", "peak_allocated_bytes": 40 * gib, "net_bytes": 22 * gib},
                      {"path": "backward", "peak_allocated_bytes": 41 * gib, "net_bytes": -22 * gib}],
         "never_freed": [{"where": "train.py:70 in log", "bytes": gib // 2, "count": 20}],
-        "oom": [{"requested_bytes": 9 * gib, "free_bytes": 3 * gib, "where": "model.py:90 in forward"}],
+        "oom": [{"requested_bytes": 9 * gib, "free_bytes": 3 * gib, "where": "model.py:90 in forward", "kind": "full"}],
         "by_category": [{"category": "activation", "bytes": 22 * gib, "count": 480}],
-        "growth": [{"where": "train.py:70 in log", "bytes_per_step": gib // 40, "grown_bytes": gib // 2, "confidence": "high"}],
+        "growth": [{"where": "train.py:70 in log", "bytes_per_step": gib // 40, "grown_bytes": gib // 2, "category": "activation", "basis": "steps", "confidence": "high"}],
         "findings": [{"code": "history-truncated", "severity": "warning", "message": "The history begins late.", "count": 1}],
         "allocator": {"fragmentation_at_peak_bytes": 7 * gib, "cuda_allocations": 122, "cuda_frees": 3},
         "stacks": {"name": "all", "bytes": 41 * gib, "count": 600, "children": [
@@ -202,18 +210,19 @@ def memory() -> Row:
              "category": "activation", "where": None, "stack": ["train.py:88 main", "model.py:41 forward"]},
             {"start_ns": 60 * MS, "end_ns": 90 * MS, "start_event": 30, "end_event": 40, "bytes": gib, "requested_bytes": gib,
              "category": "gradient", "where": "<b>model.py</b>:70", "stack": []}]},
-        "curve": {"id": 0, "time_ns": times, "allocated_bytes": [abs(100 - i % 200) * gib // 3 for i in range(200)],
-                  "reserved_bytes": [48 * gib] * 200},
+        "device": 0,
+        "curve": [{"id": 0, "device": 0, "time_ns": times, "allocated_bytes": [abs(100 - i % 200) * gib // 3 for i in range(200)],
+                  "reserved_bytes": [48 * gib] * 200}],
     }  # fmt: skip
 
 
-def result(shares: dict[str, int], bound: str, sentence: str, **more: Any) -> Result:
+def report(shares: dict[str, int], bound: str, sentence: str, **more: Any) -> Document:
     """A report with one device whose window is the sum of ``shares``; ``more`` replaces fields."""
     total = sum(shares.values())
     verdict: Row = {
-        "bound": bound, "share": shares.get(bound, 0) / total if total else None, "confidence": "inferred",
+        "bound": bound, "share": shares.get(bound, 0) / total if total else 0, "confidence": "inferred",
         "sentence": sentence, "shares": shares, "launch": {"host": shares["launch"], "queue": 0, "small_kernels": 0},
-        "basis_shares": {"modelled": 0.2, "inferred": 0.75, "unknown": 0.05}, "runner_up": None, "instead": None,
+        "basis_shares": {"modelled": 0.2, "inferred": 0.75, "unknown": 0.05}, "runner_up": None, "remedy": None,
         "caveats": [],
     }  # fmt: skip
     values: dict[str, Any] = {
@@ -226,8 +235,90 @@ def result(shares: dict[str, int], bound: str, sentence: str, **more: Any) -> Re
         "totals": {"kernel_count": 7, "kernel_sum_ns": total, "kernel_union_ns": total, "gpu_busy_ns": total,
                    "gpu_span_ns": total, "copy_ns": 0, "communication_sum_ns": 0, "communication_exposed_ns": 0, "kernels": []},
         "idle": idle(shares),
-        "method": {"versions": {"profkit": "0.1.0"}, "options": {"step": None},
-                   "thresholds": [{"name": "unsaturated below", "value": 0.4, "source": "design"},
-                                  {"name": "warm-up step above", "value": "1.1x the median of the later ones", "source": "docs/numbers.md"}], "left_out": {"kernels": 0}},
+        "method": {"thresholds": [
+            {"code": "unsaturated", "amount": 0.4, "name": "unsaturated below", "value": "0.4", "source": "design"},
+            {"code": "warm-up-step", "amount": 1.1, "name": "warm-up step above", "value": "1.1x the median of the later ones", "source": "docs/numbers.md"}]},
     }  # fmt: skip
-    return Result(**(values | more))
+    return document_of(values | more)
+
+
+def document_of(values: Row) -> Document:
+    """A report of which only what matters is given: texts and tables are empty otherwise, numbers 0, and all else unknown."""
+    return typed(Document, {"schema": "profkit.report/2", **msgspec.to_builtins(values)})
+
+
+def typed(kind: type[T], values: Row) -> T:
+    return msgspec.convert(completed(type_info(kind), values), kind)
+
+
+def edited(report: Document, change: Callable[[Row], object]) -> Document:
+    """A report after a change of its JSON."""
+    values = msgspec.to_builtins(report)
+    change(values)
+    return document_of(values)
+
+
+def as_result(report: Document) -> Result:
+    """TRANSITIONAL: the report as what analyses return, under the names of the first edition."""
+    d = msgspec.to_builtins(report)
+    for row in d["kernels"]:
+        row["phases"] = {path: part["ns"] for path, part in row["phases"].items()}
+    for row in d["ranks"]:
+        row["holds_up_ns"] = row.pop("causes_wait_ns")
+    for row in d["advice"]:
+        row["counter"], row["instead"] = row.pop("caveats"), row.pop("remedy", None)
+    d["verdict"]["instead"], d["verdict"]["held_up_by"] = (
+        d["verdict"].pop("remedy"),
+        d["verdict"].pop("straggler"),
+    )
+    if not d["window"]["parts"]:
+        del d["window"]["parts"]
+    return Result.from_dict(d)
+
+
+def completed(kind: Type, value: Any) -> Any:
+    if isinstance(kind, Metadata):
+        return completed(kind.type, value)
+    if isinstance(kind, StructType) and isinstance(value, dict):
+        given = {
+            f.encode_name: completed(f.type, value[f.encode_name])
+            for f in kind.fields
+            if f.encode_name in value
+        }
+        return {
+            **{f.encode_name: empty(f) for f in kind.fields if f.required and f.encode_name not in value},
+            **value,
+            **given,
+        }
+    if isinstance(kind, ListType) and isinstance(value, list):
+        return [completed(kind.item_type, each) for each in value]
+    if isinstance(kind, DictType) and isinstance(value, dict):
+        return {name: completed(kind.value_type, each) for name, each in value.items()}
+    if isinstance(kind, msgspec.inspect.UnionType) and isinstance(value, dict | list):
+        shape = StructType | DictType if isinstance(value, dict) else ListType | TupleType
+        return next((completed(k, value) for k in map(bare, kind.types) if isinstance(k, shape)), value)
+    return value
+
+
+def bare(kind: Type) -> Type:
+    return bare(kind.type) if isinstance(kind, Metadata) else kind
+
+
+def empty(field: Field) -> Any:
+    assert field.default is NODEFAULT
+    kind = bare(field.type)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return None
+    if isinstance(kind, StructType):
+        return completed(kind, {})
+    if isinstance(kind, msgspec.inspect.LiteralType):
+        return kind.values[0]
+    blanks = {
+        "ListType": [],
+        "DictType": {},
+        "StrType": "",
+        "IntType": 0,
+        "FloatType": 0.0,
+        "BoolType": False,
+    }
+    return blanks[type(kind).__name__]
