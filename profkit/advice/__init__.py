@@ -107,11 +107,12 @@ def _beside_the_best(best: _Found, other: _Found) -> None:
     played, bound = best.case.step.changed([change for each in pair for change in each.changes])
     more = best.row["after_ns"] - max(played.step_ns, bound)
     if more < _LITTLE * other.row["saving_ns"]:
-        left = (
-            f"{duration_text(more)} more" if more >= WORTH_SAYING * best.row["before_ns"] else "nothing more"
+        gain = (
+            f"{duration_text(more)} further gain"
+            if more >= WORTH_SAYING * best.row["before_ns"]
+            else "no further gain"
         )
-        title = best.row["title"]
-        other.row["why"] += f" It takes the same time away as “{title}”: after that it saves {left}."
+        other.row["why"] += f" It overlaps with “{best.row['title']}”: {gain} after that."
 
 
 def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
@@ -139,7 +140,7 @@ def _of_a_whole(row: Row) -> Row:
     """Without marked steps the replayed step is the whole recording, start and all: say so, and trust it less."""
 
     def told(text: str) -> str:
-        return re.sub(r"\b(?:a|per|each) step\b", "in all", text).replace("the step", "the recording")
+        return re.sub(r"\b(?:in )?(?:a|per|each) step\b", "in all", text).replace("the step", "the recording")
 
     evidence = [told(line) for line in row["evidence"]]
     return {**row, "why": told(row["why"]), "evidence": evidence, "confidence": "low"}

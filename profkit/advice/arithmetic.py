@@ -30,8 +30,8 @@ def _tf32(case: Case) -> Evidence | None:
     if not chosen.any() or not fast or not slow or fast < 1.2 * slow or case.capability < 8:
         return None
     return Evidence(
-        f"Matrix products in fp32 take {percent_text(facts.share(chosen))} of the device's time and run on the ordinary "
-        f"units: this card's matrix units are up to {fast / slow:.1f} times as fast in TF32.",
+        f"Matrix products in fp32 take {percent_text(facts.share(chosen))} of the device's time on CUDA cores. "
+        f"In TF32, this GPU's Tensor Cores are up to {fast / slow:.1f} times as fast.",
         kernels_seen(facts, chosen),
         [use_tf32],
         "high",
@@ -49,7 +49,7 @@ def _autocast(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"Matrix products with 32-bit inputs take {percent_text(facts.share(chosen))} of the device's time. In 16 bits "
-        "they run at twice the rate of TF32 or more, and the kernels around them move half the bytes.",
+        "they run at least twice as fast as in TF32, and the kernels around them move half the bytes.",
         kernels_seen(facts, chosen),
         [autocast],
         "medium" if facts.compiled.any() else "high",
@@ -65,8 +65,8 @@ def _scaler(case: Case) -> Evidence | None:
     if not chosen.any() or case.capability < 8:
         return None
     return Evidence(
-        "A GradScaler reads and writes every gradient and makes the host wait for its answer each step. bf16 has fp32's "
-        "range and needs none.",
+        "A GradScaler reads and writes every gradient, and the host waits for its result in each step. bf16 has the range "
+        "of fp32 and needs no scaler.",
         kernels_seen(facts, chosen),
         [lambda draft: draft.drop(chosen)],
     )
@@ -79,8 +79,8 @@ def _fp8(case: Case) -> Evidence | None:
     if gpu is None or gpu.peak("fp8", TENSOR) is None or facts.share(large) < 0.6:
         return None
     return Evidence(
-        f"Large products in 16 bits take {percent_text(facts.share(large))} of the device's time, and this card "
-        "multiplies fp8 at up to twice that rate. What is left of it depends on the casts and scales of the library.",
+        f"Large products in 16 bits take {percent_text(facts.share(large))} of the device's time, and this GPU "
+        "multiplies fp8 at up to twice that rate. The library's casts and scales take part of the gain.",
         kernels_seen(facts, large),
         None,
         "low",
@@ -93,8 +93,8 @@ def _fp64(case: Case) -> Evidence | None:
     if facts.share(chosen) < 0.01:
         return None
     return Evidence(
-        f"Kernels in fp64 take {percent_text(facts.share(chosen))} of the device's time: twice the bytes of fp32, and on "
-        "most cards a small fraction of its arithmetic.",
+        f"Kernels in fp64 take {percent_text(facts.share(chosen))} of the device's time. fp64 moves twice the bytes of "
+        "fp32, and most GPUs compute it at a small fraction of the rate.",
         kernels_seen(facts, chosen),
         [to_fp32],
     )
@@ -106,8 +106,8 @@ def _alignment(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
     return Evidence(
-        f"Products over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that do not start at "
-        "multiples of 16 bytes: a size that is no multiple of 8 in 16 bits, or of 4 in TF32.",
+        f"Products over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that are not aligned "
+        "to 16 bytes. A size is no multiple of 8 (16-bit) or 4 (TF32).",
         kernels_seen(facts, chosen),
         [align_matrices],
     )
@@ -123,16 +123,16 @@ RULES = (
         "tf32", "Let fp32 matrix products use TF32", _tf32,
         "Allow TF32 for matrix products, before the model is built.",
         'torch.set_float32_matmul_precision("high")',
-        "The sgemm kernels become tf32 ones (tensorop, s1688, tf32); compare the loss over some hundred steps.",
+        "The sgemm kernels become TF32 ones (tensorop, s1688, tf32). Compare the loss over a few hundred steps.",
         ("Inputs keep 10 bits of mantissa: not for ill-conditioned problems or fp32 references.",
-         "Nothing is gained where the host is the limit."), _NUMERICS,
+         "No gain if the step is host-bound."), _NUMERICS,
     ),
     Rule(
-        "bf16-autocast", "Compute forward and loss in bf16 by autocast", _autocast,
-        "Wrap forward and loss, not backward or optimizer; weights stay fp32. Below compute capability 8: float16 with a GradScaler.",
+        "bf16-autocast", "Run forward and loss in bf16 with autocast", _autocast,
+        "Wrap forward and loss, not backward or optimizer; weights stay fp32. Below compute capability 8, use float16 with a GradScaler.",
         'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)\nloss.backward()',
-        "Matrix kernels become bf16; the loss curve stays the same.",
-        ("Casts are kernels and launches: a step that waits for its host gets slower.",
+        "Matrix kernels become bf16, and the loss curve stays the same.",
+        ("Casts are kernels too: a host-bound step gets slower.",
          "Sums over many small terms need fp32: autocast keeps norms, softmax and losses there."), _AMP,
     ),
     Rule(
@@ -146,24 +146,24 @@ RULES = (
         "fp8", "Consider fp8 for the large products", _fp8,
         "Replace the large linear layers by fp8 ones (torchao, TransformerEngine); sizes must be multiples of 16.",
         "from torchao.float8 import convert_to_float8_training\nconvert_to_float8_training(model)",
-        "Products become e4m3 kernels; follow the loss over a whole run.",
-        ("Accuracy must be watched.", "Needs torch.compile to fuse the casts; small layers get slower."),
+        "Products become e4m3 kernels. Check the loss over a whole run.",
+        ("Watch the accuracy.", "It needs torch.compile to fuse the casts, and small layers get slower."),
         "https://docs.pytorch.org/ao/stable/workflows/training.html",
     ),
     Rule(
         "fp64", "Compute in fp32 instead of fp64", _fp64,
         "Find where float64 enters (often a NumPy array) and convert it once.",
         "x = torch.as_tensor(array, dtype=torch.float32)",
-        "No kernel of type double is left.",
-        ("Not where the problem needs it.",),
+        "No kernel computes in double any more.",
+        ("Keep fp64 where the problem needs it.",),
         "https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
     ),
     Rule(
         "alignment", "Pad matrix sizes to multiples of 8", _alignment,
-        "Round the vocabulary and other sizes up to a multiple of 64 (at least 8), and mask what is padded.",
+        "Round the vocabulary and other sizes up to a multiple of 64 (at least 8), and mask the padding.",
         "vocabulary = (vocabulary + 63) // 64 * 64   # 50257 -> 50304",
-        "No kernel with align1 or align2 is left among those above.",
-        ("Padding adds arithmetic where a size is tiny.", "Losses and samplers must ignore the padding."),
+        "None of the kernels above has align1 or align2 in its name any more.",
+        ("Padding adds arithmetic to very small sizes.", "Losses and samplers must ignore the padding."),
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
     ),
 )  # fmt: skip

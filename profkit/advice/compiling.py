@@ -21,6 +21,7 @@ __all__ = ["RULES"]
 _REGION = re.compile(r"Torch-Compiled Region: (\d+)/(\d+)")
 _LOOPED = ("aten::select", "aten::slice", "aten::index_put_", "aten::copy_")
 _FEWEST_IN_A_LOOP = 24
+_SMALL_NS = 10_000
 
 
 def _compile(case: Case) -> Evidence | None:
@@ -53,7 +54,7 @@ def _breaks(case: Case) -> Evidence | None:
 
     return Evidence(
         f"{count} compiled regions of {len(frames)} graphs run in one step, with {int(eager.sum())} eager kernels "
-        "between them: each entry checks its guards, and nothing is fused across.",
+        "between them. Each entry checks its guards, and nothing is fused across regions.",
         [f"Torch-Compiled Region: {frame}/…" for frame in sorted(frames)[:4]],
         [joined, compile_model],
         "low",
@@ -76,8 +77,8 @@ def _recompiles(case: Case) -> Evidence | None:
         draft.gap_ns *= factor
 
     return Evidence(
-        f"The step compiles: {duration_text(float(compiling))} of it, and a region is in its version {versions + 1}. "
-        "Something about the inputs changes from step to step.",
+        f"The step spends {duration_text(float(compiling))} on compilation, and a region is in version {versions + 1}. "
+        "Some property of the inputs changes from step to step.",
         ["Torch-Compiled Region", "dynamo_timed"],
         [compiled_once],
     )
@@ -90,7 +91,7 @@ def _graphs(case: Case) -> Evidence | None:
     inner = (program.kind[:-1] != 0)[:-1]
     if inner.any() or program.allocation_ns.sum() > 0.02 * case.step.plain_ns or not _same_every_step(case):
         return None
-    small = facts.program.duration_ns < 10_000
+    small = facts.program.duration_ns < _SMALL_NS
     fetching = float(program.input_ns.sum())
     host = case.step.unchanged.host_ns - fetching
     besides = (
@@ -101,7 +102,7 @@ def _graphs(case: Case) -> Evidence | None:
     return Evidence(
         f"The host needs {duration_text(host)}{besides} to launch {facts.count} operations that keep "
         f"the device busy for {duration_text(float(program.duration_ns.sum()))}; {int(small.sum())} of them are shorter "
-        "than 10 us. Every step launches the same ones and nothing in it waits, so a graph can.",
+        f"than {duration_text(_SMALL_NS)}. Every step launches the same operations without waiting, so a graph can replay them.",
         kernels_seen(facts, small),
         [capture],
     )
@@ -148,7 +149,7 @@ def _loop(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
     return Evidence(
-        f"{int(chosen.sum()) + 1} launches in a row do the same to equally large parts of a tensor: a Python loop over it.",
+        f"{int(chosen.sum()) + 1} launches in a row do the same to equal parts of a tensor: a Python loop over it.",
         kernels_seen(facts, chosen),
         [lambda draft: _vectorise(draft, chosen)],
         "low",
@@ -178,43 +179,43 @@ _COMPILE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
 RULES = (
     Rule(
         "torch-compile", "Compile the model", _compile,
-        'Compile the model once, before training. Modes: default; "reduce-overhead" adds CUDA graphs; "max-autotune" also tunes products.',
+        'Compile the model once, before training. Modes: default; "reduce-overhead" adds CUDA graphs; "max-autotune" also tunes matmuls.',
         "model = torch.compile(model)   # model.compile() does nothing to an nn.Sequential of torch's layers",
         'triton_ kernels replace the chains; TORCH_LOGS="graph_breaks,recompiles" stays silent.',
-        ("The first steps compile, for minutes in large models.", "Shapes that change compile again: dynamic=True.",
-         "Little is gained where large matrix products take the time."), _COMPILE,
+        ("The first steps compile, which takes minutes for large models.", "Changing shapes compile again: pass dynamic=True.",
+         "Little to gain where large matmuls dominate."), _COMPILE,
     ),
     Rule(
         "graph-breaks", "Remove the graph breaks", _breaks,
         "Find what breaks the graph: .item(), print, branches on values, unsupported calls.",
         'torch.compile(model, fullgraph=True)   # raises at the first break\n# TORCH_LOGS="graph_breaks" python train.py',
-        "One Torch-Compiled Region for forward in each step.",
-        ("A break outside of the hot path costs nothing.",),
+        "Each step has one Torch-Compiled Region for forward.",
+        ("A break outside the hot path costs nothing.",),
         "https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html",
     ),
     Rule(
         "recompilation", "Stop compiling in every step", _recompiles,
-        "Find the guard that fails; mark the sizes that change as dynamic, or pad them to a few.",
+        "Find the guard that fails. Mark the sizes that change as dynamic, or pad them to a few.",
         'torch._dynamo.mark_dynamic(x, 1)\n# TORCH_LOGS="recompiles" python train.py',
         "No dynamo_timed range after the first steps.",
-        ("During warm-up it is expected: leave those steps out of the recording.",),
+        ("Compilation is expected during warm-up: leave those steps out of the recording.",),
         "https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html",
     ),
     Rule(
         "cuda-graphs", "Capture the step in a CUDA graph", _graphs,
-        'Compile with mode="reduce-overhead", or capture the whole step; the optimizer must be capturable.',
+        'Compile with mode="reduce-overhead", or capture the whole step. The optimizer must be capturable.',
         "graph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):\n    step()\ngraph.replay()   # each step, after copying the batch into static inputs",
-        "One cudaGraphLaunch a step in place of the launches; the device's idle time is gone.",
+        "One cudaGraphLaunch a step replaces the launches, and the device no longer idles.",
         ("Shapes, addresses and control flow must stay the same.", "Nothing inside may wait for the device (.item(), prints, blocking copies).",
          "Inputs are copied into static buffers, and the graph keeps its memory."),
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
     ),
     Rule(
         "python-loop", "Replace the Python loop over a tensor", _loop,
-        "Do it in one operator over the whole tensor.",
+        "Use one operator over the whole tensor.",
         "y = f(x)                      # not: for i in range(len(x)): y[i] = f(x[i])",
         "The repeated launches become one.",
-        ("Not where each turn needs the one before.",),
+        ("Not where each iteration needs the previous one.",),
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     ),
 )  # fmt: skip

@@ -55,7 +55,7 @@ def _exposed(case: Case) -> Evidence | None:
     transfer = transfer_ns(case.views or [case.view], facts)
     late = _waiting_within(facts, chosen, transfer, "collectives")
     return Evidence(
-        f"Collectives run alone for {duration_text(alone)} of the step: nothing computes meanwhile.{late}",
+        f"Collectives run alone for {duration_text(alone)} of the step, while nothing computes.{late}",
         kernels_seen(facts, chosen),
         [shrunk(wide, 0.5 * transfer)] if wide.any() else None,
         "low",
@@ -69,7 +69,7 @@ def _waiting_within(
     whole, sent = float(facts.program.duration_ns[chosen].sum()), float(transfer[chosen].sum())
     if sent >= _MOSTLY_SENT * whole:
         return ""
-    return f" Of {duration_text(whole)} in {where} {duration_text(whole - sent)} is waiting for a rank that comes later."
+    return f" Of {duration_text(whole)} in {where} {duration_text(whole - sent)} is waiting for a rank that arrives later."
 
 
 def _bubble(case: Case) -> Evidence | None:
@@ -79,8 +79,8 @@ def _bubble(case: Case) -> Evidence | None:
         return None
     late = _waiting_within(facts, chosen, transfer_ns(case.views or [case.view], facts), "them")
     return Evidence(
-        f"Sends and receives run alone for {duration_text(alone)} of the step: the pipeline's bubble, or a stage with more "
-        f"work than the others.{late}",
+        f"Sends and receives run alone for {duration_text(alone)} of the step. This is the pipeline's bubble, or a stage "
+        f"with more work than the others.{late}",
         kernels_seen(facts, chosen),
         None,
         "low",
@@ -96,7 +96,7 @@ def _prefetch(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"{int(gathers.sum())} all-gathers of sharded parameters a step run alone for {duration_text(alone)}: layers wait "
-        "for their parameters instead of finding them there.",
+        "for their parameters.",
         kernels_seen(facts, gathers),
         [asked_earlier(gathers, transfer_ns(case.views or [case.view], facts))],
         "low",
@@ -122,8 +122,8 @@ def _unused(case: Case) -> Evidence | None:
         draft.drop(counts)
 
     return Evidence(
-        f"DistributedDataParallel searches the graph for unused parameters in each step ({duration_text(spent)} of the host) "
-        "and reduces which ones it found; every parameter gets a gradient.",
+        f"DistributedDataParallel searches the graph for unused parameters in each step ({duration_text(spent)} on the host) "
+        "and reduces the result, although every parameter gets a gradient.",
         [
             f"{_SEARCH}: {int(inside.sum())} a step, {duration_text(spent)}",
             *kernels_seen(case.facts, counts, 2),
@@ -183,7 +183,7 @@ def _buckets(case: Case) -> Evidence | None:
         draft.duration_ns = np.where(first, draft.duration_ns + kept, draft.duration_ns)
 
     return Evidence(
-        f"{int(small.sum())} collectives a step are shorter than {duration_text(_SMALL_NS)}: latency, not bandwidth.",
+        f"{int(small.sum())} collectives a step are shorter than {duration_text(_SMALL_NS)}, so latency limits them, not bandwidth.",
         kernels_seen(facts, small),
         [merged],
         "low",
@@ -207,7 +207,7 @@ def _accumulation(case: Case) -> Evidence | None:
     early = np.zeros(facts.count, bool)
     early[chosen[: len(chosen) * (passes - 1) // passes]] = True
     return Evidence(
-        f"The step has {passes} forward passes, and gradients are reduced in each: only the last one needs it.",
+        f"The step has {passes} forward passes, and each reduces the gradients, although only the last one needs to.",
         kernels_seen(facts, early),
         [lambda draft: draft.drop(early)],
     )
@@ -241,7 +241,7 @@ def _data_parallel(case: Case) -> Evidence | None:
     if not named or not copies:
         return None
     return Evidence(
-        "One process drives several devices: the model is copied to each in every step, and Python launches for all.",
+        "One process drives several devices: every step copies the model to each, and one Python thread launches for all.",
         [*named[:2], *copies[:2]],
         None,
     )
@@ -255,7 +255,7 @@ RULES = (
         "Reduce gradients in bf16, check that buckets start early in backward, and that no rank is late.",
         "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\nmodel.register_comm_hook(None, bf16_compress_hook)",
         "Collectives overlap the backward pass.",
-        ("A rank that arrives late makes all others wait in the collective: balance the work first.",), _DDP,
+        ("A straggler makes all others wait in the collective: balance the work first.",), _DDP,
     ),
     Rule(
         "pipeline-bubble", "Shorten the pipeline's bubble", _bubble,
@@ -266,38 +266,38 @@ RULES = (
         "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
     ),
     Rule(
-        "fsdp-prefetch", "Ask for a layer's parameters ahead of its use", _prefetch,
-        "FSDP2: name the modules to prefetch; FSDP: forward_prefetch=True and BackwardPrefetch.BACKWARD_PRE. Where memory allows, "
+        "fsdp-prefetch", "Prefetch the parameters of each layer", _prefetch,
+        "With FSDP2, name the modules to prefetch. With FSDP, use forward_prefetch=True and BackwardPrefetch.BACKWARD_PRE. Where memory allows, "
         "keep parameters between forward and backward.",
         "for layer, following in itertools.pairwise(model.layers):\n    layer.set_modules_to_forward_prefetch([following])\n    following.set_modules_to_backward_prefetch([layer])",
-        "All-gathers run while kernels of the layer before do.",
-        ("One more layer's parameters are held at a time.", "Where a gather takes longer than a layer computes, it stays exposed: larger batches or fewer shards.",
-         "Where the host is late, it asks late."),
+        "All-gathers overlap with kernels of the previous layer.",
+        ("One more layer's parameters are held at a time.", "Where a gather takes longer than a layer computes, it stays exposed: use larger batches or fewer shards.",
+         "A host-bound step prefetches too late."),
         "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
     ),
     Rule(
         "ddp-unused-parameters", "Turn find_unused_parameters off", _unused,
-        "Every parameter is used: leave the option at its default. Where the unused ones never change: static_graph=True.",
+        "Every parameter is used, so leave the option at its default. If some are unused, but always the same ones, use static_graph=True.",
         "DistributedDataParallel(model, device_ids=[rank])   # find_unused_parameters=False",
-        "No search_unused_parameters range, and one collective a step less.",
-        ("A parameter that gets no gradient in some step makes DistributedDataParallel raise an error then.",), _DDP,
+        "The step has no search_unused_parameters range, and one collective less.",
+        ("If a parameter gets no gradient in a step, DistributedDataParallel raises an error.",), _DDP,
     ),
     Rule(
         "ddp-buckets", "Use larger gradient buckets", _buckets,
         "Raise bucket_cap_mb, and let gradients be views of their buckets.",
         "DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
-        "Fewer, longer collectives.", ("A single bucket cannot overlap anything.",), _DDP,
+        "There are fewer, longer collectives.", ("A single bucket cannot overlap with the backward pass.",), _DDP,
     ),
     Rule(
         "ddp-no-sync", "Reduce gradients only in the last micro-step", _accumulation,
-        "Wrap the earlier ones in no_sync().",
+        "Wrap the earlier micro-steps in no_sync().",
         "with model.no_sync():\n    loss(micro_batch).backward()",
-        "Collectives only in the last backward of a step.", (), "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+        "Only the last backward pass of a step has collectives.", (), "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
     ),
     Rule(
         "data-parallel", "Use DistributedDataParallel instead of DataParallel", _data_parallel,
-        "One process for each device; the model is not copied in every step.",
+        "Start one process for each device, so that the model is not copied in every step.",
         "torchrun --nproc-per-node=2 train.py   # and: model = DistributedDataParallel(model, device_ids=[rank])",
-        "No broadcast of parameters in forward.", (), "https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html",
+        "The forward pass does not broadcast parameters.", (), "https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html",
     ),
 )  # fmt: skip

@@ -34,11 +34,11 @@ def _loader(case: Case) -> Evidence | None:
     several = any("MultiProcessing" in n for n in names)
     workers = 2 if several else _WORKERS
     return Evidence(
-        f"Fetching data takes the thread that launches {duration_text(fetching)} a step"
+        f"Fetching data takes the launching thread {duration_text(fetching)} a step"
         + (
             ", although workers prepare it: they are too few or too slow."
             if several
-            else ", with nothing prepared beside it."
+            else ", and nothing is prepared in parallel."
         ),
         [*names[:2], f"fetching: {duration_text(fetching)} a step"],
         [load_with(workers)],
@@ -62,7 +62,7 @@ def _syncs(case: Case) -> Evidence | None:
         for r in rows
     ]
     return Evidence(
-        f"The host waits for the device {len(inner)} times a step, and the device then waits for the host's next launches.",
+        f"The host waits for the device {len(inner)} times a step, and the device then waits for the next launches.",
         seen
         or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
         [lift_waits],
@@ -76,8 +76,8 @@ def _pageable(case: Case) -> Evidence | None:
         return None
     size = float(facts.view.trace.operations.bytes[facts.program.row][chosen].sum())
     return Evidence(
-        f"{bytes_text(size)} a step are copied from pageable memory, in {duration_text(float(facts.program.duration_ns[chosen].sum()))}: "
-        "the driver stages them, the host stands still and nothing overlaps.",
+        f"{bytes_text(size)} a step are copied from pageable memory, in {duration_text(float(facts.program.duration_ns[chosen].sum()))}. "
+        "The driver stages them, so the host blocks and nothing overlaps.",
         kernels_seen(facts, chosen),
         [pin_memory],
     )
@@ -101,7 +101,7 @@ def _allocator(case: Case) -> Evidence | None:
         if n.startswith(("cudaMalloc", "cudaFree", "cuMem"))
     }
     return Evidence(
-        f"Steps past warm-up still ask the driver for memory: {duration_text(spent)} a step. PyTorch's own cache should answer.",
+        f"After warm-up, steps still ask the driver for memory: {duration_text(spent)} a step. PyTorch's cache should serve these requests.",
         [
             f"{name}: {count} a step"
             for name, count in counted.items()
@@ -123,8 +123,8 @@ def _blocking(case: Case) -> Evidence | None:
         draft.own_ns = np.minimum(draft.own_ns, np.maximum(draft.own_ns - _launched_ns(draft), 5_000.0))
 
     return Evidence(
-        f"{int(done[kernels].sum())} of {int(kernels.sum())} launch calls return only after their kernel is done: "
-        "CUDA_LAUNCH_BLOCKING=1 is set.",
+        f"{int(done[kernels].sum())} of {int(kernels.sum())} launch calls return only after their kernel has finished, "
+        "so CUDA_LAUNCH_BLOCKING=1 is set.",
         kernels_seen(facts, kernels, 2),
         [free],
         "high",
@@ -156,8 +156,8 @@ def _anomaly(case: Case) -> Evidence | None:
         lift_waits(draft)
 
     return Evidence(
-        f"The backward pass checks its results for NaN: {int(chosen.sum())} kernels and copies, each with a wait. The "
-        "anomaly mode is on.",
+        f"The backward pass checks its results for NaN (anomaly mode): {int(chosen.sum())} kernels and copies, each with a "
+        "wait.",
         kernels_seen(case.facts, chosen),
         [change],
         "high",
@@ -194,8 +194,8 @@ def _crumbs(case: Case) -> Evidence | None:
         return None
     rest = chosen & (np.cumsum(chosen) > 1)
     return Evidence(
-        f"{int(chosen.sum())} copies to the device of at most {bytes_text(_SMALL_COPY)} a step: each is a launch, and "
-        "from pageable memory a wait.",
+        f"{int(chosen.sum())} copies a step to the device have at most {bytes_text(_SMALL_COPY)}. Each is a launch, and from "
+        "pageable memory a wait.",
         kernels_seen(facts, chosen),
         # Packing them is work of the host too.
         [lambda draft: draft.drop(rest, host=0.3)],
@@ -216,57 +216,57 @@ _TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 RULES = (
     Rule(
         "loader-workers", "Prepare batches in loader workers", _loader,
-        "Give the DataLoader workers, keep them between epochs, and pin what they return.",
+        "Give the DataLoader workers, keep them between epochs, and pin their batches.",
         f"DataLoader(dataset, batch_size=n, num_workers={_WORKERS}, persistent_workers=True, prefetch_factor=4, pin_memory=True)",
-        "The range of the loader shrinks to the time of taking a finished batch.",
-        ("Workers share the host's cores with the step: more than the cores make it slower.", "Each holds its own copy of the dataset's state."),
+        "The loader's range shrinks to the time of taking a finished batch.",
+        ("Workers share the host's cores with the step: too many make it slower.", "Each holds its own copy of the dataset's state."),
         "https://docs.pytorch.org/docs/stable/data.html",
     ),
     Rule(
         "hidden-sync", "Do not wait for the device inside the step", _syncs,
-        "Keep results on the device and read them every some hundred steps; copy with non_blocking=True.",
+        "Keep results on the device, and read them only every few hundred steps. Copy with non_blocking=True.",
         'losses.append(loss.detach())            # not: loss.item()\ntorch.cuda.set_sync_debug_mode("warn")  # names every wait',
-        "The calls above are gone from the step.",
-        ("Where the host is the limit anyway, it is unsure what is gained (0.85 to 1.7 times as fast, measured).", "Control flow on values needs them."), _TUNING,
+        "The calls above no longer appear in the step.",
+        ("Little to gain if the step is host-bound (measured: 0.85 to 1.7 times as fast).", "Control flow that depends on values needs these waits."), _TUNING,
     ),
     Rule(
-        "pinned-copies", "Copy batches from pinned memory, ahead of their use", _pageable,
-        "Pin in the loader, copy with non_blocking=True, best on a stream of its own one step ahead.",
+        "pinned-copies", "Copy batches early, from pinned memory", _pageable,
+        "Pin in the loader and copy with non_blocking=True, best on a separate stream one step ahead.",
         "DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
-        "Copies are named Pinned, and run while kernels do.",
-        ("Pinning within the step (x.pin_memory().to(...)) is slower than a plain copy.", "What a side stream copies must be waited for and recorded (wait_stream, record_stream)."),
+        "Copies are named Pinned, and overlap with kernels.",
+        ("Pinning within the step (x.pin_memory().to(...)) is slower than a pageable copy.", "Wait for what a side stream copies, and record it (wait_stream, record_stream)."),
         "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
     ),
     Rule(
         "allocator-churn", "Stop allocating from the driver in every step", _allocator,
-        "Remove torch.cuda.empty_cache() from the loop; else let segments grow, and pad sizes that change.",
+        "Remove torch.cuda.empty_cache() from the loop. Otherwise let segments grow, and pad sizes that change.",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
         "No cudaMalloc or cudaFree after the first steps.",
-        ("The first steps of a shape do allocate: give the recording warm-up.",),
+        ("The first steps of a shape do allocate: record after warm-up.",),
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
     ),
     Rule(
         "launch-blocking", "Unset CUDA_LAUNCH_BLOCKING", _blocking,
-        "It is for finding the line of a fault; the host then waits for every kernel.",
+        "Set it only to find the line of an error: the host waits for every kernel.",
         "unset CUDA_LAUNCH_BLOCKING",
         "Launch calls return within microseconds.", (), "https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution",
     ),
     Rule(
-        "anomaly-mode", "Turn the anomaly mode off", _anomaly,
-        "Use it to find a NaN, then remove it.",
+        "anomaly-mode", "Turn anomaly mode off", _anomaly,
+        "Use it to find a NaN, then turn it off.",
         "torch.autograd.set_detect_anomaly(False)",
-        "No isnan kernels in backward.", (), "https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",
+        "The backward pass has no isnan kernels.", (), "https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",
     ),
     Rule(
         "garbage-collection", "Collect garbage between steps, not within", _garbage,
-        "Turn automatic collection off and collect at a time of your choice.",
+        "Turn automatic collection off, and collect at a time of your choice.",
         "gc.disable()\nif step % 1000 == 0:\n    gc.collect()",
-        "No collection inside a step.", ("Cycles keep their memory until then.",), "https://docs.python.org/3/library/gc.html",
+        "No collection inside a step.", ("Reference cycles keep their memory until then.",), "https://docs.python.org/3/library/gc.html",
     ),
     Rule(
         "small-copies", "Send small inputs in one copy", _crumbs,
         "Pack them into one pinned tensor and slice it on the device.",
         "torch.cat(parts, out=pinned)                       # pinned once, before the loop\npacked = pinned.to(device, non_blocking=True)",
-        "One copy a step in place of many.", (), _TUNING,
+        "One copy a step replaces many.", (), _TUNING,
     ),
 )  # fmt: skip

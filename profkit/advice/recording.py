@@ -26,8 +26,8 @@ def _batch(case: Case) -> Evidence | None:
     if used is None or used > _ROOM or busy > _STARVED:
         return None
     return Evidence(
-        f"The device is busy for {percent_text(busy)} of the step and {percent_text(used)} of its memory is used: a larger "
-        "batch costs the host nothing, so samples a second grow until the device is the limit.",
+        f"The device is busy for {percent_text(busy)} of the step and {percent_text(used)} of its memory is used. A larger "
+        "batch costs the host nothing, so throughput grows until the step is GPU-bound.",
         [f"device busy {duration_text(played.device_busy_ns)} of {duration_text(case.step.plain_ns)}"],
         None,
     )
@@ -58,8 +58,8 @@ def _fragmented(case: Case) -> Evidence | None:
     if lost < 0.2 * reserved or not regrowths:
         return None
     return Evidence(
-        f"{bytes_text(lost)} of {bytes_text(reserved)} reserved were free even when most was reserved, and CUDA was asked "
-        f"for more {regrowths} times while as much lay free in blocks that did not fit.",
+        f"{bytes_text(lost)} of {bytes_text(reserved)} reserved was free even at the reserved peak. CUDA was asked for "
+        f"more {regrowths} times although as much was free in blocks that did not fit.",
         [f"fragmentation {bytes_text(lost)}"],
         None,
     )
@@ -96,8 +96,7 @@ def _stacks(case: Case) -> Evidence | None:
     if count < _FEWEST_FRAMES or played.host_ns < _HOST_COUNTS * case.step.plain_ns:
         return None
     return Evidence(
-        f"The recorder wrote {count} Python frames in the step, and the host is what it waits for: with stacks the step is "
-        "longer than without.",
+        f"The recorder wrote {count} Python frames in the step. The step is host-bound, so recording stacks makes it longer.",
         [f"{count} frames a step"],
         None,
         "low",
@@ -109,18 +108,18 @@ _SETTINGS = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-mem
 RULES = (
     Rule(
         "larger-batch", "Use a larger batch", _batch,
-        "Double the batch while the step's time hardly grows; scale the learning rate.",
+        "Double the batch as long as the step time hardly grows, and scale the learning rate.",
         "DataLoader(dataset, batch_size=2 * n)",
-        "Samples a second go up; the device is busy for more of the step.",
-        ("Convergence may ask for a small batch.", "Latency of a single step grows."),
+        "Throughput grows, and the device is busy for more of the step.",
+        ("Convergence may need a small batch.", "A single step takes longer."),
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     ),
     Rule(
         "checkpoint-activations", "Make room with activation checkpointing", _memory_short,
-        "Checkpoint the blocks: memory for activations shrinks, and the forward pass runs twice.",
+        "Checkpoint the blocks: activations take less memory, and the forward pass runs twice.",
         "x = checkpoint(block, x, use_reentrant=False)",
-        "A lower peak; the step takes up to a third longer.",
-        ("It costs time: try a smaller batch with accumulation, and expandable segments, first.",),
+        "The peak is lower, and the step takes up to a third longer.",
+        ("It costs time: first try expandable segments, and a smaller batch with accumulation.",),
         "https://docs.pytorch.org/docs/stable/checkpoint.html",
     ),
     Rule(
@@ -130,15 +129,15 @@ RULES = (
         "Reserved memory comes close to allocated memory.", (), _SETTINGS,
     ),
     Rule(
-        "profiler-stacks", "Record without Python stacks to see times", _stacks,
-        "Leave with_stack off while times matter; turn it on to find where something is called.",
+        "profiler-stacks", "Measure times without Python stacks", _stacks,
+        "Leave with_stack off when you measure times. Turn it on to find call sites.",
         "torch.profiler.profile(record_shapes=True)   # not: with_stack=True",
-        "No Python frames in the trace; idle time of the device shrinks.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
+        "The trace has no Python frames, and the device idles less.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
     ),
     Rule(
         "warm-up", "Record after more warm-up", _warm_up,
         "Let a few steps pass before recording, and record at least three.",
         'with profkit.record("runs/today", warmup=5, steps=3) as recorder: ...',
-        "The counted steps take equally long.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
+        "The counted steps take about the same time.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
     ),
 )  # fmt: skip

@@ -29,8 +29,8 @@ def _copies(case: Case) -> Evidence | None:
     if alone < _NOTABLE * case.step.plain_ns:
         return None
     return Evidence(
-        f"Copies between host and device share the stream of the kernels, and run alone for {duration_text(alone)} of the "
-        "step: on a stream of their own, kernels run meanwhile.",
+        f"Copies between host and device run on the compute stream, alone for {duration_text(alone)} of the step. On a "
+        "stream of their own, they can overlap with kernels.",
         kernels_seen(facts, chosen),
         [on_own_stream(chosen)],
     )
@@ -43,8 +43,8 @@ def _collectives(case: Case) -> Evidence | None:
     if alone < _NOTABLE * case.step.plain_ns:
         return None
     return Evidence(
-        f"Collectives are issued on the stream of the kernels, and run alone for {duration_text(alone)} of the step: no "
-        "kernel of that stream can run beside them.",
+        f"Collectives run on the compute stream, alone for {duration_text(alone)} of the step. No kernel of that stream can "
+        "overlap with them.",
         kernels_seen(facts, chosen),
         [beside_kernels(chosen)],
         "low",
@@ -72,8 +72,8 @@ def _turns(case: Case) -> Evidence | None:
     if facts.share(parts[second] & narrow) < 0.5 * facts.share(parts[second]):
         return None
     return Evidence(
-        f"Kernels on two streams hardly ever run at the same time, although those of the second, "
-        f"{percent_text(when[second].total_ns / case.step.plain_ns)} of the step, leave most of the card free: they wait for "
+        f"Kernels on two streams rarely overlap, although those of the second "
+        f"({percent_text(when[second].total_ns / case.step.plain_ns)} of the step) leave most of the GPU free. They wait for "
         "each other, or are launched too late.",
         kernels_seen(facts, parts[second]),
         None,
@@ -101,24 +101,24 @@ _STREAMS = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams"
 
 RULES = (
     Rule(
-        "copies-beside-kernels", "Copy on a stream of its own", _copies,
-        "Fetch the next batch on a side stream while this one is computed; wait for it before its use.",
+        "copies-beside-kernels", "Copy on a separate stream", _copies,
+        "Copy the next batch on a side stream during the current step, and wait for it before its use.",
         "with torch.cuda.stream(side):\n    following = batch.to(device, non_blocking=True)\ntorch.cuda.current_stream().wait_stream(side)   # before its use\nfollowing.record_stream(torch.cuda.current_stream())",
-        "The copies run while kernels do.",
-        ("The host's memory must be pinned.", "Without wait_stream and record_stream the data may be half-written or reused."), _STREAMS,
+        "The copies overlap with kernels.",
+        ("Host memory must be pinned.", "Without wait_stream and record_stream, the data may be half-written or reused."), _STREAMS,
     ),
     Rule(
-        "collectives-beside-kernels", "Let collectives run beside the backward pass", _collectives,
-        "Use DistributedDataParallel, or start each collective with async_op=True as soon as its gradient is there.",
+        "collectives-beside-kernels", "Overlap collectives with the backward pass", _collectives,
+        "Use DistributedDataParallel, or start each collective with async_op=True as soon as its gradient is ready.",
         "work = dist.all_reduce(grad, async_op=True)   # on NCCL's own stream\n...                                           # backward goes on\nwork.wait()",
-        "Collectives are on a stream of their own and overlap with kernels of the backward pass.",
-        ("What is reduced after the whole backward pass has nothing left to hide behind.",), "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+        "Collectives run on their own stream and overlap with backward kernels.",
+        ("Collectives that start after the whole backward pass have nothing to overlap with.",), "https://docs.pytorch.org/docs/stable/notes/ddp.html",
     ),
     Rule(
-        "streams-take-turns", "Let the two streams overlap", _turns,
-        "Launch both sides before waiting for either, and wait once at the end; keep work off the default stream that others wait for.",
+        "streams-take-turns", "Overlap the two streams", _turns,
+        "Launch both sides before waiting for either, and wait once at the end. Keep work off the default stream if other streams wait for it.",
         "side.wait_stream(torch.cuda.current_stream())\nwith torch.cuda.stream(side):\n    b = right(x)\na = left(x)                                  # launched before anything waits\ntorch.cuda.current_stream().wait_stream(side)",
-        "Kernels of both streams at the same time in the timeline.",
-        ("Where one kernel fills the card, two at a time are no faster.", "Where the host is the limit, both sides are launched one after the other."), _STREAMS,
+        "The timeline shows kernels of both streams at the same time.",
+        ("Where one kernel fills the GPU, two at a time are no faster.", "In a host-bound step, both sides are launched one after the other anyway."), _STREAMS,
     ),
 )  # fmt: skip

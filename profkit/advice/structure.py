@@ -33,7 +33,7 @@ def _layout(case: Case) -> Evidence | None:
     if facts.share(chosen) < 0.02 or mostly or not facts.of_family(Family.CONVOLUTION).any():
         return None
     return Evidence(
-        f"The convolution library turns tensors into its layout and back: {int(chosen.sum())} transposes, "
+        f"The convolution library converts tensors to its layout and back: {int(chosen.sum())} transposes, "
         f"{percent_text(facts.share(chosen))} of the device's time.",
         kernels_seen(facts, chosen),
         [channels_last],
@@ -47,8 +47,8 @@ def _attention(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
     return Evidence(
-        f"Attention is written out: products, mask, softmax and product over scores in memory take "
-        f"{percent_text(facts.share(chosen))} of the device's time. Fused, the scores never leave the chip.",
+        f"Attention is written by hand: products, mask and softmax over scores in memory take "
+        f"{percent_text(facts.share(chosen))} of the device's time. A fused kernel keeps the scores on chip.",
         kernels_seen(facts, chosen),
         [fuse_attention],
     )
@@ -66,8 +66,8 @@ def _checkpointing(case: Case) -> Evidence | None:
         else f"only {percent_text(used)} of the memory is used"
     )
     return Evidence(
-        f"{int(chosen.sum())} kernels of the forward pass run again during backward, "
-        f"{percent_text(facts.share(chosen))} of the device's time: activation checkpointing, and {room}.",
+        f"{int(chosen.sum())} forward kernels run again during backward (activation checkpointing), "
+        f"{percent_text(facts.share(chosen))} of the device's time; {room}.",
         kernels_seen(facts, chosen),
         [keep_activations],
         "low" if used is None else "medium",
@@ -93,7 +93,7 @@ def _benchmark(case: Case) -> Evidence | None:
 
     return Evidence(
         f"Convolutions over {percent_text(facts.share(slow))} of the device's time use general algorithms. cuDNN can try "
-        "all of them once and keep the fastest.",
+        "all of them once, and keep the fastest.",
         kernels_seen(facts, slow),
         [change],
         "low",
@@ -111,7 +111,7 @@ def _indices(case: Case) -> Evidence | None:
     if not sorts.any():
         return None
     return Evidence(
-        f"The gradient of an advanced index is summed by sorting: {percent_text(facts.share(chosen))} of the device's time.",
+        f"Advanced indexing sums its gradient by sorting, which takes {percent_text(facts.share(chosen))} of the device's time.",
         kernels_seen(facts, chosen),
         None,
         "low",
@@ -138,7 +138,7 @@ def _grids(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"Kernels over {percent_text(facts.share(chosen))} of the device's time have fewer blocks than half of its "
-        f"{gpu.sm_count} multiprocessors: most of the card idles meanwhile.",
+        f"{gpu.sm_count} multiprocessors, so most of the GPU idles meanwhile.",
         kernels_seen(facts, chosen),
         None,
         "low",
@@ -152,44 +152,44 @@ RULES = (
         "channels-last", "Keep images in channels_last", _layout,
         "Convert model and input once.",
         "model = model.to(memory_format=torch.channels_last)\nx = x.to(memory_format=torch.channels_last)",
-        "No nchwToNhwc or nhwcToNchw kernels.",
-        ("Channels should be multiples of 8.", "Operators without the layout convert back: look for new copies."),
+        "No nchwToNhwc or nhwcToNchw kernels are left.",
+        ("Channels should be multiples of 8.", "Operators without this layout convert back: look for new copies."),
         "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",
     ),
     Rule(
         "fused-attention", "Use scaled_dot_product_attention", _attention,
-        "Replace the products and the softmax by one call; other masks: FlexAttention.",
+        "Replace the products and the softmax with one call. For other masks, use FlexAttention.",
         "out = F.scaled_dot_product_attention(q, k, v)   # is_causal=True only where the mask is causal",
-        "flash, cudnn or efficient attention kernels in place of bmm and softmax.",
-        ("Flash kernels take 16-bit inputs only, and no arbitrary mask.", "The weights themselves are not returned."),
+        "Flash, cuDNN or efficient attention kernels replace bmm and softmax.",
+        ("Flash kernels take only 16-bit inputs, and no arbitrary mask.", "The attention weights are not returned."),
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
     ),
     Rule(
         "keep-activations", "Recompute less in backward", _checkpointing,
         "Remove checkpoint() where memory allows, or checkpoint every second block.",
         "x = block(x)   # not: checkpoint(block, x)",
-        "Forward kernels run once; watch the peak of memory.",
+        "Forward kernels run once. Watch the memory peak.",
         ("Memory grows by the activations of each block.",), _CHECKPOINT,
     ),
     Rule(
-        "cudnn-benchmark", "Let cuDNN choose its algorithms by trial", _benchmark,
-        "Turn the benchmark on when sizes are the same in every step.",
+        "cudnn-benchmark", "Let cuDNN benchmark its algorithms", _benchmark,
+        "Turn the benchmark on if sizes are the same in every step.",
         "torch.backends.cudnn.benchmark = True",
-        "Other convolution kernels, and a slower first step.",
-        ("Each new size is tried again: harmful where sizes change.", "Results may differ in the last bits."),
+        "Other convolution kernels run, and the first step is slower.",
+        ("cuDNN tries again for each new size, so changing sizes get slower.", "Results may differ in the last bits."),
         "https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark",
     ),
     Rule(
         "index-gradients", "Look up with embedding or index_select", _indices,
-        "Advanced indexing sums its gradient by sorting the indices; a lookup of rows has kernels of its own.",
+        "Use a row lookup, which has kernels of its own. Advanced indexing sorts the indices to sum its gradient.",
         "rows = F.embedding(ids, table)   # not: table[ids]",
-        "No index_put in backward, and no radix sort for short lists.", ("Lists of more than 3072 rows are sorted by embedding's gradient too.",), "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html",
+        "The backward pass has no index_put, and no radix sort for short lists.", ("The gradient of embedding also sorts lists of more than 3072 rows.",), "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html",
     ),
     Rule(
-        "small-grids", "Give the card more blocks at once", _grids,
-        "Larger batches, independent work on other streams, or operators over all items at once.",
+        "small-grids", "Give the GPU more blocks at once", _grids,
+        "Use larger batches, independent work on other streams, or operators over all items at once.",
         "x = torch.stack(items)   # one call over all",
-        "More blocks in the kernels above.", ("A kernel with large tiles may use the card well with few blocks.",),
+        "The kernels above have more blocks.", ("A kernel with large tiles may use the GPU well with few blocks.",),
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html",
     ),
 )  # fmt: skip

@@ -15,9 +15,7 @@ def _fused(case: Case) -> Evidence | None:
     if style not in ("single", "foreach"):
         return None
     chosen = facts.optimizer & ~facts.zeroing
-    how = (
-        "for each parameter by itself" if style == "single" else "in several passes over lists of parameters"
-    )
+    how = "on one parameter at a time" if style == "single" else "in several passes over lists of parameters"
     return Evidence(
         f"The optimizer works {how}: {int(chosen.sum())} kernels a step, {percent_text(facts.share(chosen))} of the "
         "device's time. Fused, one kernel reads and writes each byte once.",
@@ -32,8 +30,8 @@ def _set_to_none(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
     return Evidence(
-        "Gradients are filled with zeros and then added to. Set to None, both are gone: the first gradient is kept as "
-        "it comes.",
+        "Gradients are filled with zeros and then added to. With None, both kernels disappear: the first gradient is kept "
+        "as it is.",
         kernels_seen(case.facts, chosen),
         [drop_gradients],
     )
@@ -42,18 +40,18 @@ def _set_to_none(case: Case) -> Evidence | None:
 RULES = (
     Rule(
         "fused-optimizer", "Use the fused optimizer", _fused,
-        "Pass fused=True to Adam, AdamW, SGD or Adagrad; where it is not supported, foreach=True.",
+        "Pass fused=True to Adam, AdamW, SGD or Adagrad. Where it is not supported, pass foreach=True.",
         "torch.optim.AdamW(model.parameters(), lr=lr, fused=True)",
-        "One or a few FusedAdam kernels a step under Optimizer.step.",
-        ("All parameters must be floating-point tensors on the device; no sparse gradients.",),
+        "Optimizer.step runs one or a few FusedAdam kernels.",
+        ("All parameters must be floating-point tensors on the device, without sparse gradients.",),
         "https://docs.pytorch.org/docs/stable/optim.html",
     ),
     Rule(
         "set-to-none", "Drop gradients instead of zeroing them", _set_to_none,
         "Leave zero_grad at its default, set_to_none=True.",
         "optimizer.zero_grad()",
-        "No fill kernels under zero_grad, no add_ under AccumulateGrad.",
-        ("Code that reads .grad before the first backward sees None.", "With gradients accumulated over micro-steps only the first add goes."),
+        "zero_grad has no fill kernels, and AccumulateGrad no add_.",
+        ("Code that reads .grad before the first backward sees None.", "With gradients accumulated over micro-steps, only the first add disappears."),
         "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
     ),
 )  # fmt: skip

@@ -15,12 +15,28 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from profkit.errors import OutputError, ReadError
+from profkit.model import rows
+from profkit.model.report import (
+    AdviceRow,
+    CommunicationRow,
+    DeviceRow,
+    KernelRow,
+    OperatorRow,
+    PhaseRow,
+    RangeRow,
+    RankRow,
+    SyncRow,
+)
+from profkit.model.report_time import GapRow
 from profkit.model.result import Result, Row
 from profkit.readers import read
+from profkit.readers.registry import RECORDING_SUFFIXES, without_exported
 from profkit.readers.remote import is_remote, list_remote, shown_name
-from profkit.rendering import RENDERERS, render_html, render_text
-from profkit.rendering.document import Document
+from profkit.rendering import RENDERERS, render_html, render_json, render_text
+from profkit.rendering.document import Document, StepRow, Verdict
 from profkit.rendering.document_of import document_of
 from profkit.rendering.formats import format_of
 from profkit.rendering.spoken import spoken
@@ -37,10 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]
 
-_FOLDER_SUFFIXES = (
-    ".json", ".json.gz", ".sqlite", ".sqlite.gz", ".nsys-rep", ".qdrep", ".pickle", ".pickle.gz", ".pkl", ".pkl.gz",
-)  # fmt: skip
-_NSYS_REPORTS = (".nsys-rep", ".qdrep")
 PathLike = str | os.PathLike[str]
 
 
@@ -62,68 +74,68 @@ class Report:
         return document_of(self.result)
 
     @property
-    def verdict(self) -> Any:
+    def verdict(self) -> Verdict:
         """The verdict: ``bound``, ``share``, ``sentence``, ``shares`` and more."""
-        return self.result.verdict
+        return self.document.verdict
 
     @property
     def kernels(self) -> pd.DataFrame:
         """The kernel breakdown, most expensive first."""
-        return _frame(self.result.kernels)
+        return _frame(KernelRow, self.document.kernels)
 
     @property
     def phases(self) -> pd.DataFrame:
         """The phases by path."""
-        return _frame(self.result.phases)
+        return _frame(PhaseRow, self.document.phases)
 
     @property
     def steps(self) -> pd.DataFrame:
         """The steps; ``kept`` ones make the window."""
-        return _frame(self.result.window["steps"])
+        return _frame(StepRow, self.document.window.steps)
 
     @property
     def devices(self) -> pd.DataFrame:
         """The devices with their shares."""
-        return _frame(self.result.devices)
+        return _frame(DeviceRow, self.document.devices)
 
     @property
     def operators(self) -> pd.DataFrame:
         """Operators by name and phase."""
-        return _frame(self.result.operators)
+        return _frame(OperatorRow, self.document.operators)
 
     @property
     def ranges(self) -> pd.DataFrame:
         """Ranges that are no phases."""
-        return _frame(self.result.ranges)
+        return _frame(RangeRow, self.document.ranges)
 
     @property
     def syncs(self) -> pd.DataFrame:
         """Waits of the host and what they cost."""
-        return _frame(self.result.syncs)
+        return _frame(SyncRow, self.document.syncs)
 
     @property
     def gaps(self) -> pd.DataFrame:
         """The longest idle stretches with their causes."""
-        return _frame(self.result.idle["gaps"])
+        return _frame(GapRow, self.document.idle.gaps)
 
     @property
     def communication(self) -> pd.DataFrame:
         """Collectives."""
-        return _frame(self.result.communication)
+        return _frame(CommunicationRow, self.document.communication)
 
     @property
     def ranks(self) -> pd.DataFrame:
         """Ranks."""
-        return _frame(self.result.ranks)
+        return _frame(RankRow, self.document.ranks)
 
     @property
     def advice(self) -> pd.DataFrame:
         """What to do, by what it saves."""
-        return _frame(self.result.advice)
+        return _frame(AdviceRow, self.document.advice)
 
     def as_dict(self) -> Row:
         """The report as `profkit.report/1`."""
-        document: Row = json.loads(RENDERERS["json"](self.result))
+        document: Row = json.loads(render_json(self.result))
         return document
 
     def render(self, format: str) -> str:
@@ -132,9 +144,11 @@ class Report:
         Raises:
             OutputError: There is no such format.
         """
+        if format == "json":
+            return render_json(self.result)
         if format not in RENDERERS:
-            raise OutputError(format, "no such format", f"Choose one of {', '.join(RENDERERS)}")
-        return RENDERERS[format](self.result)
+            raise OutputError(format, "no such format", f"Choose one of json, {', '.join(RENDERERS)}")
+        return RENDERERS[format](self.document)
 
     def save(self, path: PathLike) -> Path:
         """Write the report to a file; its suffix chooses the format (html without one).
@@ -152,14 +166,14 @@ class Report:
     def _repr_html_(self) -> str:
         import html
 
-        page = html.escape(render_html(self.result), quote=True)
+        page = html.escape(render_html(self.document), quote=True)
         return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" sandbox="allow-scripts"></iframe>'
 
     def __str__(self) -> str:
-        return render_text(self.result)
+        return render_text(self.document)
 
     def __repr__(self) -> str:
-        return f"<Report: {self.verdict['sentence']}>"
+        return f"<Report: {self.verdict.sentence}>"
 
 
 def analyze(  # noqa: PLR0913 - options by name, as on the command line
@@ -330,7 +344,7 @@ def _expand(path: PathLike) -> list[str]:
     An nsys report whose export lies beside it is the same recording, and is not read again.
     """
     if is_remote(str(path)):
-        return list_remote(str(path), _FOLDER_SUFFIXES)
+        return list_remote(str(path), RECORDING_SUFFIXES)
     if any(c in str(path) for c in "*?[") and not Path(path).exists():
         return sorted(glob(str(path))) or [os.fspath(path)]  # noqa: PTH207 - a Path has no absolute pattern
     if str(path) == "-" or not Path(path).is_dir():
@@ -340,7 +354,7 @@ def _expand(path: PathLike) -> list[str]:
         str(f)
         for f in folder.iterdir()
         if f.is_file()
-        and f.name.endswith(_FOLDER_SUFFIXES)
+        and f.name.endswith(RECORDING_SUFFIXES)
         and _run_description(f) is None
         and not _is_report(f)
     )
@@ -348,8 +362,7 @@ def _expand(path: PathLike) -> list[str]:
         raise ReadError(
             folder.name, "the folder has no recording in it", "Name a file, or record with profkit.record"
         )
-    exported = {f.removesuffix(".gz").removesuffix(".sqlite") for f in found}
-    return [f for f in found if not (f.endswith(_NSYS_REPORTS) and f.rpartition(".")[0] in exported)]
+    return without_exported(found)
 
 
 def _plain_step_ns(files: Sequence[str]) -> int | None:
@@ -383,7 +396,8 @@ def _is_report(file: Path) -> bool:
         return False
 
 
-def _frame(rows: Sequence[Row]) -> pd.DataFrame:
+def _frame(kind: type[rows.Row], table: Sequence[rows.Row]) -> pd.DataFrame:
+    """A table as a DataFrame with all columns of its rows, also where it is empty."""
     import pandas as pd
 
-    return pd.DataFrame(list(rows))
+    return pd.DataFrame(msgspec.to_builtins(table), columns=list(kind.__struct_encode_fields__))

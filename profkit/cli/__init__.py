@@ -85,7 +85,7 @@ def _replace_closed_streams() -> None:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="profkit")
 def main() -> None:
-    """Read where each millisecond of a PyTorch training step goes.
+    """Find out where each millisecond of a PyTorch training step goes.
 
     \b
     Mark the step:    @profkit.phase("forward")

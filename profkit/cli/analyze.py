@@ -22,17 +22,20 @@ __all__ = ["command"]
 
 @click.command(name="analyze")
 @click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...")
-@click.option("-o", "--output", metavar="FILE", help="Where the report goes; - is standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Write the report here; - is standard output.")
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["html", "json", "md", "text", "csv"]),
-    help="The report's format.",
+    help="Format of the report.",
 )
-@click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
-@click.option("--device", type=int, metavar="N", help="Look at this device of the report only.")
+@click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
+@click.option("--device", type=int, metavar="N", help="Analyze only this device of the report.")
 @click.option(
-    "--peaks", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Rates of the card."
+    "--peaks",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Peak rates of the GPU (TOML, JSON or CSV).",
 )
 @plain_step_option
 @click.option(
@@ -40,20 +43,22 @@ __all__ = ["command"]
     metavar="ADDRESS",
     default="auto",
     show_default=True,
-    help="Dask scheduler that summarises the files (tcp://host:8786); local: this machine's cores; none: this process.",
+    help="Where to read the files: a Dask scheduler (tcp://host:8786), local (this machine's cores) or none (this process).",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress and print no report; only write it.")
-@click.option("--save", is_flag=True, help="Keep the report in a history.")
-@click.option("--db", "database", metavar="FILE", help="The history (profkit.db); implies --save.")
-@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="What to find it by; repeat it.")
+@click.option("-q", "--quiet", is_flag=True, help="Write the report, but show no progress and print nothing.")
+@click.option("--save", is_flag=True, help="Save the report in a history.")
+@click.option("--db", "database", metavar="FILE", help="History to save it in (profkit.db); implies --save.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Tag the saved report; may be repeated."
+)
 @click.option("--baseline", metavar="NAME", help="Name the saved run, for profkit gate --baseline NAME.")
 @click.option(
     "--verify",
     "verify_",
     is_flag=True,
-    help="Work the totals out again by brute force from the raw files, and compare. Slow; exit code 1 if any differs.",
+    help="Recompute the totals from the raw files by brute force, and compare. Slow; exit code 1 if any differs.",
 )
-@click.option("--open", "open_", is_flag=True, help="Show the page in a browser.")
+@click.option("--open", "open_", is_flag=True, help="Open the page in a browser.")
 def command(
     files: tuple[str, ...],
     output: str | None,
@@ -71,7 +76,7 @@ def command(
     verify_: bool,
     open_: bool,
 ) -> None:
-    """Say what holds a training step up, and where each millisecond goes.
+    """Say what limits a training step, and where each millisecond goes.
 
     FILE is an nsys export (.sqlite) or report (.nsys-rep), a torch.profiler trace (.json, .json.gz) or a CUDA
     memory snapshot (.pickle), recognised by its content; - is standard input. Several files make one report.
@@ -123,7 +128,7 @@ def command(
         refuse_input(target, inputs)
         write_whole(target, report.render(chosen or "html"))
     if output is None and not printed and not quiet:
-        click.echo(render_text(report.result, color=sys.stdout.isatty()), nl=False)
+        click.echo(render_text(report.document, color=sys.stdout.isatty()), nl=False)
     elif not quiet:
         _warn(report.result.health["findings"])
     if not printed:
@@ -178,8 +183,8 @@ def _tell(found: Verification, quiet: bool) -> None:
     for line in found.lines() if not quiet or found.differing or not found.figures else ():
         click.echo(printable(line), err=True)
     if found.differing:
-        hint = "Do not rely on it, and please report this as a bug"
-        raise AnalysisError("--verify", "the report is not what its files say", hint)
+        hint = "Do not rely on it, and please report this bug"
+        raise AnalysisError("--verify", "the report differs from its files", hint)
     if not found.figures:
         raise AnalysisError("--verify", "nothing could be compared")
 
@@ -192,21 +197,10 @@ def _warn(findings: list[dict[str, Any]]) -> None:
 
 
 def _stem(file: str) -> str:
+    from profkit.readers.registry import stem_of
     from profkit.readers.remote import shown_name
 
     name = shown_name(file) if file != "-" else "stdin"
     if any(c in name for c in "*?["):
         name = PurePath(file).parent.name
-    while PurePath(name).suffix.lower() in (
-        ".gz",
-        ".json",
-        ".sqlite",
-        ".pickle",
-        ".pkl",
-        ".nsys-rep",
-        ".qdrep",
-        ".xz",
-        ".bz2",
-    ):
-        name = PurePath(name).stem
-    return name or "report"
+    return stem_of(name) or "report"

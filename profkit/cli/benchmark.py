@@ -10,11 +10,15 @@ __all__ = ["command"]
 @click.command(name="benchmark")
 @click.argument("targets", nargs=-1, required=True, metavar="SCRIPT.py:FUNCTION...")
 @click.option(
-    "--warmup", default=10, show_default=True, type=click.IntRange(min=0), help="Runs before the first."
+    "--warmup",
+    default=10,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Runs before the first timed one.",
 )
-@click.option("--repeat", default=50, show_default=True, type=click.IntRange(min=1), help="Runs that count.")
+@click.option("--repeat", default=50, show_default=True, type=click.IntRange(min=1), help="Timed runs.")
 def command(targets: tuple[str, ...], warmup: int, repeat: int) -> None:
-    """Time functions that take no arguments; one line of JSON each."""
+    """Time functions that take no arguments, and print one line of JSON for each."""
     from profkit.recording.benchmark import benchmark, load_function
 
     for target in targets:

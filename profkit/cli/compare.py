@@ -20,16 +20,16 @@ __all__ = ["command"]
     "more_before",
     multiple=True,
     metavar="FILE",
-    help="Another recording of the step before; repeat it.",
+    help="Another recording of BEFORE; may be repeated.",
 )
 @click.option(
     "--after",
     "more_after",
     multiple=True,
     metavar="FILE",
-    help="Another recording of the step after; repeat it.",
+    help="Another recording of AFTER; may be repeated.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Where the comparison goes; - is standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Write the comparison here; - is standard output.")
 @format_options("html", "json", "md", "text", "csv")
 @step_option
 @device_option
@@ -45,10 +45,10 @@ def command(
     device: int | None,
     plain_step_ns: tuple[int, int] | None,
 ) -> None:
-    """Say whether the step became faster, and what explains it.
+    """Compare two recordings: did the step become faster, and why?
 
     BEFORE and AFTER are recordings of any format, folders of recordings, saved reports (JSON) or runs of a
-    history database (profkit.db#12). More recordings of the same step tell how much they differ by chance.
+    history database (profkit.db#12). More recordings of the same step show how much it varies by chance.
 
     \b
     Examples:

@@ -11,9 +11,9 @@ __all__ = ["command"]
 
 
 @click.command(name="doctor")
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON a check.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each check.")
 def command(as_json: bool) -> None:
-    """Say what can be recorded on this machine, and what mends each lack."""
+    """Check which recorders work on this machine, and how to fix the rest."""
     from profkit.recording.doctor import examine
 
     for check in examine():
@@ -22,4 +22,4 @@ def command(as_json: bool) -> None:
             continue
         click.echo(f"{'ok     ' if check.ok else 'missing'}  {check.name}: {check.found}")
         if not check.ok:
-            click.echo(f"         needed for {check.needed_for}\n         to mend: {check.mend}")
+            click.echo(f"         needed for {check.needed_for}\n         to fix: {check.fix}")

@@ -16,11 +16,11 @@ __all__ = ["command"]
     "--output",
     required=True,
     metavar="FILE",
-    help="Where the timeline goes, e.g. step.perfetto.json.gz.",
+    help="Write the timeline here, e.g. step.perfetto.json.gz.",
 )
-@click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
+@click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
 def command(files: tuple[str, ...], output: str, step: str | None) -> None:
-    """Write phases, kernels, idle time with its causes and memory as one timeline.
+    """Export phases, kernels, idle causes and memory as one timeline.
 
     \b
     Example:

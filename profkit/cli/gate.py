@@ -21,18 +21,19 @@ FAILED = 3
 
 @click.command(name="gate")
 @click.argument("report", metavar="REPORT")
+@click.option("--baseline", metavar="NAME|FILE", help="Baseline: a name in the history, or a file.")
+@click.option("--db", "database", metavar="FILE", help="History with the baselines (profkit.db).")
+@click.option("--max-step", metavar="LIMIT", help="Step time: +3%, +2ms or 42ms.")
 @click.option(
-    "--baseline", metavar="NAME|FILE", help="What to compare with: a name in the history, or a file."
+    "--max-phase",
+    multiple=True,
+    metavar="PHASE=LIMIT",
+    help="GPU time of a phase: forward=+5%; may be repeated.",
 )
-@click.option("--db", "database", metavar="FILE", help="The history with the baselines (profkit.db).")
-@click.option("--max-step", metavar="LIMIT", help="The step's time: +3%, +2ms or 42ms.")
-@click.option(
-    "--max-phase", multiple=True, metavar="PHASE=LIMIT", help="A phase's GPU time: forward=+5%; repeat it."
-)
-@click.option("--max-memory", metavar="LIMIT", help="The peak of allocated memory: +2% or 40GiB.")
+@click.option("--max-memory", metavar="LIMIT", help="Peak of allocated memory: +2% or 40GiB.")
 @click.option("--max-launches", metavar="LIMIT", help="Kernels per step: +5% or 800.")
-@click.option("--min-busy", metavar="LIMIT", help="The share of the step that the device is busy: 80%.")
-@click.option("--max-idle", metavar="LIMIT", help="The share of the step that the device is idle: 20%.")
+@click.option("--min-busy", metavar="LIMIT", help="Least share of the step in which the device is busy: 80%.")
+@click.option("--max-idle", metavar="LIMIT", help="Most share of the step in which the device is idle: 20%.")
 @click.option(
     "-o", "--output", metavar="FILE", help="Write the comparison with the baseline, e.g. comment.md."
 )
@@ -56,10 +57,10 @@ def command(
     plain_step_ns: int | None,
     **given: Any,
 ) -> None:
-    """Fail when a step has become slower, larger or idler than its limits allow.
+    """Fail if a step exceeds its limits on time, memory or idle time.
 
-    REPORT is a recording, a saved report (JSON) or a run of the history. A limit with + is counted from the
-    baseline; without any limit, the step may be 3 % slower. Limits may stand in pyproject.toml under
+    REPORT is a recording, a saved report (JSON) or a run of the history. A limit with + counts from the
+    baseline; without any limit, the step may be 3 % slower. Limits can be set in pyproject.toml under
     [tool.profkit.gate], by the names of the options. Exit code 3: a limit is broken, or cannot be judged because
     the noise is larger than what it allows.
 

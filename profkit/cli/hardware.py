@@ -1,4 +1,4 @@
-"""``profkit hardware``: the cards that are known, and measuring one's own."""
+"""``profkit hardware``: the GPUs that are known, and measuring your own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _COLUMNS = ("bf16", "fp16", "tf32", "fp32", "fp8")
 
 
 @click.group(invoke_without_command=True)
-@click.option("--name", metavar="TEXT", help="Show only the card that a recording names so.")
+@click.option("--name", metavar="TEXT", help="Show only the GPU of this name, as recordings write it.")
 @click.pass_context
 def command(context: click.Context, name: str | None) -> None:
-    """List the peaks of known cards, or measure your own.
+    """List the peak rates of known GPUs, or measure your own.
 
     Rates are dense, with fp32 accumulation, in FLOP/s.
     """
@@ -29,8 +29,8 @@ def command(context: click.Context, name: str | None) -> None:
         return
     found = find_gpu(name)
     if found is None:
-        raise click.ClickException(f"{name}: no such card is known. Measure it: profkit hardware calibrate")
-    click.echo(_card(found))
+        raise click.ClickException(f"{name}: unknown GPU. Measure it: profkit hardware calibrate")
+    click.echo(_gpu_text(found))
 
 
 @command.command()
@@ -38,7 +38,7 @@ def command(context: click.Context, name: str | None) -> None:
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write here instead of keeping it.",
+    help="Write the result to this file instead of keeping it for the analyzer.",
 )
 def calibrate(output: Path | None) -> None:
     """Measure this machine's GPU and keep the result for the analyzer.
@@ -46,17 +46,17 @@ def calibrate(output: Path | None) -> None:
     Measures copy bandwidth, matrix rates by type, the fixed time of a kernel (To) and the latency of a full
     queue (Q), for about half a minute.
     """
-    from profkit.recording.calibration import measure_card
+    from profkit.recording.calibration import measure_gpu
 
-    measured = measure_card(lambda what: click.echo(f"measuring {what} ...", err=True))
+    measured = measure_gpu(lambda what: click.echo(f"measuring {what} ...", err=True))
     path = keep_calibration(measured, output)
-    click.echo(_card(measured))
-    click.echo(f"kept in {path}")
+    click.echo(_gpu_text(measured))
+    click.echo(f"Kept in {path}")
 
 
 def _table(gpus: list[Gpu]) -> str:
     width = max(len(gpu.name) for gpu in gpus)
-    lines = [" ".join([f"{'card':{width}}", f"{'memory':>10}", *(f"{column:>8}" for column in _COLUMNS)])]
+    lines = [" ".join([f"{'GPU':{width}}", f"{'memory':>10}", *(f"{column:>8}" for column in _COLUMNS)])]
     for gpu in gpus:
         best = gpu.best_peaks()
         rates = [_short(best.get(column)) for column in _COLUMNS]
@@ -76,7 +76,7 @@ def _short(rate: float | None) -> str:
     return rate_text(rate, "").rstrip()
 
 
-def _card(gpu: Gpu) -> str:
+def _gpu_text(gpu: Gpu) -> str:
     lines = [gpu.name, f"  memory     {rate_text(gpu.bandwidth_bytes_per_s, 'B/s')}"]
     lines += [f"  {dtype:10} {rate_text(rate, 'FLOP/s')}" for dtype, rate in sorted(gpu.best_peaks().items())]
     lines += [f"  To         {gpu.overhead_ns:.0f} ns", f"  Q          {gpu.queue_ns:.0f} ns"]

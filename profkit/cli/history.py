@@ -1,4 +1,4 @@
-"""``profkit history``: the runs that were saved, and where a number of theirs changed."""
+"""``profkit history``: the runs that were saved, and where a metric changed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,25 @@ __all__ = ["command", "parse_tags"]
 @click.option(
     "--db", "database", default="profkit.db", show_default=True, metavar="FILE", help="The history."
 )
-@click.option("--metric", metavar="NAME", help="The number to follow, e.g. step_ms, gpu_ms, busy_percent.")
-@click.option("--phase", metavar="PATH", help="Follow a number of this phase.")
-@click.option("--family", metavar="NAME", help="Follow a number of this kernel family.")
-@click.option("--kernel", metavar="NAME", help="Follow a number of this kernel, by its short or full name.")
+@click.option("--metric", metavar="NAME", help="Metric to follow, e.g. step_ms, gpu_ms, busy_percent.")
+@click.option("--phase", metavar="PATH", help="Follow a metric of this phase.")
+@click.option("--family", metavar="NAME", help="Follow a metric of this kernel family.")
+@click.option("--kernel", metavar="NAME", help="Follow a metric of this kernel, by its short or full name.")
 @click.option("--idle", metavar="CAUSE", help="Follow the idle time of this cause.")
-@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Only runs with this tag; repeat it.")
 @click.option(
-    "--last", type=click.IntRange(1), default=1000, show_default=True, help="Only so many runs, the latest."
+    "--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Only runs with this tag; may be repeated."
 )
 @click.option(
-    "--set-baseline", metavar="NAME=RUN", help="Give a run a name, for profkit gate --baseline NAME."
+    "--last", type=click.IntRange(1), default=1000, show_default=True, help="Only the latest runs, this many."
 )
+@click.option("--set-baseline", metavar="NAME=RUN", help="Name a run, for profkit gate --baseline NAME.")
 @click.option("-o", "--output", metavar="FILE", help="Write the trend as a page with a plot.")
 @click.option(
-    "--format", "format_", type=click.Choice(["text", "json"]), default="text", help="What is printed."
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Format of what is printed.",
 )
 def command(
     database: str,
@@ -45,7 +49,7 @@ def command(
     output: str | None,
     format_: str,
 ) -> None:
-    """List saved runs; with a number to follow, plot it and name the run where it changed.
+    """List saved runs. With a metric, plot it and name the run in which it changed.
 
     \b
     Examples:
@@ -70,7 +74,7 @@ def command(
         if set_baseline:
             name, _, run = set_baseline.rpartition("=")
             history.set_baseline(name, run)
-            click.echo(f"{name} is run {history.run_id(run)} now", err=True)
+            click.echo(f"{name} is now run {history.run_id(run)}", err=True)
             return
         if not (chosen or metric or output):
             rows = history.runs(tags=parse_tags(tags), last=last)
@@ -109,7 +113,7 @@ def parse_tags(tags: tuple[str, ...]) -> dict[str, str]:
 
 
 def _listed(rows: list[dict[str, object]]) -> str:
-    lines = [f"{'run':>6}  {'saved (UTC)':<16}  {'step':>10}  {'busy':>10}  {'held up by':<13}  what"]
+    lines = [f"{'run':>6}  {'saved (UTC)':<16}  {'step':>10}  {'busy':>10}  {'bound':<13}  what"]
     for row in rows:
         step, busy = (
             f"{row[k]:.3f} ms" if isinstance(row[k], int | float) else "–" for k in ("step_ms", "busy_ms")

@@ -29,9 +29,7 @@ def format_options(*formats: str) -> Callable[[F], F]:
             help="Short for --format json.",
         )(function)
         choice = click.Choice(formats)
-        return click.option("--format", "format_", type=choice, callback=_or_json, help="The format.")(
-            function
-        )
+        return click.option("--format", "format_", type=choice, callback=_or_json, help="Format.")(function)
 
     return decorated
 
@@ -68,7 +66,7 @@ plain_step_option = click.option(
     "plain_step_ns",
     metavar="TIME",
     callback=_to_ns,
-    help="The step's time without a profiler, e.g. 38.3ms.",
+    help="Step time without a profiler, e.g. 38.3ms.",
 )
 plain_steps_option = click.option(
     "--plain-step",
@@ -76,9 +74,9 @@ plain_steps_option = click.option(
     metavar="TIME",
     multiple=True,
     callback=_to_pair,
-    help="The step's time without a profiler, e.g. 38.3ms: once for both sides, or twice, before and after.",
+    help="Step time without a profiler, e.g. 38.3ms: once for both sides, or twice, before and after.",
 )
-step_option = click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
+step_option = click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
 device_option = click.option(
     "--device", type=int, metavar="N", help="Look at this device of the report only."
 )

@@ -37,30 +37,30 @@ def _usual_mode() -> str:
 def command() -> None:
     """Record a program: profkit record [nsys|torch|memory] [OPTIONS] -- python train.py ...
 
-    The program may be unchanged; phases that it marks with profkit.phase are recorded too.
+    The program needs no changes. Phases that it marks with profkit.phase are recorded too.
     """
 
 
 def _shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.argument("program", nargs=-1, type=click.UNPROCESSED, required=True)(function)
-    function = click.option("--analyze", is_flag=True, help="Go on to the report.")(function)
+    function = click.option("--analyze", is_flag=True, help="Analyze the recording afterwards.")(function)
     return click.option(
         "-o",
         "--output",
         default="runs/profkit",
         show_default=True,
         metavar="FOLDER",
-        help="Where the files go.",
+        help="Write the files to this folder.",
     )(function)
 
 
 @command.command()
 @_shared_options
 @click.option(
-    "--capture", is_flag=True, help="Record only the steps that the program's profkit.record chooses."
+    "--capture", is_flag=True, help="Record only the steps that profkit.record chooses in the program."
 )
-@click.option("--gpu-metrics", is_flag=True, help="Sample the GPU's counters, where that is permitted.")
-@click.option("--graph-nodes", is_flag=True, help="Show the kernels within CUDA graphs.")
+@click.option("--gpu-metrics", is_flag=True, help="Sample the GPU's hardware counters, if permitted.")
+@click.option("--graph-nodes", is_flag=True, help="Record the kernels within CUDA graphs.")
 @click.pass_context
 def nsys(
     ctx: click.Context,
@@ -86,16 +86,21 @@ def nsys(
 @command.command()
 @_shared_options
 @click.option(
-    "--wait", default=2, show_default=True, help="Steps without the profiler, timed for comparison."
+    "--wait",
+    default=2,
+    show_default=True,
+    help="Steps to run first without the profiler, timed for comparison.",
 )
-@click.option("--warmup", default=2, show_default=True, help="Steps with the profiler that are thrown away.")
+@click.option("--warmup", default=2, show_default=True, help="Steps with the profiler that are discarded.")
 @click.option(
     "--steps", default=3, show_default=True, help="Steps to record. A step ends with optimizer.step()."
 )
-@click.option("--whole", is_flag=True, help="Record everything; for programs without an optimizer.")
+@click.option("--whole", is_flag=True, help="Record everything, e.g. for programs without an optimizer.")
 @click.option("--memory", is_flag=True, help="Record the CUDA memory history too.")
 @click.option("--stacks", is_flag=True, help="Record Python stacks (slow).")
-@click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record the operators' shapes.")
+@click.option(
+    "--shapes/--no-shapes", default=True, show_default=True, help="Record the input shapes of operators."
+)
 @click.pass_context
 def torch(
     ctx: click.Context,
@@ -122,7 +127,7 @@ def torch(
 @click.option("--stacks", is_flag=True, help="Keep C++ frames too.")
 @click.pass_context
 def memory(ctx: click.Context, output: str, program: tuple[str, ...], analyze: bool, stacks: bool) -> None:
-    """Record a Python script's CUDA memory history, also when memory runs out."""
+    """Record the CUDA memory history of a Python script, even if it runs out of memory."""
     options = {"steps": None, "trace": False, "memory": True, "stacks": stacks}
     _run_recorded(ctx, output, program, analyze, options)
 

@@ -12,12 +12,15 @@ __all__ = ["command"]
 
 @click.command(name="show")
 @click.argument("run", metavar="RUN")
-@click.option("-o", "--output", metavar="FILE", help="Where the report goes; - is standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Write the report here; - is standard output.")
 @click.option(
-    "--format", "format_", type=click.Choice(["html", "json", "md", "text", "csv"]), help="Its format."
+    "--format",
+    "format_",
+    type=click.Choice(["html", "json", "md", "text", "csv"]),
+    help="Format of the report.",
 )
 def command(run: str, output: str | None, format_: str | None) -> None:
-    """Show a run of a history, or a saved report, as the report it was.
+    """Show a saved run or report again.
 
     \b
     Examples:
@@ -34,7 +37,7 @@ def command(run: str, output: str | None, format_: str | None) -> None:
     report = open_report(run)
     if output is None or output == "-":
         text = (
-            render_text(report.result, color=sys.stdout.isatty())
+            render_text(report.document, color=sys.stdout.isatty())
             if chosen == "text"
             else report.render(chosen)
         )

@@ -12,28 +12,28 @@ from profkit.cli.options import plain_step_option
 __all__ = ["command"]
 
 _FLAGS = {
-    "tf32": "fp32 matrix products in TF32.",
-    "bf16": "Forward and loss under autocast to bf16.",
-    "fp32": "fp64 arithmetic in fp32.",
-    "aligned": "Matrix sizes padded to multiples of 8.",
-    "compile": "The model compiled.",
-    "cuda-graphs": "The whole step in a CUDA graph.",
-    "fused-optimizer": "The optimizer in one pass.",
-    "foreach-optimizer": "The optimizer over lists of parameters.",
-    "set-to-none": "Gradients dropped instead of zeroed.",
-    "no-sync": "No waits for the device.",
-    "no-allocation": "No memory asked from the driver.",
-    "pinned": "Batches copied from pinned memory, ahead.",
-    "channels-last": "Model and images in channels_last.",
-    "fused-attention": "Attention by scaled_dot_product_attention.",
-    "no-checkpointing": "Activations kept instead of recomputed.",
+    "tf32": "Run fp32 matmuls in TF32.",
+    "bf16": "Run forward and loss in bf16 with autocast.",
+    "fp32": "Compute in fp32 instead of fp64.",
+    "aligned": "Pad matrix sizes to multiples of 8.",
+    "compile": "Compile the model.",
+    "cuda-graphs": "Capture the whole step in a CUDA graph.",
+    "fused-optimizer": "Use the fused optimizer.",
+    "foreach-optimizer": "Use the foreach optimizer.",
+    "set-to-none": "Drop gradients instead of zeroing them.",
+    "no-sync": "Remove host synchronisation.",
+    "no-allocation": "Allocate no memory from the driver.",
+    "pinned": "Copy batches early, from pinned memory.",
+    "channels-last": "Keep model and images in channels_last.",
+    "fused-attention": "Use scaled_dot_product_attention.",
+    "no-checkpointing": "Keep activations instead of recomputing them.",
 }
 
 _LIMITS = {
     "host": "the host",
     "device": "the device",
     "loader": "the loader",
-    "waiting": "the time between kernels",
+    "waiting": "gaps between kernels",
 }
 
 
@@ -51,10 +51,10 @@ def _flags(function: Callable[..., None]) -> Callable[..., None]:
 @click.argument("file", metavar="FILE")
 @_flags
 @click.option(
-    "--loader-workers", type=click.IntRange(1, 4096), metavar="N", help="N processes prepare batches."
+    "--loader-workers", type=click.IntRange(1, 4096), metavar="N", help="Prepare batches in N processes."
 )
-@click.option("--step", metavar="NAME", help="The name of the ranges that are steps.")
-@click.option("--device", type=int, metavar="N", help="Look at this device only.")
+@click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
+@click.option("--device", type=int, metavar="N", help="Replay only this device.")
 @plain_step_option
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def command(
@@ -66,10 +66,10 @@ def command(
     json_: bool,
     **flags: Any,
 ) -> None:
-    """Say what a step would take with some changes, alone and together.
+    """Estimate the step time after some changes, alone and together.
 
-    FILE is an nsys export or report, or a torch.profiler trace. The recorded step is changed and replayed, so a
-    saving ends where something else becomes the limit. Without a change, all that would save 1 % are shown.
+    FILE is an nsys export or report, or a torch.profiler trace. profkit edits the recorded step and replays it, so a
+    saving ends where something else becomes the limit. Without a change, all that save at least 1 % are shown.
 
     \b
     Examples:
@@ -88,7 +88,9 @@ def command(
     found = what_if(views, chosen, loader_workers=loader_workers, plain_step_ns=plain_step_ns)
     if found is None:
         raise AnalysisError(
-            file, "no step with device work can be replayed", "Record a few steps with kernels, and mark them"
+            file,
+            "it has no step with device work to replay",
+            "Record a few steps with kernels, and mark them",
         )
     if json_:
         import json
@@ -102,14 +104,14 @@ def _text(found: dict[str, Any], plain_step_ns: int | None) -> str:
     from profkit.units import duration_text
 
     if plain_step_ns is None:
-        known = ", an estimate"
+        known = " (an estimate)"
     elif abs(found["before_ns"] - plain_step_ns) > _AS_GIVEN * plain_step_ns:
-        known = f", as far as the replay follows the {duration_text(plain_step_ns)} that were given"
+        known = f" (the replay cannot reach the {duration_text(plain_step_ns)} that were given)"
     else:
         known = ""
     lines = [
         f"A step takes {duration_text(found['before_ns'])} without the recorder{known}; "
-        f"the recorded step that is replayed took {duration_text(found['recorded_ns'])}."
+        f"the recorded step took {duration_text(found['recorded_ns'])}."
     ]
     for row in found["changes"]:
         gain = row["speedup"]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from profkit.model.findings import Fact, Param
-from profkit.model.names import InputFormat
 from profkit.model.rows import Count, Ns, Row
 
 __all__ = [
@@ -294,7 +293,7 @@ class ComparedInput(Row, frozen=True, kw_only=True):
 
     path: str
     """Its base name."""
-    format: InputFormat
+    format: str
     """The kind of file."""
     tool: str
     """The program that wrote it."""

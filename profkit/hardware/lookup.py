@@ -35,7 +35,7 @@ def find_gpu(
     """
     gpu, measured = named_gpu(name, memory_bytes, sm_count), kept_calibration(name)
     if gpu and measured:
-        source = f"{gpu.source}; To and Q measured on this card"
+        source = f"{gpu.source}; To and Q measured here"
         gpu = replace(gpu, overhead_ns=measured.overhead_ns, queue_ns=measured.queue_ns, source=source)
     gpu = gpu or measured
     if gpu is None:

@@ -16,6 +16,7 @@ from profkit.memory.memory_curves import MOST_PHASES, picked_states
 from profkit.memory.phase_memory import phases_of_device
 from profkit.model import Finding, MemoryEvents, Severity, Trace
 from profkit.model.report_memory import Memory, MemoryCurve, MemoryDevice, MemoryPhase, PhaseSpan
+from profkit.readers.registry import format_named
 
 __all__ = ["summarise_trace_memory"]
 
@@ -74,7 +75,9 @@ class _Curve:
         level = np.concatenate([[0], np.cumsum(change)])
         level -= min(int(level.min()), 0)  # frees of what was there before
         self.leading = level
-        self.allocated, self.reserved = (None, level) if trace.source.format == "nsys" else (level, None)
+        known_as = format_named(trace.source.format)
+        by_driver = known_as is not None and known_as.allocations == "driver"
+        self.allocated, self.reserved = (None, level) if by_driver else (level, None)
 
     def device_row(self, origin_ns: int) -> MemoryDevice:
         return MemoryDevice(

@@ -60,8 +60,6 @@ class Finding(Row, frozen=True):
     """A stable name in kebab case, e.g. ``truncated``, ``graphs-opaque``, ``schema-newer``."""
     severity: Severity
     """``info``, ``warning`` or ``error``."""
-    message: str = ""
-    """TRANSITIONAL: one sentence with its number; goes when `profkit.rendering` says every code."""
     count: Count = 1
     """How many events, files or ranks it is about."""
     params: Mapping[str, Param] = msgspec.field(default_factory=dict)

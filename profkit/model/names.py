@@ -18,7 +18,6 @@ __all__ = [
     "Confidence",
     "IdleCause",
     "IdleTimes",
-    "InputFormat",
     "KernelBound",
     "LaunchPart",
     "Level",
@@ -94,9 +93,6 @@ Confidence: TypeAlias = Literal["measured", "modelled", "inferred", "low", "unkn
 
 Level: TypeAlias = Literal["high", "medium", "low"]
 """How sure a piece of advice or a leak is."""
-
-InputFormat: TypeAlias = Literal["nsys", "kineto", "snapshot", "ncu", "numerics"]
-"""The kinds of files that profkit reads."""
 
 MemoryCategory: TypeAlias = Literal[
     "parameter", "gradient", "optimizer_state", "activation", "temporary", "workspace", "unknown"

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from profkit.model.findings import Fact, Finding, Severity
-from profkit.model.names import InputFormat, Resource, Shares
+from profkit.model.names import Resource, Shares
 from profkit.model.report_kernels import Autocast, KernelRow, OperatorRow, PrecisionRow, RangeRow
 from profkit.model.report_memory import FitRow, Memory
 from profkit.model.report_ranks import CommunicationRow, RankComparison, RankRow, Straggler
@@ -80,8 +80,8 @@ class InputRow(Row, frozen=True, kw_only=True):
 
     path: str
     """Its base name, never a path."""
-    format: InputFormat
-    """The kind of file."""
+    format: str
+    """The name of its format, as `profkit.readers.registry` has it."""
     tool: str
     """The program that wrote it."""
     tool_version: str | None

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +97,7 @@ class Source:
     name: str
     """The base name; never a path."""
     format: str
-    """``nsys``, ``kineto``, ``snapshot`` or ``ncu``."""
+    """The name of a format in `profkit.readers.registry`, which also says what such a recording is for."""
     tool: str
     """The program that wrote it: ``Nsight Systems``, ``torch.profiler``, ``torch.cuda.memory``."""
     tool_version: str | None = None
@@ -106,9 +105,6 @@ class Source:
     facts: Mapping[str, str] = field(default_factory=dict)
     """Safe facts for the report's last section: driver, CUDA version, options of the recording. Never an
     environment variable, a command line, a host name or a user name."""
-    lends: Literal["operators", "counters"] | None = None
-    """What it gives to a timeline of another run of the same program. Counters have no timeline of their own;
-    operators (with shapes) are given to a timeline that disturbs the program less."""
 
 
 @dataclass(frozen=True)

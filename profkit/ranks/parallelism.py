@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind
+from profkit.model.findings import Fact
 from profkit.model.result import Row
 from profkit.ranks.collective_table import Described, describe_communication
 from profkit.timeline.range_names import matching
@@ -48,7 +49,7 @@ _FEWEST: Final = 2
 
 
 def parallelism_of(view: TraceView) -> list[Row]:
-    """The kinds of parallelism that one trace shows: ``{kind, basis, evidence}``, basis ``named`` or ``inferred``."""
+    """The kinds of parallelism that one trace shows: ``{kind, basis, sign}``, basis ``named`` or ``inferred``."""
     described = describe_communication(view)
     found = [*_named(view), *_grouped(described)]
     kinds = {row["kind"] for row in found}
@@ -76,8 +77,8 @@ _GUESSES: Final = {
 }
 
 
-def _row(kind: str, basis: str, evidence: str) -> Row:
-    return {"kind": kind, "basis": basis, "evidence": evidence}
+def _row(kind: str, basis: str, code: str, **params: str | int) -> Row:
+    return {"kind": kind, "basis": basis, "sign": Fact(code, params)}
 
 
 def _named(view: TraceView) -> list[Row]:
@@ -87,7 +88,7 @@ def _named(view: TraceView) -> list[Row]:
         rows = matching(strings, names, _fully(pattern))
         if rows.any():
             example = strings[int(names[rows][0])].split(" (")[0][:80]
-            found.append(_row(kind, "named", f"{int(rows.sum())} ranges like {example}"))
+            found.append(_row(kind, "named", "ranges", count=int(rows.sum()), example=example))
     return found
 
 
@@ -98,7 +99,7 @@ def _fully(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 def _grouped(described: Described) -> list[Row]:
     groups = sorted({group for _, group, _ in described.keys if group})
     return [
-        _row(kind, "named", f"process group {group[:80]}")
+        _row(kind, "named", "group", group=group[:80])
         for kind, pattern in _BY_GROUP
         for group in [g for g in groups if pattern.fullmatch(g)][:1]
     ]
@@ -120,14 +121,14 @@ def _inferred(view: TraceView, described: Described, named: set[str]) -> list[Ro
     messages = max(count.get("send_recv", 0), asked)
     # Ring attention sends keys and values around too.
     if messages >= _FEWEST * steps and "context parallel" not in named:
-        found.append(_row("pipeline parallel", "inferred", f"{messages} sends and receives"))
+        found.append(_row("pipeline parallel", "inferred", "messages", count=messages))
     if "all_to_all" in many:
-        found.append(_row("all-to-all parallel", "inferred", f"{count['all_to_all']} all-to-alls"))
+        found.append(_row("all-to-all parallel", "inferred", "all-to-alls", count=count["all_to_all"]))
     if {"all_gather", "reduce_scatter"} <= many and named.isdisjoint({"FSDP", "FSDP2"}):
-        evidence = f"{count['all_gather']} all-gathers and {count['reduce_scatter']} reduce-scatters"
-        found.append(_row("sharded data parallel", "inferred", evidence))
+        seen = {"all_gathers": count["all_gather"], "reduce_scatters": count["reduce_scatter"]}
+        found.append(_row("sharded data parallel", "inferred", "gathers-and-scatters", **seen))
     if several and many & {"broadcast", "reduce", "peer copy"} and "all_reduce" not in many:
-        found.append(_row("DataParallel", "inferred", f"one process feeds {several} devices"))
+        found.append(_row("DataParallel", "inferred", "one-process", devices=several))
     if "all_reduce" in many:
         found += _of_all_reduces(view, described.rows[collective == "all_reduce"], named)
     return found
@@ -140,9 +141,7 @@ def _of_all_reduces(view: TraceView, rows: NDArray[np.int64], named: set[str]) -
     backward = _in_backward(view, linked)
     found = []
     if backward.sum() * 2 >= len(linked) and named.isdisjoint(_GUESSES["data parallel"]):
-        found.append(
-            _row("data parallel", "inferred", f"{int(backward.sum())} all-reduces from the backward pass")
-        )
+        found.append(_row("data parallel", "inferred", "backward-all-reduces", count=int(backward.sum())))
     forward = int((~backward).sum())
     sharded = not named.isdisjoint({"FSDP", "FSDP2", "DDP"})
     if (
@@ -150,7 +149,7 @@ def _of_all_reduces(view: TraceView, rows: NDArray[np.int64], named: set[str]) -
         and forward >= _FEWEST * max(view.steps.count, 1)
         and not sharded
     ):
-        found.append(_row("tensor parallel", "inferred", f"{forward} all-reduces outside the backward pass"))
+        found.append(_row("tensor parallel", "inferred", "forward-all-reduces", count=forward))
     return found
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from profkit.model import Finding, Severity
+from profkit.model.findings import Param
 from profkit.model.result import Row
 from profkit.ranks.rank_table import RanksFound
 from profkit.ranks.wait_causes import STRAGGLER_SHARE
-from profkit.units import bytes_text, duration_text, percent_text
 
 __all__ = ["bucket_findings", "rank_findings"]
+
+Params: TypeAlias = Mapping[str, Param]
 
 _SMALL_BUCKET_BYTES: Final = 2 << 20
 """A choice: a twelfth of the buckets that DDP makes by default."""
@@ -35,18 +37,22 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
         parallelism: The kinds of parallelism of the report.
         world_size: The number of ranks of the job, where a file says it.
     """
-    found = []
-    if parallelism:
-        kinds = ", ".join(f"{row['kind']} ({row['evidence']})" for row in parallelism)
-        found.append(Finding("parallelism", Severity.INFO, f"The work is spread over devices: {kinds}"))
+    found = [
+        Finding(
+            "parallelism",
+            Severity.INFO,
+            params={"kind": row["kind"], "sign": row["sign"].code, **row["sign"].params},
+        )
+        for row in parallelism
+    ]
     recorded = len({row["rank"] for row in ranks.rows})
     if ranks.rows and world_size is not None and 1 < recorded < world_size:
-        message = (
-            f"{recorded} of {world_size} ranks are in the report: waiting for the others counts as transfer"
-        )
-        found.append(Finding("ranks-missing", Severity.INFO, message, world_size - recorded))
-    if ranks.rows and "instead" in ranks.method:
-        found.append(Finding("ranks-not-compared", Severity.INFO, _sentence(ranks.method["instead"])))
+        missing = world_size - recorded
+        params: Params = {"recorded": recorded, "world_size": world_size}
+        found.append(Finding("ranks-missing", Severity.INFO, count=missing, params=params))
+    if ranks.rows and "not_compared" in ranks.method:
+        params = {"reason": ranks.method["not_compared"]}
+        found.append(Finding("ranks-not-compared", Severity.INFO, params=params))
     found += _gap_findings(ranks)
     found += _start_findings(ranks)
     found += _length_findings(ranks)
@@ -54,11 +60,9 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
     late = [row for row in ranks.rows if row["straggler"]]
     where = "sends and receives" if ranks.waits_in_messages else "collectives"
     for row in late[:8]:
-        message = (
-            f"Rank {row['rank']} is a straggler: the others wait {duration_text(row['holds_up_ns'])} for it in "
-            f"{where}, {percent_text(ranks.held_shares[row['rank']])} of their window"
-        )
-        found.append(Finding("straggler", Severity.INFO, message))
+        share = ranks.held_shares[row["rank"]]
+        params = {"rank": row["rank"], "waiting_ns": row["holds_up_ns"], "where": where, "share": share}
+        found.append(Finding("straggler", Severity.INFO, params=params))
     return found
 
 
@@ -69,39 +73,26 @@ def _gap_findings(ranks: RanksFound) -> list[Finding]:
     exposed = ranks.method.get("unmatched_exposed_ns", 0)
     window = sum(sum(row["shares"].values()) for row in ranks.rows if row["waiting_ns"] is not None)
     if matched and exposed > _NOTABLE_SHARE * window:
-        message = (
-            f"{unmatched} collectives have no partner in another recording (which may have fewer steps, or lack the "
-            f"group): {duration_text(exposed)} in them may be waiting or transfer"
-        )
-        found.append(Finding("collectives-unmatched", Severity.INFO, message, unmatched))
+        params: Params = {"exposed_ns": exposed}
+        found.append(Finding("collectives-unmatched", Severity.INFO, count=unmatched, params=params))
     apart = [row["rank"] for row in ranks.rows if row["waiting_ns"] is None]
     repeated = ranks.method.get("repeated", [])
     if repeated:
-        message = f"Several recordings are of rank {_few(repeated)}: the first of each is compared"
-        found.append(Finding("ranks-repeated", Severity.INFO, message, len(repeated)))
+        params = {"ranks": repeated}
+        found.append(Finding("ranks-repeated", Severity.INFO, count=len(repeated), params=params))
     apart = [rank for rank in apart if rank not in repeated]
     if matched and apart:
-        message = f"Rank {_few(apart)} shares too few collectives with the others to be compared with them"
-        found.append(Finding("ranks-not-compared", Severity.INFO, message, len(apart)))
+        params = {"reason": "few-collectives", "ranks": apart}
+        found.append(Finding("ranks-not-compared", Severity.INFO, count=len(apart), params=params))
     return found
-
-
-def _few(ranks: Sequence[int]) -> str:
-    """Some of them, and how many more."""
-    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
-    return ", ".join(str(rank) for rank in ranks[:8]) + more
 
 
 def _message_findings(messages: Row | None, unrecorded_ns: int) -> list[Finding]:
     exposed_ns = messages["exposed_waiting_ns"] - unrecorded_ns if messages else 0
     if messages is None or exposed_ns < STRAGGLER_SHARE * messages["window_ns"]:
         return []
-    share = percent_text(exposed_ns / messages["window_ns"])
-    message = (
-        f"{len(messages['ranks'])} ranks wait {share} of their window for each other in sends and receives. In a "
-        "pipeline that is its bubble: more micro-batches, an interleaved schedule or evener stages shorten it"
-    )
-    return [Finding("waits-in-messages", Severity.INFO, message, len(messages["ranks"]))]
+    params = {"share": exposed_ns / messages["window_ns"]}
+    return [Finding("waits-in-messages", Severity.INFO, count=len(messages["ranks"]), params=params)]
 
 
 def _start_findings(ranks: RanksFound) -> list[Finding]:
@@ -110,12 +101,8 @@ def _start_findings(ranks: RanksFound) -> list[Finding]:
     window = sum(sum(row["shares"].values()) for row in ranks.rows if row["waiting_ns"] is not None)
     if unrecorded_ns < STRAGGLER_SHARE * window or not unrecorded_ns:
         return []
-    message = (
-        f"{duration_text(unrecorded_ns)} ({percent_text(unrecorded_ns / window)} of the ranks' windows) is waiting for "
-        "ranks whose recording had not begun: the start of their profilers, not the job. Start the profilers of all "
-        "ranks behind a barrier, or record more steps"
-    )
-    return [Finding("recordings-apart", Severity.WARNING, message)]
+    params = {"waiting_ns": unrecorded_ns, "share": unrecorded_ns / window}
+    return [Finding("recordings-apart", Severity.WARNING, params=params)]
 
 
 def _length_findings(ranks: RanksFound) -> list[Finding]:
@@ -128,13 +115,14 @@ def _length_findings(ranks: RanksFound) -> list[Finding]:
     )
     if not short:
         return []
-    counts = sorted({steps[rank] for rank in short})
-    told = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    message = (
-        f"Rank {_few(short)} recorded {told} steps, others {most}: ranks are compared in the steps that they share, so "
-        "who is late in the rest is not seen, and a straggler may be missed. Record the same steps on all ranks"
-    )
-    return [Finding("recordings-uneven", Severity.INFO, message, len(short))]
+    counts = [steps[rank] for rank in short]
+    params: Params = {
+        "ranks": short,
+        "fewest_steps": min(counts),
+        "fewer_steps": max(counts),
+        "most_steps": most,
+    }
+    return [Finding("recordings-uneven", Severity.INFO, count=len(short), params=params)]
 
 
 def bucket_findings(communication: Sequence[Row], steps: int) -> list[Finding]:
@@ -152,16 +140,8 @@ def bucket_findings(communication: Sequence[Row], steps: int) -> list[Finding]:
         size = _median_size(row["sizes"])
         time = (row["total_ns"] if row["transfer_ns"] is None else row["transfer_ns"]) / row["count"]
         if size <= _SMALL_BUCKET_BYTES if size is not None else time <= _SMALL_BUCKET_NS:
-            what = (
-                f"half of them of {bytes_text(size)} or less"
-                if size is not None
-                else f"{duration_text(time)} each"
-            )
-            message = (
-                f"{each:.0f} all-reduces a step, {what}: each pays the start of a collective. "
-                "With larger buckets (DDP's bucket_cap_mb is 25 by default) there are fewer"
-            )
-            found.append(Finding("small-buckets", Severity.INFO, message, row["count"]))
+            params: Params = {"per_step": round(each), "half_bytes": size, "each_ns": time}
+            found.append(Finding("small-buckets", Severity.INFO, count=row["count"], params=params))
     return found
 
 
@@ -173,7 +153,3 @@ def _median_size(sizes: Sequence[Row]) -> int | None:
         if seen >= half:
             return int(size)
     return None
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -65,7 +65,7 @@ def compare_ranks(devices: Sequence[DeviceCollectives], world_size: int | None =
         devices = [partners_unknown(d) for d in devices]
     if _are_nameless(devices):
         found = _compared([replace(d, rank=number) for number, d in enumerate(devices)])
-        method = {**found.method, "numbered_by": "order of the files"}
+        method = {**found.method, "numbered_by": "file-order"}
         return replace(found, method=method) if len(found.clocks) > 1 else RanksFound()
     return _compared([d for d in devices if d.rank is not None])
 
@@ -81,8 +81,7 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
     rows = [_plain_row(d) for d in devices]
     chosen = _first_of_each_rank(devices)
     if len(chosen) < 2:
-        reason = "all recordings say that they are of the same rank: they are not compared"
-        return RanksFound(rows=rows, method={"matched": 0, "instead": reason})
+        return RanksFound(rows=rows, method={"matched": 0, "not_compared": "one-rank"})
     if len(chosen) < len(devices):
         found_of_some = _compared([devices[at] for at in chosen])
         for at, row in zip(chosen, found_of_some.rows, strict=True):
@@ -98,8 +97,7 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
         end = np.concatenate([d.end_ns for d in devices])
         found = match_again(found, end + shifts[found.device], tolerance)
     if not (found.event >= 0).any():
-        reason = "no collective was found on several ranks, so nothing is compared across their clocks"
-        return RanksFound(rows=rows, method={"matched": 0, "instead": reason})
+        return RanksFound(rows=rows, method={"matched": 0, "not_compared": "no-common-collective"})
     shift = shifts[found.device]
     everywhere = find_waiting(devices, found.device, found.event, shift)
     waiting = everywhere.in_window()

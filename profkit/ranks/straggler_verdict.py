@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from profkit.model.result import SHARES, Row
+from profkit.model.names import SHARES, ShareName
+from profkit.model.report_ranks import Straggler
+from profkit.model.result import Row
 from profkit.ranks.rank_table import RanksFound
-from profkit.units import duration_text, percent_text
 
 __all__ = ["verdict_on_ranks"]
 
@@ -20,27 +21,12 @@ _WORTH_SAYING: Final = 0.02
 _EXPLAINS: Final = 0.1
 """Of what a rank holds up: with less extra time of its own than this, that is not why it is late."""
 
-_PERHAPS_PROFILER: Final = (
-    "A profiler slows hosts down, and not all alike: see whether the late rank is late without one too."
-)
-
-_OWN_TIME: Final = {
-    "compute": "in kernels that arithmetic limits",
-    "memory": "in kernels that memory bandwidth limits",
-    "launch": "waiting for the host's launches",
-    "unclassified": "in GPU work of unknown kind",
-    "transfer": "in copies to or from the host",
-    "input": "waiting for input",
-    "sync": "idle after synchronisation",
-    "other": "idle for other reasons",
-}
-
 
 def verdict_on_ranks(verdict: Any, ranks: RanksFound) -> Row:
     """The verdict, with the waiting for other ranks told from the transfer.
 
-    The shares stay what they are. Where most exposed communication is waiting, the sentence says so, if communication
-    is the verdict or if one late rank costs more than anything else; else a caveat does.
+    The shares stay what they are. Where most exposed communication is waiting, it leads the verdict if communication
+    is the bound, or if one late rank costs more than anything else; else it is a caveat.
 
     Args:
         verdict: The verdict over all devices.
@@ -52,48 +38,35 @@ def verdict_on_ranks(verdict: Any, ranks: RanksFound) -> Row:
     exposed = sum(row["exposed_ns"] for row in compared) - ranks.method.get("unmatched_exposed_ns", 0)
     exposed = max(exposed, waiting)
     total = sum(sum(row["shares"].values()) for row in compared)
-    late = _most_to_blame(compared)
+    late = _latest_rank(compared)
     if late is None or not waiting or waiting < _MOSTLY * exposed or waiting < _WORTH_SAYING * total:
-        return {**verdict, "held_up_by": None}
-    straggler = late["straggler"]
+        return {**verdict, "straggler": None}
     extra, extra_ns = _own_bottleneck(late, compared)
-    explained = straggler and extra_ns >= _EXPLAINS * late["holds_up_ns"]
-    held_up = {
-        "rank": late["rank"] if straggler else None,
-        "waiting_ns": waiting,
-        "share": waiting / total,
-        "bound": extra if explained else None,
-    }
-    told = f"{percent_text(waiting / exposed)} of the exposed communication is waiting for ranks that come late, not transfer"
-    where = "a send or receive" if ranks.waits_in_messages else "a collective"
-    if ranks.method.get("unrecorded_waiting_ns", 0) > _MOSTLY * waiting:
-        by, who = "the start of its recording", "most of it for ranks whose recording had not begun"
-    elif straggler:
-        by, who = f"rank {late['rank']}", _who(late, extra, extra_ns if explained else None)
-    else:
-        by, who = "ranks that wait for each other", _in_turn(late, compared, pipeline=ranks.waits_in_messages)
-    sentence, second = verdict.get("sentence"), verdict["runner_up"]
-    caveats: list[str] = []
-    if explained and extra == "launch" and not verdict["doubts"]:
-        caveats = [_PERHAPS_PROFILER]
-    if verdict["bound"] == "communication":
-        sentence = (
-            f"The step is held up by {by}, not by the network: for {percent_text(waiting / total)} of the time "
-            f"a GPU waits in {where} for a rank that has not entered it; {who}."
-        )
-    elif straggler and verdict["bound"] in SHARES and _costs_most(late, compared, extra, extra_ns):
-        sentence = (
-            f"The step is held up by {by}: the others wait {percent_text(ranks.held_shares[late['rank']])} of their time in "
-            f"{where} for it; {who}."
-        )
-        # What is close behind has the same cause, or is far from it.
-        second = None
-    else:
-        caveats = [*caveats, f"{told}: {who}."]
-    return {**verdict, "sentence": sentence, "runner_up": second, "caveats": caveats, "held_up_by": held_up}
+    is_straggler = late["straggler"]
+    explained = is_straggler and extra_ns >= _EXPLAINS * late["holds_up_ns"]
+    before_recording = ranks.method.get("unrecorded_waiting_ns", 0) > _MOSTLY * waiting
+    by_one = is_straggler and verdict["bound"] in SHARES and _costs_most(late, compared, extra, extra_ns)
+    by_communication = verdict["bound"] == "communication"
+    straggler = Straggler(
+        rank=late["rank"] if is_straggler else None,
+        waiting_ns=waiting,
+        share=waiting / total,
+        bound=extra if explained else None,
+        leads=by_communication or by_one,
+        waits_in="message" if ranks.waits_in_messages else "collective",
+        before_recording=before_recording,
+        exposed_share=waiting / exposed,
+        held_share=ranks.held_shares[late["rank"]],
+        late_ns=late["late_ns"],
+        extra_ns=_per_step_ns(late, extra_ns) if explained else None,
+        mostly_for=None if is_straggler else _mostly_for(late, compared),
+    )
+    # What is close behind a late rank has the same cause, or is far from it.
+    second = None if by_one and not by_communication else verdict["runner_up"]
+    return {**verdict, "runner_up": second, "straggler": straggler}
 
 
-def _most_to_blame(rows: Sequence[Row]) -> Row | None:
+def _latest_rank(rows: Sequence[Row]) -> Row | None:
     return max(rows, key=lambda r: (r["straggler"], r["holds_up_ns"], -r["rank"]), default=None)
 
 
@@ -102,7 +75,7 @@ def _cost(late: Row, rows: Sequence[Row]) -> float:
     return float(late["holds_up_ns"] * len(rows) / sum(sum(row["shares"].values()) for row in rows))
 
 
-def _costs_most(late: Row, rows: Sequence[Row], extra: str, extra_ns: int) -> bool:
+def _costs_most(late: Row, rows: Sequence[Row], extra: ShareName, extra_ns: int) -> bool:
     """Whether a late rank costs more than any share would without it.
 
     What it does while the others wait, and their waiting, have one cause, though they are two shares of the mean.
@@ -114,10 +87,10 @@ def _costs_most(late: Row, rows: Sequence[Row], extra: str, extra_ns: int) -> bo
     return bool(_cost(late, rows) * total >= max(left.values()))
 
 
-def _own_bottleneck(late: Row, rows: Sequence[Row]) -> tuple[str, int]:
+def _own_bottleneck(late: Row, rows: Sequence[Row]) -> tuple[ShareName, int]:
     """The share that the late rank has most more of than the others do in the mean, and how much more."""
     others = [row for row in rows if row is not late]
-    more: Mapping[str, int] = {
+    more: Mapping[ShareName, int] = {
         share: late["shares"][share] - round(sum(row["shares"][share] for row in others) / len(others))
         for share in SHARES
         if share != "communication"
@@ -126,20 +99,13 @@ def _own_bottleneck(late: Row, rows: Sequence[Row]) -> tuple[str, int]:
     return largest, more[largest]
 
 
-def _in_turn(late: Row, rows: Sequence[Row], *, pipeline: bool) -> str:
-    if pipeline:
-        return "no single rank is to blame, they wait for each other in turn, as the stages of a pipeline do (its bubble)"
+def _mostly_for(late: Row, rows: Sequence[Row]) -> int | None:
+    """The rank that most of the time is waited for, if there is one."""
     waiting = sum(row["exposed_waiting_ns"] for row in rows)
-    most = late["holds_up_ns"] * (len(rows) - 1) > _MOSTLY * waiting
-    which = f", most of the time for rank {late['rank']}, but not steadily" if most else ""
-    return f"no single rank is to blame, they wait for each other in turn{which}"
+    return int(late["rank"]) if late["holds_up_ns"] * (len(rows) - 1) > _MOSTLY * waiting else None
 
 
-def _who(late: Row, extra: str, extra_ns: int | None) -> str:
-    enters = f"rank {late['rank']} enters {duration_text(late['late_ns'])} later than the first on average"
-    if extra_ns is None:
-        return f"{enters}, which its own time in these steps does not explain"
+def _per_step_ns(late: Row, extra_ns: int) -> int:
     window = sum(late["shares"].values())
     steps = max(round(window / late["step_ns"]), 1) if late["step_ns"] else 1
-    each = duration_text(extra_ns / steps)
-    return f"{enters}, and spends {each} a step more than the others {_OWN_TIME[extra]}"
+    return round(extra_ns / steps)

@@ -15,7 +15,6 @@ from profkit.model.work import OperationBound
 from profkit.ranks.unordered import unordered_copies
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.view import TraceView
-from profkit.units import duration_text, percent_text
 
 __all__ = ["stream_findings", "stream_rows"]
 
@@ -49,59 +48,28 @@ def stream_rows(view: TraceView, device_ids: Sequence[int]) -> list[Row]:
 def stream_findings(rows: Sequence[Row]) -> list[Finding]:
     """The notable rows as findings."""
     found = []
-    for kind, (code, text) in _TOLD.items():
+    for kind, code in _CODES.items():
         mine = [row for row in rows if row["kind"] == kind]
         ns, window = sum(row["ns"] for row in mine), sum(row["window_ns"] for row in mine)
         if mine and window:
-            by_default = any(row["stream"] == _DEFAULT_STREAM for row in mine)
-            message = text.format(
-                ns=duration_text(ns),
-                share=percent_text(ns / window),
-                stream="the default stream" if by_default else "one stream",
-                number=mine[0]["stream"],
-            )
-            pageable = sum(row.get("pageable", 0) for row in mine)
-            if pageable:
-                message += f" ({pageable} are from or to pageable memory, and hold the host up)"
-            if kind == "turns" and any(row["default"] for row in mine):
-                message += _DEFAULT_WAITS
-            found.append(Finding(code, Severity.INFO, message, sum(row["count"] for row in mine)))
+            params = {
+                "total_ns": ns,
+                "share": ns / window,
+                "stream": mine[0]["stream"],
+                "default_stream": any(row.get("default", row["stream"] == _DEFAULT_STREAM) for row in mine),
+                "pageable": sum(row.get("pageable", 0) for row in mine),
+            }
+            count = sum(row["count"] for row in mine)
+            found.append(Finding(code, Severity.INFO, count=count, params=params))
     return found
 
 
-_DEFAULT_WAITS: Final = (
-    ". One of them is the default stream: what is launched there waits for all streams of its context that were made "
-    "without cudaStreamNonBlocking, and they for it (torch makes its own with it)"
-)
-
-
-_TOLD: Final = {
-    "copies": (
-        "copies-on-compute-stream",
-        "{ns} ({share} of the window) of copies to or from the host run alone on {stream}, which also computes: "
-        "on a stream of their own, from pinned memory, they could run beside kernels",
-    ),
-    "collectives": (
-        "collectives-on-compute-stream",
-        "{ns} ({share} of the window) of collectives run alone on {stream}, which also computes, "
-        "so they cannot overlap with it",
-    ),
-    "alone": (
-        "copies-run-alone",
-        "{ns} ({share} of the window) of copies to or from the host have a stream of their own, and yet nothing "
-        "computes meanwhile: start them earlier (a batch ahead), and wait for them as late as possible",
-    ),
-    "unordered": (
-        "copies-without-wait",
-        "Nothing makes other streams wait for the copies of stream {number} ({ns}), or these for the others: from one batch "
-        "to the next there is no call that waits, and kernels run beside them. If kernels use the same tensors, they "
-        "race: call wait_stream before the use, and record_stream on what is freed meanwhile",
-    ),
-    "turns": (
-        "streams-take-turns",
-        "Kernels on two streams hardly ever run at the same time: at most {ns} ({share} of the window) "
-        "could overlap",
-    ),
+_CODES: Final = {
+    "copies": "copies-on-compute-stream",
+    "collectives": "collectives-on-compute-stream",
+    "alone": "copies-run-alone",
+    "unordered": "copies-without-wait",
+    "turns": "streams-take-turns",
 }
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from profkit.errors import ReadError
-from profkit.readers.registry import format_of_input
+from profkit.model import Finding, Severity
+from profkit.readers.registry import originals_of
 from profkit.readers.remote import is_remote, shown_name
-from profkit.readers.sources import Kind, open_input
+from profkit.readers.sources import open_input
 
 if TYPE_CHECKING:
-    from profkit.model import Finding, Trace
+    from profkit.model import Trace
     from profkit.model.memory_history import MemoryHistory
 
 __all__ = ["read"]
@@ -37,20 +39,26 @@ def read(
     shown = name or ("stdin" if given == "-" else shown_name(given))
     with open_input(given, expand_limit) as opened:
         try:
-            made = format_of_input(opened).read(opened, shown)
+            made = opened.format.read(opened.content, shown)
             _refuse_impossible(made, shown)
         except (MemoryError, RecursionError):
             raise ReadError(
                 shown, "it is too large or too deep for this machine", "Record fewer steps."
             ) from None
-    found = (*opened.findings, *(_stale(given) if opened.kind is Kind.SQLITE else ()))
+    found = (*opened.findings, *_stale(given))
     return replace(made, findings=(*found, *made.findings)) if found else made
 
 
 def _stale(path: str) -> tuple[Finding, ...]:
-    from profkit.readers.nsys import stale_export
-
-    return () if path == "-" or is_remote(path) else stale_export(Path(path))
+    """A finding when the original beside an export is newer: the export is then of an earlier recording."""
+    if path == "-" or is_remote(path):
+        return ()
+    for original in map(Path, originals_of(path)):
+        with suppress(OSError):  # there is none
+            if original.stat().st_mtime > Path(path).stat().st_mtime:
+                params = {"export": Path(path).name, "report": original.name}
+                return (Finding("export-stale", Severity.WARNING, params=params),)
+    return ()
 
 
 def _refuse_impossible(made: Trace | MemoryHistory, name: str) -> None:

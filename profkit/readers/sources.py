@@ -17,17 +17,16 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import IO, Any
 
 from profkit.errors import ReadError
 from profkit.model import Finding, Severity
-from profkit.readers.ncu.table import is_counter_table
+from profkit.readers.registry import Format, format_beginning
 from profkit.readers.remote import is_remote, open_remote
 from profkit.units import bytes_text
 
-__all__ = ["Input", "Kind", "kind_of", "open_input"]
+__all__ = ["Input", "open_input"]
 
 _BLOCK = 1 << 20
 _HEAD = 1 << 12
@@ -38,23 +37,13 @@ _LARGEST_RATIO = 200
 """Traces compress 10 to 30 times, replicated ones up to 100 times; a bomb 1000 times."""
 
 
-class Kind(Enum):
-    """What the first bytes of an input say that it is."""
-
-    SQLITE = "a SQLite database"
-    NSYS_REPORT = "an nsys report"
-    PICKLE = "a pickle"
-    JSON = "JSON"
-    COUNTERS = "a table of Nsight Compute"
-
-
 @dataclass(frozen=True)
 class Input:
-    """An opened input: either its bytes, or (databases and nsys reports) a real file."""
+    """An opened input."""
 
-    kind: Kind
-    data: bytes | bytearray | memoryview = b""
-    file: Path | None = None
+    format: Format
+    content: Any
+    """Its bytes, or a real file where the format's reader needs one."""
     findings: tuple[Finding, ...] = ()
 
 
@@ -106,9 +95,6 @@ _COMPRESSIONS = (
 )
 _LONGEST_MAGIC = 6
 
-_NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
-_PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"(dp", b"(lp", b"}q", b"]q")
-
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"PK\x03\x04", "a zip archive", "Unpack it and give the files in it."),
     (b"\x04\x22\x4d\x18", "lz4-compressed", "Unpack it first: lz4 -d FILE."),
@@ -151,26 +137,14 @@ def open_input(path: str, expand_limit: int | None = None) -> Iterator[Input]:
         yield opened
 
 
-def kind_of(head: bytes, path: str = "-") -> Kind:
-    """What the first bytes of an uncompressed input say that it is.
-
-    Raises:
-        ReadError: Nothing that profkit reads; the message says what it looks like.
-    """
-    if head.startswith(b"SQLite format 3\x00"):
-        return Kind.SQLITE
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
-    if text.startswith((b"{", b"[")) or head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return Kind.JSON
-    if head.startswith(_PICKLE_STARTS):
-        return Kind.PICKLE
-    if is_counter_table(text):
-        return Kind.COUNTERS
+def _format_of(head: bytes, path: str) -> Format:
+    text: bytes = _as_utf8(head).lstrip(b" \t\r\n")
+    found = format_beginning(text)
+    if found is not None:
+        return found
     for magic, what, hint in _FOREIGN:
         if head.startswith(magic):
             raise ReadError(path, f"it is {what}", hint)
-    if head.startswith(_NSYS_REPORT):
-        return Kind.NSYS_REPORT
     raise ReadError(path, _looks_like(text), _WANTED)
 
 
@@ -247,10 +221,10 @@ def _input(path: str, stream: IO[bytes], plain: bool, meter: _Meter, stack: Exit
         raise ReadError(path, "the file is empty", "The program that wrote it may have died; record again.")
     compression = next((c for c in _COMPRESSIONS if head.startswith(c.magic)), None)
     if compression is None:
-        kind = kind_of(head, path)
+        format_ = _format_of(head, path)
         if plain:
-            return _plain_input(path, stream, kind, stack)
-        return _held(kind, _counted(head, stream, meter), stack)
+            return _plain_input(path, stream, format_, stack)
+        return _held(format_, _counted(head, stream, meter), stack)
     try:
         compression.machine()
     except ImportError:  # zstd before Python 3.14
@@ -270,20 +244,20 @@ def _input(path: str, stream: IO[bytes], plain: bool, meter: _Meter, stack: Exit
         raise ReadError(path, problem.format(compression.name), "Copy or record it again.")
     if any(first.startswith(c.magic) for c in _COMPRESSIONS):
         raise ReadError(path, "it was compressed twice", "Unpack it once and give the result.")
-    made = _held(kind_of(first[:_HEAD], path), _joined(first, blocks), stack)
+    made = _held(_format_of(first[:_HEAD], path), _joined(first, blocks), stack)
     return replace(made, findings=tuple(findings))
 
 
-def _plain_input(path: str, stream: IO[bytes], kind: Kind, stack: ExitStack) -> Input:
-    if kind in (Kind.SQLITE, Kind.NSYS_REPORT):
-        return Input(kind, file=Path(path))
+def _plain_input(path: str, stream: IO[bytes], format_: Format, stack: ExitStack) -> Input:
+    if format_.on_disk:
+        return Input(format_, Path(path))
     if os.fstat(stream.fileno()).st_size <= _READ_AT_ONCE:
         stream.seek(0)
-        return Input(kind, _as_utf8(stream.read()))
+        return Input(format_, _as_utf8(stream.read()))
     mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     view = memoryview(mapped)
     stack.callback(_release, mapped, view)
-    return Input(kind, _as_utf8(view))
+    return Input(format_, _as_utf8(view))
 
 
 def _release(mapped: mmap.mmap, view: memoryview) -> None:
@@ -294,19 +268,18 @@ def _release(mapped: mmap.mmap, view: memoryview) -> None:
         pass
 
 
-def _held(kind: Kind, blocks: Iterator[bytes], stack: ExitStack) -> Input:
-    if kind in (Kind.SQLITE, Kind.NSYS_REPORT):
-        return Input(kind, file=_spilled(blocks, kind, stack))
+def _held(format_: Format, blocks: Iterator[bytes], stack: ExitStack) -> Input:
+    if format_.on_disk:
+        return Input(format_, _spilled(blocks, format_, stack))
     data = bytearray()
     for block in blocks:
         data += block
-    return Input(kind, _as_utf8(data))
+    return Input(format_, _as_utf8(data))
 
 
-def _spilled(blocks: Iterator[bytes], kind: Kind, stack: ExitStack) -> Path:
-    suffix = ".sqlite" if kind is Kind.SQLITE else ".nsys-rep"
+def _spilled(blocks: Iterator[bytes], format_: Format, stack: ExitStack) -> Path:
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="profkit-"))
-    file = Path(folder) / f"input{suffix}"
+    file = Path(folder) / f"input{format_.suffixes[0]}"
     with file.open("xb") as target:
         for block in blocks:
             target.write(block)

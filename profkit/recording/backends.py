@@ -10,18 +10,20 @@ import os
 import sys
 import zlib
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from profkit.model.marks import PHASE_MARK
 from profkit.recording.notices import warn
 from profkit.recording.nvtx_domain import attached_domain
 
 __all__ = [
+    "NOTHING_OPEN",
+    "Follower",
     "Opened",
-    "annotate",
     "close_marks",
-    "collect",
+    "follow",
     "nvtx_attached",
+    "open_annotation",
     "open_marks",
     "open_range",
     "recording",
@@ -29,8 +31,10 @@ __all__ = [
 ]
 
 R = TypeVar("R")
-Opened = tuple[Any, Any, Any]
-"""What is open: (pops a push/pop range, handle of a start/end range, torch's annotation); each may be None."""
+Opened = tuple[Any, Any, Any, "Follower | None"]
+"""What is open: (pops a push/pop range, handle of a start/end range, torch's annotation, who hears of its end)."""
+
+NOTHING_OPEN: Final[Opened] = (None, None, None, None)
 
 _COLOURS: Final = {
     "forward": 0x2F6FDE,
@@ -40,6 +44,16 @@ _COLOURS: Final = {
     "data": 0xC9A227,
 }
 _PALETTE: Final = (0x4C78A8, 0xF58518, 0x54A24B, 0xE45756, 0x72B7B2, 0xB279A2, 0xFF9DA6, 0x9D755D, 0xBAB0AC)
+
+
+class Follower(Protocol):
+    """Hears of the phases that are recorded."""
+
+    def phase_opened(self, name: str) -> None:
+        """A phase begins; it is not open yet."""
+
+    def phase_closed(self) -> None:
+        """A phase has ended."""
 
 
 class _NoTorch:
@@ -58,8 +72,8 @@ _domain: Any = None
 """The NVTX domain while a tool is attached; a tool attaches when the process starts or never."""
 old_compiler = False
 """Whether torch.compile knows no context manager but its own ones (before torch 2.5)."""
-_seen: set[str] | None = None
-"""Where `profkit.record` collects the names of the phases that were recorded."""
+_follower: Follower | None = None
+"""The `profkit.record` that runs."""
 _warned = False
 
 
@@ -83,15 +97,15 @@ def tracing() -> bool:
 tracing._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def collect(names: set[str] | None) -> None:
-    """Add the names of recorded phases to ``names`` from now on; None ends that."""
-    global _seen
-    _seen = names
+def follow(follower: Follower | None) -> None:
+    """Tell ``follower`` of the phases that are recorded from now on; None ends that."""
+    global _follower
+    _follower = follower
 
 
 def open_range(name: str) -> Opened:
     """Open a push/pop range of the NVTX domain only: a step, which torch.profiler marks by itself."""
-    return (_push(name, {}), None, None)
+    return (_push(name, {}), None, None, None)
 
 
 def nvtx_attached() -> bool:
@@ -101,14 +115,21 @@ def nvtx_attached() -> bool:
 
 def open_marks(name: str, attributes: dict[str, Any], *, nested: bool = True) -> Opened:
     """Open everything that listens; ``nested`` code is not suspended, so its NVTX range is pushed and popped."""
+    follower = _tell_opened(name)
     pop = _push(name, attributes) if nested else None
     span = None if nested else start_span(name, attributes)
-    return pop, span, annotate(name, attributes)
+    return pop, span, _annotate(name, attributes), follower
+
+
+def open_annotation(name: str, attributes: dict[str, Any]) -> Opened:
+    """Open torch's annotation only: suspended code has its NVTX range from `start_span`."""
+    follower = _tell_opened(name)
+    return None, None, _annotate(name, attributes), follower
 
 
 def close_marks(opened: Opened) -> None:
     """Close what is open, the last first."""
-    pop, span, annotation = opened
+    pop, span, annotation, follower = opened
     try:
         if annotation is not None:
             _, leave, without_overrides = _operators()
@@ -118,8 +139,16 @@ def close_marks(opened: Opened) -> None:
             pop()
         if span is not None:
             _domain.end_range(span)
+        if follower is not None:
+            follower.phase_closed()
     except Exception as error:  # noqa: BLE001 - a recording never takes the program down
         _warn(error)
+
+
+def _tell_opened(name: str) -> Follower | None:
+    if _follower is not None:
+        _follower.phase_opened(name)
+    return _follower
 
 
 def _push(name: str, attributes: dict[str, Any]) -> Any:
@@ -144,14 +173,12 @@ def start_span(name: str, attributes: dict[str, Any]) -> Any:
         return None
 
 
-def annotate(name: str, attributes: dict[str, Any]) -> Any:
+def _annotate(name: str, attributes: dict[str, Any]) -> Any:
     """The open torch annotation, or None where torch does not record."""
-    if _seen is not None:
-        _seen.add(name)
     if not (_profiler._is_profiler_enabled or _history_on) or _emits_nvtx():
         return None
-    text = ", ".join(f"{key}={value}" for key, value in attributes.items()) if attributes else None
     try:
+        text = ", ".join(f"{key}={value}" for key, value in attributes.items()) if attributes else None
         return _operators()[0](PHASE_MARK + name, text)
     except Exception as error:  # noqa: BLE001 - a recording never takes the program down
         _warn(error)
@@ -238,7 +265,7 @@ def _forget_recordings() -> None:
     """In a forked child CUDA cannot be asked for anything, and the recorder is the parent's."""
     global _history_on
     _history_on = False
-    collect(None)
+    follow(None)
 
 
 def _warn(problem: object) -> None:

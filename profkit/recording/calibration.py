@@ -1,4 +1,4 @@
-"""Measure the card that this process sees: copy bandwidth, matrix rates, `To` and `Q`.
+"""Measure the GPU that this process sees: copy bandwidth, matmul rates, `To` and `Q`.
 
 Rates are medians by CUDA events; `To` and `Q` come from the recorder's own clock, since that is the clock whose
 durations the analyzer compares with them.
@@ -16,7 +16,7 @@ from typing import Any
 from profkit.errors import RecordingError
 from profkit.hardware import OVERHEAD_NS, QUEUE_NS, TENSOR, VECTOR, Gpu
 
-__all__ = ["measure_card"]
+__all__ = ["measure_gpu"]
 
 _REPEATS = 15
 _TINY_KERNELS = 400
@@ -29,7 +29,7 @@ _QUEUE_MARGIN = 2
 gaps reach 1.5 us where those of one tiny kernel stay under 1.3, and 3 us part them from waiting (reports/calibration)."""
 
 
-def measure_card(progress: Callable[[str], None] = lambda what: None) -> Gpu:
+def measure_gpu(progress: Callable[[str], None] = lambda what: None) -> Gpu:
     """Measure the current CUDA device for about half a minute.
 
     Args:
@@ -73,7 +73,7 @@ def _measured(torch: Any, progress: Callable[[str], None]) -> Gpu:
         peaks=peaks,
         overhead_ns=overhead_ns,
         queue_ns=queue_ns,
-        source=f"measured on this card with torch {torch.__version__}",
+        source=f"measured on this GPU with torch {torch.__version__}",
     )
 
 
@@ -100,7 +100,7 @@ def _bandwidth(torch: Any) -> float:
 
 
 def _products(torch: Any, capability: tuple[int, int]) -> list[tuple[str, str, Callable[[], Any]]]:
-    """A large square product of random numbers in each type that this torch and card may have."""
+    """A large square product of random numbers in each type that this torch and GPU may have."""
 
     def square(dtype: Any, side: int = _SIDE, tf32: bool = False) -> Callable[[], Any]:
         def product() -> Any:
@@ -119,7 +119,7 @@ def _products(torch: Any, capability: tuple[int, int]) -> list[tuple[str, str, C
             square(torch.float64, _SIDE // 2),
         ),
     ]
-    if capability >= (8, 0):  # older cards have no TF32, and would multiply in fp32 under its name
+    if capability >= (8, 0):  # older GPUs have no TF32, and would multiply in fp32 under its name
         products.insert(2, ("tf32", TENSOR, square(torch.float32, tf32=True)))
         if hasattr(torch, "_int_mm"):
             products.append(("int8", TENSOR, lambda: _narrow_product(torch, "int8")))
@@ -170,7 +170,7 @@ def _operands(torch: Any, dtype: Any, side: int) -> tuple[float, float]:
 
 
 def _rate(torch: Any, product: Callable[[], Any]) -> float | None:
-    """FLOP per second; None where the card or this torch lacks the type, which each says in words of its own."""
+    """FLOP per second; None where the GPU or this torch lacks the type, which each says in its own words."""
     try:
         flop, seconds = product()
     except torch.cuda.OutOfMemoryError:

@@ -1,4 +1,4 @@
-"""`examine`: what can be recorded on this machine, and what mends each lack."""
+"""`examine`: which recorders work on this machine, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Check:
     found: str
     """What is there, or what is missing."""
     needed_for: str
-    mend: str = ""
-    """The command or flag that mends it; empty when nothing is wrong."""
+    fix: str = ""
+    """The command or flag that fixes it; empty when nothing is wrong."""
 
 
 def examine() -> list[Check]:
@@ -37,7 +37,7 @@ def _torch() -> Check:
     name, needed_for = "torch", "torch.profiler, memory history"
     if importlib.util.find_spec("torch") is None:
         return Check(
-            name=name, ok=False, found="not installed", needed_for=needed_for, mend="pip install 'torch>=2.4'"
+            name=name, ok=False, found="not installed", needed_for=needed_for, fix="pip install 'torch>=2.4'"
         )
     try:
         import torch
@@ -47,7 +47,7 @@ def _torch() -> Check:
             ok=False,
             found=f"does not load: {error}",
             needed_for=needed_for,
-            mend="pip install --force-reinstall torch",
+            fix="pip install --force-reinstall torch",
         )
     version = tuple(int(part) for part in str(torch.__version__).split("+")[0].split(".")[:2])
     if version < (2, 4):
@@ -56,7 +56,7 @@ def _torch() -> Check:
             ok=False,
             found=f"{torch.__version__} is older than 2.4",
             needed_for=needed_for,
-            mend="pip install -U 'torch>=2.4'",
+            fix="pip install -U 'torch>=2.4'",
         )
     cuda = f"CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
     return Check(name=name, ok=True, found=f"{torch.__version__}, {cuda}", needed_for=needed_for)
@@ -66,8 +66,8 @@ def _gpu() -> Check:
     name, needed_for = "GPU and driver", "kernels in any recording, memory history"
     driver = driver_version()
     if driver is None:
-        mend = "install the NVIDIA driver; in a container: docker run --gpus all ..."
-        return Check(name=name, ok=False, found="no NVIDIA driver", needed_for=needed_for, mend=mend)
+        fix = "install the NVIDIA driver; in a container: docker run --gpus all ..."
+        return Check(name=name, ok=False, found="no NVIDIA driver", needed_for=needed_for, fix=fix)
     if importlib.util.find_spec("torch") is None:
         return Check(name=name, ok=True, found=f"driver {driver}", needed_for=needed_for)
     import torch
@@ -83,10 +83,10 @@ def _gpu() -> Check:
             ok=False,
             found=f"driver {driver}, but torch sees no GPU",
             needed_for=needed_for,
-            mend=wheel,
+            fix=wheel,
         )
-    cards = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-    return Check(name=name, ok=True, found=f"driver {driver}: {cards}", needed_for=needed_for)
+    names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    return Check(name=name, ok=True, found=f"driver {driver}: {names}", needed_for=needed_for)
 
 
 def _cupti() -> Check:
@@ -97,7 +97,7 @@ def _cupti() -> Check:
             ok=False,
             found="torch is missing",
             needed_for=needed_for,
-            mend="pip install 'torch>=2.4'",
+            fix="pip install 'torch>=2.4'",
         )
     import torch
 
@@ -105,12 +105,12 @@ def _cupti() -> Check:
     if "CUDA" in activities:
         return Check(name=name, ok=True, found="in this torch", needed_for=needed_for)
     found = "this torch has no CUDA activity"
-    mend = (
+    fix = (
         "pip install a torch with CUDA: https://pytorch.org"
         if not ctypes.util.find_library("cupti")
         else "check the driver"
     )
-    return Check(name=name, ok=False, found=found, needed_for=needed_for, mend=mend)
+    return Check(name=name, ok=False, found=found, needed_for=needed_for, fix=fix)
 
 
 def _nvtx() -> Check:
@@ -126,7 +126,7 @@ def _nvtx() -> Check:
             ok=False,
             found="not installed",
             needed_for=needed_for,
-            mend="pip install 'nvtx>=0.2.13'",
+            fix="pip install 'nvtx>=0.2.13'",
         )
     if tuple(int(part) for part in version.split(".")[:3] if part.isdecimal()) < (0, 2, 13):
         return Check(
@@ -134,7 +134,7 @@ def _nvtx() -> Check:
             ok=False,
             found=f"{version} is too old",
             needed_for=needed_for,
-            mend="pip install -U 'nvtx>=0.2.13'",
+            fix="pip install -U 'nvtx>=0.2.13'",
         )
     return Check(name=name, ok=True, found=version, needed_for=needed_for)
 
@@ -144,8 +144,8 @@ def _nsys() -> Check:
     try:
         binary = find_nsys()
     except RecordingError as error:
-        mend = "install it (https://developer.nvidia.com/nsight-systems), or let PROFKIT_NSYS name the binary"
-        return Check(name=name, ok=False, found=error.problem, needed_for=needed_for, mend=mend)
+        fix = "install it (https://developer.nvidia.com/nsight-systems), or set PROFKIT_NSYS to the binary"
+        return Check(name=name, ok=False, found=error.problem, needed_for=needed_for, fix=fix)
     version = nsys_version(binary)
     if version is None:
         return Check(
@@ -153,7 +153,7 @@ def _nsys() -> Check:
             ok=False,
             found=f"{binary} does not run",
             needed_for=needed_for,
-            mend=f"{binary} --version",
+            fix=f"{binary} --version",
         )
     return Check(name=name, ok=True, found=version, needed_for=needed_for)
 
@@ -165,12 +165,12 @@ def _counters() -> Check:
         settings = Path("/proc/driver/nvidia/params").read_text(encoding="ascii", errors="replace")
     except OSError:
         return Check(
-            name=name, ok=False, found="no NVIDIA driver", needed_for=needed_for, mend="see GPU and driver"
+            name=name, ok=False, found="no NVIDIA driver", needed_for=needed_for, fix="see GPU and driver"
         )
     restricted = "RmProfilingAdminOnly: 1" in settings
     if restricted and os.geteuid() != 0:
-        mend = "as root: echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/profiling.conf, then reboot; in a container: --cap-add=SYS_ADMIN"
-        return Check(name=name, ok=False, found="for administrators only", needed_for=needed_for, mend=mend)
+        fix = "as root: echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/profiling.conf, then reboot; in a container: --cap-add=SYS_ADMIN"
+        return Check(name=name, ok=False, found="for administrators only", needed_for=needed_for, fix=fix)
     return Check(name=name, ok=True, found="readable", needed_for=needed_for)
 
 
@@ -178,14 +178,14 @@ def _container() -> Check:
     name, needed_for = "container", "nsys' CPU samples (profkit does not use them)"
     inside = Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
     if not inside:
-        return Check(name=name, ok=True, found="not in one, or not known", needed_for=needed_for)
+        return Check(name=name, ok=True, found="none found", needed_for=needed_for)
     paranoid = (output_of(["cat", "/proc/sys/kernel/perf_event_paranoid"]) or "").strip()
     if paranoid.lstrip("-").isdecimal() and int(paranoid) > 2:
-        mend = "start it with --cap-add=SYS_ADMIN, or on the host: sysctl kernel.perf_event_paranoid=2"
+        fix = "start it with --cap-add=SYS_ADMIN, or on the host: sysctl kernel.perf_event_paranoid=2"
         return Check(
-            name=name, ok=False, found=f"perf_event_paranoid is {paranoid}", needed_for=needed_for, mend=mend
+            name=name, ok=False, found=f"perf_event_paranoid is {paranoid}", needed_for=needed_for, fix=fix
         )
-    return Check(name=name, ok=True, found="in one", needed_for=needed_for)
+    return Check(name=name, ok=True, found="in a container", needed_for=needed_for)
 
 
 def _disk() -> Check:
@@ -200,6 +200,6 @@ def _disk() -> Check:
             ok=False,
             found=found,
             needed_for=needed_for,
-            mend="free some, or record elsewhere: -o FOLDER",
+            fix="free some space, or record elsewhere: -o FOLDER",
         )
     return Check(name=name, ok=True, found=found, needed_for=needed_for)

@@ -70,18 +70,18 @@ def gpus() -> list[dict[str, Any]]:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []
-    cards = []
+    found = []
     for index in range(torch.cuda.device_count()):
-        card = torch.cuda.get_device_properties(index)
-        cards.append(
+        gpu = torch.cuda.get_device_properties(index)
+        found.append(
             {
-                "name": card.name,
-                "memory_bytes": card.total_memory,
-                "multiprocessors": card.multi_processor_count,
-                "compute_capability": f"{card.major}.{card.minor}",
+                "name": gpu.name,
+                "memory_bytes": gpu.total_memory,
+                "multiprocessors": gpu.multi_processor_count,
+                "compute_capability": f"{gpu.major}.{gpu.minor}",
             }
         )
-    return cards
+    return found
 
 
 def driver_version() -> str | None:

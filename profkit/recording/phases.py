@@ -24,7 +24,15 @@ from typing import Any, Final, ParamSpec, TypeVar, overload
 
 from profkit.errors import RecordingError
 from profkit.recording import backends
-from profkit.recording.backends import Opened, annotate, close_marks, open_marks, recording, start_span
+from profkit.recording.backends import (
+    NOTHING_OPEN,
+    Opened,
+    close_marks,
+    open_annotation,
+    open_marks,
+    recording,
+    start_span,
+)
 
 __all__ = ["Phase", "phase"]
 
@@ -180,7 +188,7 @@ def _async_generator(function: Any, name: str, attributes: dict[str, Any]) -> An
                 except BaseException as error:  # noqa: BLE001 - whatever was thrown in is for the source
                     resume, argument = source.athrow, error
         finally:
-            close_marks((None, span, None))
+            close_marks((None, span, None, None))
 
     return call
 
@@ -210,13 +218,13 @@ def _drive(
     span = None if spanned else start_span(name, attributes)
     try:
         while True:
-            annotation = annotate(name, attributes) if recording() else None
+            opened = open_annotation(name, attributes) if recording() else NOTHING_OPEN
             try:
                 item = resume(argument)
             except StopIteration as stop:
                 return stop.value
             finally:
-                close_marks((None, None, annotation))
+                close_marks(opened)
             try:
                 resume, argument = source.send, (yield item)
             except GeneratorExit:
@@ -225,7 +233,7 @@ def _drive(
             except BaseException as error:  # noqa: BLE001 - whatever was thrown in is for the source
                 resume, argument = source.throw, error
     finally:
-        close_marks((None, span, None))
+        close_marks((None, span, None, None))
 
 
 def _use(frame: Any) -> int:

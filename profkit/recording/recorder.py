@@ -21,7 +21,9 @@ from profkit.recording.memory_history import MemoryHistory, is_out_of_memory
 from profkit.recording.notices import warn
 from profkit.recording.nvtx_domain import under_nsys
 from profkit.recording.plain_steps import PlainSteps
+from profkit.recording.program_events import Kind, listen, unlisten
 from profkit.recording.stages import Part, Schedule, Stage
+from profkit.recording.step_ends import StepEnds
 from profkit.recording.torch_profiler import TorchProfiler
 
 __all__ = ["RUN_SCHEMA", "Recorder", "record"]
@@ -140,6 +142,7 @@ class Recorder:
         self._phases: set[str] = set()
         self._active_ns: list[int] = []
         self._step_began_ns = 0
+        self._ends = StepEnds(self._advance, lambda: self._schedule.stage(self._step) is Stage.WAIT)
         self.problems: list[str] = []
 
     @property
@@ -153,14 +156,40 @@ class Recorder:
         return list(self._folder.files) if self._folder else []
 
     def step(self) -> None:
-        """Tell that a training step is over."""
-        if self._folder is None or os.getpid() != self._pid:
-            return  # not recording here: a rank that was not chosen, or a forked worker of the program
+        """Tell that a training step is over. Within backward, it ends as soon as backward does."""
+        if self.recording_here and not self._ends.end():
+            self._tell_once("step() is called on another thread than the one that records")
+
+    def step_heard(self) -> None:
+        """Tell that a hook has heard a training step end: it ends once no range of the program is open."""
+        if self.recording_here and not self._ends.end_outside():
+            self._tell_once("the program trains on another thread than the one that records")
+
+    @property
+    def recording_here(self) -> bool:
+        """Whether this process records: not a rank that was not chosen, nor a forked worker of the program."""
+        return self._folder is not None and os.getpid() == self._pid
+
+    def phase_opened(self, name: str) -> None:
+        """A phase begins."""
+        self._phases.add(name)
+        self._ends.entered(Kind.RANGE, None)
+
+    def phase_closed(self) -> None:
+        """A phase has ended."""
+        self._ends.left(Kind.RANGE, None)
+
+    def _advance(self) -> None:
+        """End the step that runs, and begin the next."""
         stage, following = self._schedule.stage(self._step), self._schedule.stage(self._step + 1)
         if stage is Stage.ACTIVE:
             self._active_ns.append(time.perf_counter_ns() - self._step_began_ns)
         for part in list(self._parts):
             self._try(part, functools.partial(part.step, self._step, stage, following))
+        if self._schedule.ends_cycle(self._step):
+            self._write_facts("running")
+        if following is Stage.DONE:
+            self._hear_no_more()
         self._step += 1
         self._step_began_ns = time.perf_counter_ns()
 
@@ -183,7 +212,8 @@ class Recorder:
         _active = self
         self._facts = self._first_facts(rank, world)
         self._write_facts("running")
-        backends.collect(self._phases)
+        backends.follow(self)
+        listen(self._ends)
         self._make_parts(self._folder)
         stage = self._schedule.stage(0)
         for part in list(self._parts):
@@ -193,8 +223,9 @@ class Recorder:
     def stop(self, error: BaseException | None = None) -> None:
         """Stop, and keep what was recorded; ``error`` is the program's own, if it ends by one."""
         global _active
-        if self._folder is None or os.getpid() != self._pid:
+        if not self.recording_here:
             return
+        self._ends.finish()
         memory = self._memory
         if memory is not None and memory in self._parts and is_out_of_memory(error) and not memory.oom_files:
             self._try(memory, memory.out_of_memory)
@@ -203,10 +234,14 @@ class Recorder:
             for part in list(self._parts):
                 self._try(part, functools.partial(part.stop, stage))
         finally:
-            backends.collect(None)
+            self._hear_no_more()
             _active = None
         self._tell_what_is_missing()
         self._write_facts("done" if error is None else f"ended by {type(error).__name__}")
+
+    def _hear_no_more(self) -> None:
+        backends.follow(None)
+        unlisten(self._ends)
 
     def _make_parts(self, folder: RunFolder) -> None:
         options = self._options
@@ -223,11 +258,13 @@ class Recorder:
 
     def _make_profiler(self, folder: RunFolder) -> None:
         options = self._options
-        shapes = options.shapes is not False
+        wanted = {
+            "record_shapes": options.shapes is not False,
+            "with_stack": options.stacks,
+            "profile_memory": options.memory,
+        }
         try:
-            self._torch = TorchProfiler(
-                self._schedule, folder, shapes=shapes, stacks=options.stacks, memory=options.memory
-            )
+            self._torch = TorchProfiler(self._schedule, folder, wanted, self._tell)
         except (ImportError, RuntimeError, AssertionError) as error:
             self._tell(f"torch.profiler is left out: {error}")
         else:
@@ -244,6 +281,10 @@ class Recorder:
     def _tell(self, problem: str) -> None:
         self.problems.append(problem)
         warn(problem)
+
+    def _tell_once(self, problem: str) -> None:
+        if problem not in self.problems:
+            self._tell(problem)
 
     def _tell_what_is_missing(self) -> None:
         schedule, profiler = self._schedule, self._torch

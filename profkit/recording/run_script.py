@@ -80,7 +80,7 @@ def _step_with_optimizer(recorder: Recorder) -> None:
         if not first:
             first.append(id(optimizer))
         if first[0] == id(optimizer):
-            recorder.step()
+            recorder.step_heard()
 
     optimizers.register_optimizer_step_post_hook(stepped)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from profkit.recording.files import RunFolder
+from profkit.recording.foreign_profilers import ForeignProfilers
 from profkit.recording.stages import Schedule, Stage
 
 __all__ = ["TorchProfiler", "make_profile"]
@@ -19,18 +21,19 @@ class TorchProfiler:
     Args:
         schedule: Which steps to record.
         folder: Where the traces go.
-        shapes: Record the operators' input shapes.
-        stacks: Record Python stacks; slow, and files grow several times.
-        memory: Record allocations too, which gives the CPU's memory in the trace.
+        options: Of torch's profiler: ``record_shapes``, ``with_stack`` (slow, and files grow several times),
+            ``profile_memory`` (which gives the CPU's memory in the trace).
+        tell: Told what is missing from the recording.
     """
 
     name = "torch.profiler"
 
     def __init__(
-        self, schedule: Schedule, folder: RunFolder, *, shapes: bool, stacks: bool, memory: bool
+        self, schedule: Schedule, folder: RunFolder, options: dict[str, bool], tell: Callable[[str], None]
     ) -> None:
         self._schedule = schedule
         self._folder = folder
+        self._foreign = ForeignProfilers(tell)
         self._owed = False
         self.cycles: list[dict[str, Any]] = []
         """``file``, ``first_step``, ``steps`` (whole ones) and ``complete`` of each trace that was written."""
@@ -39,15 +42,14 @@ class TorchProfiler:
         self._profile = make_profile(
             None if schedule.steps is None else self._action,
             self._save,
-            {"record_shapes": shapes, "with_stack": stacks, "profile_memory": memory},
+            options,
         )
 
     def start(self, stage: Stage) -> None:
-        """Start; a profiler that is refused (another one is active) raises RuntimeError."""
-        if _another_is_active():
-            raise RuntimeError("another torch profiler is active in this process")
+        """Start; where the program's own profiler is on, it was first, and RuntimeError is raised."""
+        self._foreign.watch()
         self._owed = stage is Stage.ACTIVE
-        with _quiet():
+        with self._turn(stage):
             self._profile.start()
 
     def step(self, step: int, stage: Stage, following: Stage) -> None:
@@ -55,19 +57,41 @@ class TorchProfiler:
         if stage is Stage.ACTIVE:
             self._recorded += 1
         ends = self._schedule.ends_cycle(step)
-        with _quiet():
+        with self._turn(following):
             self._profile.step()
-        if ends and self._owed:
-            self._save(self._profile)
+            if ends and self._owed:
+                self._save(self._profile)
         if following is Stage.ACTIVE and (ends or stage is not Stage.ACTIVE):
             self._owed, self._first, self._recorded = True, step + 1, 0
+        if following is Stage.DONE:
+            self._foreign.unwatch()
 
     def stop(self, stage: Stage) -> None:
         """Stop, and write what the running cycle has."""
-        with _quiet():
-            self._profile.stop()
-        if self._owed and stage is Stage.ACTIVE:
-            self._save(self._profile)
+        try:
+            with self._turn(Stage.DONE):
+                self._profile.stop()
+                if self._owed and stage is Stage.ACTIVE:
+                    self._save(self._profile)
+        finally:
+            self._foreign.unwatch()
+
+    @contextmanager
+    def _turn(self, following: Stage) -> Iterator[None]:
+        """Around a call of torch's profiler, which is on afterwards if ``following`` says so.
+
+        Torch's advice on its own API (cleared events, acc_events) is for who calls it.
+        """
+        will_be_on = following in (Stage.WARMUP, Stage.ACTIVE)
+        try:
+            if will_be_on and self._foreign.active:
+                raise RuntimeError("another torch profiler is active in this process")
+            with warnings.catch_warnings(action="ignore", category=UserWarning), self._foreign.own():
+                yield
+        except BaseException:
+            self._foreign.unwatch()  # this part is left out from here on
+            raise
+        self._foreign.ours_is_on = will_be_on
 
     def _action(self, step: int) -> Any:
         from torch.profiler import ProfilerAction
@@ -112,12 +136,6 @@ def make_profile(
     return profile(activities=activities, schedule=schedule, on_trace_ready=on_trace_ready, **options)
 
 
-def _another_is_active() -> bool:
-    from torch.autograd import profiler
-
-    return bool(profiler._is_profiler_enabled)
-
-
 def _is_whole(path: Path) -> bool:
     """Whether a trace ends as JSON does; Kineto does not say when it could not write all of it."""
     if not path.exists():
@@ -125,9 +143,3 @@ def _is_whole(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 64))
         return file.read().rstrip().endswith((b"}", b"]"))
-
-
-def _quiet() -> warnings.catch_warnings[None]:
-    """Without torch's advice on its own API (cleared events, acc_events), which a recorder's user cannot take."""
-    quiet = warnings.catch_warnings(action="ignore", category=UserWarning)
-    return quiet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from profkit.model.result import Result
+from profkit.rendering.document import Document
 from profkit.rendering.html import render_html
 from profkit.rendering.markdown import render_markdown
 from profkit.rendering.report_json import render_json, report_schema
@@ -23,11 +23,10 @@ __all__ = [
     "report_schema",
 ]
 
-Renderer = Callable[[Result], str]
+Renderer = Callable[[Document], str]
 
 RENDERERS: Final[dict[str, Renderer]] = {
     "html": render_html,
-    "json": render_json,
     "md": render_markdown,
     "text": render_text,
     "csv": render_csv,

@@ -10,21 +10,20 @@ import numpy as np
 from profkit.model.result import Result
 from profkit.rendering.document import Document
 from profkit.rendering.first_edition import second_edition
-from profkit.rendering.spoken import spoken
 
 __all__ = ["document_of"]
 
 
 def document_of(report: Result | Document) -> Document:
-    """The report with its sentences.
+    """The report as a document.
 
     Args:
-        report: What an analysis returns; of a document that was read back, itself.
+        report: One with its sentences; of a document itself.
     """
     if isinstance(report, Document):
         return report
     # TRANSITIONAL: goes when the analysis returns a typed report; until then its rows are dictionaries or structs.
-    given = msgspec.to_builtins(spoken(report).as_dict(), enc_hook=_plain)
+    given = msgspec.to_builtins(report.as_dict(), enc_hook=_plain)
     return msgspec.convert(second_edition(given), Document)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
-import json
 import sys
 import zlib
 from contextlib import suppress
@@ -16,9 +15,24 @@ import jinja2
 from jinja2.bccache import Bucket
 from markupsafe import Markup
 
-from profkit.model.result import Result
+from profkit.model.report import REPORT_SCHEMA
+from profkit.rendering.digest import (
+    device_names,
+    kernels_by_name,
+    no_advice,
+    scale_of,
+    share_text,
+    where_text,
+)
+from profkit.rendering.document import Document
+from profkit.rendering.page_cells import bar_text, clip, milliseconds, tone
 from profkit.rendering.page_data import has_plots, page_data
-from profkit.rendering.page_tables import page_tables
+from profkit.rendering.page_devices import memory_section, ranks_section
+from profkit.rendering.page_summary import advice_entry, health_section, method_section, verdict_section
+from profkit.rendering.page_tables import idle_section, operators_section, phases_section, steps_section
+from profkit.rendering.report_json import json_text
+from profkit.rendering.words import SHARES, bound_term
+from profkit.units import bytes_text, count_text, duration_text
 
 __all__ = ["render_html"]
 
@@ -33,37 +47,68 @@ _JSON_ESCAPES = {
 }
 
 
-def render_html(result: Result) -> str:
+def render_html(report: Document) -> str:
     """The page: verdict, health, advice, tables and plots, with every script, style and number inside it.
 
     Its size depends on the number of rows that are shown, which is capped, never on the number of events. A
     Content-Security-Policy allows the page's own scripts by their hashes and forbids every request. The plots'
     library is inside, compressed, and is unpacked when the first plot comes into view.
     """
-    data = page_data(result)
-    style = _asset("report.css")
+    data = page_data(report)
     scripts = [_asset(name) for name in _SCRIPTS]
-    plotly = _plotly() if has_plots(result, data) else None
+    plotly = _plotly() if has_plots(report, data) else None
     hashes = [_csp_hash(script.encode()) for script in scripts] + ([plotly[1]] if plotly else [])
+    scale = scale_of(report)
     page = (
         _environment()
         .get_template("report.html.j2")
         .render(
-            page_tables(result),
+            report=report,
+            schema=REPORT_SCHEMA,
+            scale=scale,
+            sections=_sections(report),
+            verdict=verdict_section(report, scale),
+            health=health_section(report),
+            no_advice=no_advice(report),
+            advice=[advice_entry(row) for row in report.advice],
+            steps=steps_section(report),
+            device_names=device_names(report),
+            phases=phases_section(report, scale),
+            noscript_kernels=kernels_by_name(report)[:20],
+            operators=operators_section(report),
+            idle=idle_section(report, scale),
+            held=memory_section(report.memory),
+            ranks=ranks_section(report),
+            method=method_section(report),
             # Plotly sets style attributes; styles cannot reach out, as images and fonts from anywhere are forbidden.
             policy=f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data:; "
             "base-uri 'none'; form-action 'none'",
-            style=Markup(style),
+            style=Markup(_asset("report.css")),
             scripts=[Markup(script) for script in scripts],
-            data=Markup(
-                json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(
-                    _JSON_ESCAPES
-                )
-            ),
+            data=Markup(json_text(data).translate(_JSON_ESCAPES)),
             plotly=Markup(plotly[0]) if plotly else None,
         )
     )
     return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _sections(report: Document) -> list[str]:
+    """The templates of the sections in their order: operators stand in for kernels where there are none."""
+    kernels = ["kernels"] if report.kernels else ["operators"]
+    operators = ["operators"] if report.kernels else []
+    first = [
+        "verdict",
+        "health",
+        "advice",
+        "steps",
+        "phases",
+        *kernels,
+        "timeline",
+        "idle",
+        "memory",
+        "ranks",
+    ]
+    return [*first, "utilisation", *operators, "method"]
 
 
 def _asset(name: str) -> str:
@@ -99,10 +144,26 @@ class _TemplateCache(jinja2.FileSystemBytecodeCache):
 @cache
 def _environment() -> jinja2.Environment:
     folder = Path(importlib.util.cache_from_source(str(_ASSETS / "report.html.j2"))).parent
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_asset),
         bytecode_cache=_TemplateCache(str(folder)),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
     )
+    environment.globals.update(
+        words=SHARES,
+        ms=milliseconds,
+        duration=duration_text,
+        size=bytes_text,
+        percent=share_text,
+        count=count_text,
+        clip=clip,
+        tone=tone,
+        where=where_text,
+        bound=bound_term,
+        bar=bar_text,
+    )
+    return environment

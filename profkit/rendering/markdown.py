@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from profkit.errors import printable
-from profkit.model.result import Result, Row
+from profkit.model.report import AdviceRow
 from profkit.rendering.digest import (
     Scale,
     code_lines,
@@ -22,9 +21,11 @@ from profkit.rendering.digest import (
     phase_tree,
     scale_of,
     share_text,
+    syncs_by_cost,
     what_to_record,
     where_text,
 )
+from profkit.rendering.document import Document
 from profkit.rendering.words import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text
 
@@ -35,9 +36,9 @@ _TOP = 15
 _SPECIAL = re.compile(r"([\\`*_\[\]|~]|^[-+#>=]|^\d+(?=[.)]))")
 
 
-def render_markdown(result: Result) -> str:
+def render_markdown(report: Document) -> str:
     """The report as GitHub-flavoured Markdown; names from files are code spans, so they link and mention nothing."""
-    scale = scale_of(result)
+    scale = scale_of(report)
     sections = (
         _verdict,
         _health,
@@ -51,63 +52,65 @@ def render_markdown(result: Result) -> str:
         _memory,
         _ranks,
     )
-    blocks = [block for write in sections for block in write(result, scale)]
+    blocks = [block for write in sections for block in write(report, scale)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _verdict(result: Result, scale: Scale) -> Iterable[str]:
-    verdict = result.verdict
-    yield f"## {as_prose(verdict['sentence'])}"
-    yield as_prose(where_text(*facts(result), f"confidence: {verdict.get('confidence')}"))
-    for line in filter(None, [what_to_record(verdict), *(verdict.get("caveats") or ())]):
+def _verdict(report: Document, scale: Scale) -> Iterable[str]:
+    verdict = report.verdict
+    yield f"## {as_prose(verdict.sentence)}"
+    yield as_prose(where_text(*facts(report), f"confidence: {verdict.confidence}"))
+    for line in filter(None, [what_to_record(verdict), *verdict.caveats]):
         yield f"> {as_prose(line)}"
     rows = [
         [f"**{as_prose(share_term(name).label)}**", _bar(fraction), share_text(fraction), duration_text(scale(ns)), as_prose(share_term(name).meaning)]
-        for name, ns, fraction in parts_of(verdict.get("shares"))
+        for name, ns, fraction in parts_of(verdict.shares)
     ]  # fmt: skip
     yield from as_table(("The device is", "", "share>", f"time {scale.label}>", "meaning"), rows)
 
 
-def _health(result: Result, scale: Scale) -> Iterable[str]:
-    found = findings_by_weight(result)
+def _health(report: Document, scale: Scale) -> Iterable[str]:
+    found = findings_by_weight(report)
     if found:
-        yield f"### Trace health: {health_note(result)}"
-        yield "\n".join(f"- **{row['severity']}**: {as_prose(row.get('message'))}" for row in found)
+        yield f"### Trace health: {health_note(report)}"
+        yield "\n".join(f"- **{row.severity}**: {as_prose(row.message)}" for row in found)
 
 
-def _advice(result: Result, scale: Scale) -> Iterable[str]:
-    nothing = no_advice(result)
-    if nothing or result.advice:
+def _advice(report: Document, scale: Scale) -> Iterable[str]:
+    nothing = no_advice(report)
+    if nothing or report.advice:
         yield "### What to do"
     if nothing:
         yield nothing
-    for number, row in enumerate(result.advice, 1):
-        speedup = (row.get("speedup") or {}).get("likely")
+    for number, row in enumerate(report.advice, 1):
         gain = where_text(
             gain_text(row, scale.saved),
-            f"{speedup:.2f}x likely" if speedup else None,
-            row.get("confidence"),
+            f"{row.speedup.likely:.2f}x likely" if row.speedup else None,
+            row.confidence,
         )
-        lines = [f"{number}. **{as_prose(row.get('title'))}** ({as_prose(gain)})", as_prose(row.get("why"))]
-        yield "\n   ".join([*filter(None, lines), as_prose(row.get("action")), *_change(row)])
+        lines = [
+            f"{number}. **{as_prose(row.title)}** ({as_prose(gain)})",
+            as_prose(row.why),
+            as_prose(row.action),
+        ]
+        # What belongs to an entry of a list is indented as far as the entry's text.
+        yield f"\n{' ' * len(f'{number}. ')}".join([*filter(None, lines), *_change(row)])
 
 
-def _change(row: Row) -> list[str]:
+def _change(row: AdviceRow) -> list[str]:
     """The change as a block of code, fenced longer than any run of back-ticks in it."""
-    code = str(row.get("code") or "")
-    if not code:
+    if not row.code:
         return []
-    longest = max((len(run) for run in re.findall("`+", code)), default=0)
+    longest = max((len(run) for run in re.findall("`+", row.code)), default=0)
     fence = "`" * max(3, longest + 1)
-    lines = code_lines(code)
-    return ["", f"{fence}python", *lines, fence]
+    return ["", f"{fence}python", *code_lines(row.code), fence]
 
 
-def _steps(result: Result, scale: Scale) -> Iterable[str]:
-    steps = result.window.get("steps") or []
-    devices = max(1, len(result.devices))
+def _steps(report: Document, scale: Scale) -> Iterable[str]:
+    steps = report.window.steps
+    devices = max(1, len(report.devices))
     rows = [
-        [as_code(row.get("name")), duration_text(number_of(row.get("device_ns")) / devices), duration_text(number_of(row.get("gpu_busy_ns")) / devices), "yes" if row.get("kept") else "no"]
+        [as_code(row.name), duration_text(row.device_ns / devices), duration_text(row.gpu_busy_ns / devices), "yes" if row.kept else "no"]
         for row in steps[:12]
     ]  # fmt: skip
     if rows:
@@ -115,15 +118,15 @@ def _steps(result: Result, scale: Scale) -> Iterable[str]:
         yield from as_table(("step", "device time>", "GPU busy>", "counted"), rows, len(steps))
 
 
-def _phases(result: Result, scale: Scale) -> Iterable[str]:
-    tree = phase_tree(result.phases)
+def _phases(report: Document, scale: Scale) -> Iterable[str]:
+    tree = phase_tree(report.phases)
     rows = [
         [
-            "&nbsp;&nbsp;" * min(depth, 8) + as_code(row.get("name")),
-            duration_text(scale(row.get("gpu_inclusive_ns"))),
-            duration_text(scale(row.get("gpu_exclusive_ns"))),
-            duration_text(scale(row.get("host_wall_ns"))),
-            as_prose(bound_term(row["bound"]).label.lower() if row.get("bound") else "–"),
+            "&nbsp;&nbsp;" * min(depth, 8) + as_code(row.name),
+            duration_text(scale(row.gpu_inclusive_ns)),
+            duration_text(scale(row.gpu_exclusive_ns)),
+            duration_text(scale(row.host_wall_ns)),
+            as_prose(bound_term(row.bound).label.lower()),
         ]
         for depth, row in tree[:30]
     ]
@@ -132,17 +135,17 @@ def _phases(result: Result, scale: Scale) -> Iterable[str]:
         yield from as_table(("phase", "GPU, with children>", "GPU, own>", "host>", "bound"), rows, len(tree))
 
 
-def _kernels(result: Result, scale: Scale) -> Iterable[str]:
-    kernels = kernels_by_name(result)
+def _kernels(report: Document, scale: Scale) -> Iterable[str]:
+    kernels = kernels_by_name(report)
     rows = [
         [
-            as_code(row.get("short_name") or row["name"]),
-            duration_text(scale(row["total_ns"])),
-            share_text(row.get("share")),
-            scale.count(row["count"]),
-            duration_text(row["mean_ns"]),
-            as_prose(bound_term(row.get("bound")).label),
-            share_text(row.get("efficiency")) + (" (unsaturated)" if row.get("unsaturated") else ""),
+            as_code(row.name),
+            duration_text(scale(row.total_ns)),
+            share_text(row.share),
+            scale.count(row.count),
+            duration_text(row.mean_ns),
+            as_prose(bound_term(row.bound).label),
+            share_text(row.efficiency) + (" (unsaturated)" if row.unsaturated else ""),
         ]
         for row in kernels[:_TOP]
     ]
@@ -153,24 +156,22 @@ def _kernels(result: Result, scale: Scale) -> Iterable[str]:
         )
 
 
-def _operators(result: Result, scale: Scale) -> Iterable[str]:
-    if result.kernels or not result.operators:
+def _operators(report: Document, scale: Scale) -> Iterable[str]:
+    if report.kernels or not report.operators:
         return
-    ordered = sorted(result.operators, key=lambda row: -number_of(row.get("host_self_ns")))
+    ordered = sorted(report.operators, key=lambda row: -number_of(row.host_self_ns))
     rows = [
-        [as_code(row.get("name")), duration_text(row.get("host_self_ns")), duration_text(row.get("host_ns")), count_text(row.get("count"))]
+        [as_code(row.name), duration_text(row.host_self_ns), duration_text(row.host_ns), count_text(row.count)]
         for row in ordered[:_TOP]
     ]  # fmt: skip
     yield "### Operators (host time: the file has no kernels)"
     yield from as_table(("operator", "self>", "total>", "count>"), rows, len(ordered))
 
 
-def _idle(result: Result, scale: Scale) -> Iterable[str]:
-    causes = sorted(
-        ((ns, name) for name, ns in (result.idle.get("by_cause") or {}).items() if ns), reverse=True
-    )
+def _idle(report: Document, scale: Scale) -> Iterable[str]:
+    causes = sorted(((ns, name) for name, ns in report.idle.by_cause.items() if ns), reverse=True)
     if causes:
-        yield f"### Idle: {duration_text(scale(result.idle['total_ns']))} {scale.label}"
+        yield f"### Idle: {duration_text(scale(report.idle.total_ns))} {scale.label}"
         rows = [
             [as_prose(cause_term(name).label), duration_text(scale(ns)), as_prose(cause_term(name).meaning)]
             for ns, name in causes
@@ -178,13 +179,11 @@ def _idle(result: Result, scale: Scale) -> Iterable[str]:
         yield from as_table(("cause", f"time {scale.label}>", "meaning"), rows)
 
 
-def _syncs(result: Result, scale: Scale) -> Iterable[str]:
-    ordered = sorted(
-        result.syncs, key=lambda row: (-number_of(row.get("cost_ns")), -number_of(row.get("blocked_ns")))
-    )
+def _syncs(report: Document, scale: Scale) -> Iterable[str]:
+    ordered = syncs_by_cost(report)
     rows = [
-        [as_code(where_text(row.get("api"), row.get("operator"))), as_code(row.get("where") or row.get("phase")), count_text(row.get("count")),
-         duration_text(scale(row.get("blocked_ns"))), duration_text(scale(row.get("cost_ns")))]
+        [as_code(where_text(row.api, row.operator)), as_code(row.where or row.phase), count_text(row.count),
+         duration_text(scale(row.blocked_ns)), duration_text(scale(row.cost_ns))]
         for row in ordered[:10]
     ]  # fmt: skip
     if rows:
@@ -192,37 +191,30 @@ def _syncs(result: Result, scale: Scale) -> Iterable[str]:
         yield from as_table(("call", "where", "count>", "blocked>", "cost at most>"), rows, len(ordered))
 
 
-def _memory(result: Result, scale: Scale) -> Iterable[str]:
-    memory = result.memory
+def _memory(report: Document, scale: Scale) -> Iterable[str]:
+    memory = report.memory
     if not memory:
         return
-    peak, reserved = (bytes_text(memory.get(key)) for key in ("peak_allocated_bytes", "peak_reserved_bytes"))
+    peak, reserved = bytes_text(memory.peak_allocated_bytes), bytes_text(memory.peak_reserved_bytes)
     yield f"### Memory: peak {peak} allocated, {reserved} reserved"
-    for title, key in (("at the peak", "at_peak"), ("never freed", "never_freed")):
-        places = memory.get(key) or []
-        rows = [
-            [
-                as_code(where_text(row.get("category"), row.get("where"))),
-                bytes_text(row.get("bytes")),
-                count_text(row.get("count")),
-            ]
-            for row in places[:10]
-        ]
-        if rows:
-            yield from as_table((title, "size>", "blocks>"), rows, len(places))
-    for row in (memory.get("oom") or [])[:3]:
-        wanted, free = bytes_text(row.get("requested_bytes")), bytes_text(row.get("free_bytes"))
-        yield f"**Out of memory**: {wanted} wanted, {free} free, {as_code(row.get('where'))}"
+    held = [(where_text(row.category, row.where), row.bytes, row.count) for row in memory.at_peak]
+    kept = [(where_text(row.where), row.bytes, row.count) for row in memory.never_freed]
+    for title, places in (("at the peak", held), ("never freed", kept)):
+        rows = [[as_code(name), bytes_text(size), count_text(count)] for name, size, count in places[:10]]
+        yield from as_table((title, "size>", "blocks>"), rows, len(places))
+    for row in memory.oom[:3]:
+        wanted, free = bytes_text(row.requested_bytes), bytes_text(row.free_bytes)
+        yield f"**Out of memory**: {wanted} wanted, {free} free, {as_code(row.where)}"
 
 
-def _ranks(result: Result, scale: Scale) -> Iterable[str]:
+def _ranks(report: Document, scale: Scale) -> Iterable[str]:
     rows = [
-        [str(row.get("rank")), duration_text(row.get("step_ns")), duration_text(row.get("late_ns")), "straggler" if row.get("straggler") else ""]
-        for row in result.ranks[:32]
+        [str(row.rank), duration_text(row.step_ns), duration_text(row.late_ns), "straggler" if row.straggler else ""]
+        for row in report.ranks[:32]
     ]  # fmt: skip
     if len(rows) > 1:
         yield "### Ranks"
-        yield from as_table(("rank>", "step>", "late>", ""), rows, len(result.ranks))
+        yield from as_table(("rank>", "step>", "late>", ""), rows, len(report.ranks))
 
 
 def as_table(headers: Sequence[str], rows: list[list[str]], total: int = 0) -> Iterable[str]:
@@ -243,17 +235,17 @@ def _bar(fraction: float) -> str:
     return "█" * max(1, round(fraction * 20))
 
 
-def as_prose(value: Any) -> str:
+def as_prose(value: str | None) -> str:
     """Text as text: nothing in it formats, links, mentions or is HTML."""
-    text = printable("" if value is None else str(value))
+    text = printable(value or "")
     text = text if len(text) <= 500 else f"{text[:500]}…"
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace("@", "@\u200b").replace("://", ":\u200b//")
     return _SPECIAL.sub(r"\\\1", text)
 
 
-def as_code(value: Any, limit: int = _NAMES) -> str:
+def as_code(value: str | None, limit: int = _NAMES) -> str:
     """A name as a code span, in which Markdown means nothing; safe in a table."""
-    text = printable("" if value is None else str(value)).strip()
+    text = printable(value or "").strip()
     if not text:
         return "–"
     text = text if len(text) <= limit else f"{text[: limit - 13]}…{text[-12:]}"

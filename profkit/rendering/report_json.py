@@ -9,11 +9,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from profkit.model.result import Result
 
-__all__ = ["json_value", "render_json", "report_schema"]
+__all__ = ["json_text", "json_value", "render_json", "report_schema"]
 
 
 def render_json(result: Result) -> str:
@@ -49,6 +50,16 @@ def json_value(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [json_value(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
     raise TypeError(f"a report holds plain values, not {type(value).__name__}")
+
+
+def json_text(value: object) -> str:
+    """Typed rows as strict JSON on one line; text that is no valid Unicode has a question mark where it is not."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return json.dumps(
+            json_value(msgspec.to_builtins(value)), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
 
 
 def _section(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from profkit.model import findings, report_memory, report_ranks
+from profkit.model import report_memory, report_ranks
 from profkit.model.report import Threshold
 from profkit.model.report_verdict import Verdict
 from profkit.model.result import Result
@@ -31,12 +31,9 @@ def spoken(result: Result) -> Result:
     """The result with the sentences of all codes that have none yet."""
     memory = _memory(result.memory) if isinstance(result.memory, report_memory.Memory) else result.memory
     health = {**result.health, "findings": [_finding(row) for row in result.health["findings"]]}
-    ranks = result.method.get("ranks")
-    method = (
-        {**result.method, "ranks": _ranks(ranks)}
-        if isinstance(ranks, report_ranks.RankComparison)
-        else result.method
-    )
+    method = result.method
+    if method.get("ranks"):
+        method = {**method, "ranks": _ranks(method["ranks"])}
     if method.get("thresholds"):
         method = {**method, "thresholds": [_threshold(row) for row in method["thresholds"]]}
     return replace(result, memory=memory, health=health, method=method, verdict=_verdict(result))
@@ -50,9 +47,9 @@ def _threshold(row: Any) -> Any:
 
 def _verdict(result: Result) -> Any:
     row = result.verdict
-    if "doubts" not in row:
+    if "doubts" not in row or "sentence" in row:
         return row
-    given = {name: row[name] for name in row if name not in ("sentence", "instead", "caveats", "held_up_by")}
+    given = {name: row[name] for name in row if name not in ("sentence", "instead", "caveats")}
     plain = msgspec.to_builtins(given)
     report: Any = SimpleNamespace(
         verdict=msgspec.convert(plain, Verdict),
@@ -61,23 +58,21 @@ def _verdict(result: Result) -> Any:
         window=SimpleNamespace(device_ns=result.window["device_ns"]),
         step=None,
     )
+    late = plain.pop("straggler", None)
     return {
         **plain,
-        "sentence": row.get("sentence") or verdict_sentence(report),
-        "instead": row.get("instead") or verdict_remedy(report),
-        "caveats": [*verdict_caveats(report), *(row.get("caveats") or ())],
-        "held_up_by": row.get("held_up_by"),
+        "sentence": verdict_sentence(report),
+        "instead": verdict_remedy(report),
+        "caveats": verdict_caveats(report),
+        "held_up_by": late and {name: late[name] for name in ("rank", "waiting_ns", "share", "bound")},
     }
 
 
 def _finding(row: Any) -> Any:
     """The row with its message; of a dictionary again a dictionary."""
-    if row["message"]:
+    if "message" in row:
         return row
-    known = findings.Finding(
-        row["code"], findings.Severity(row["severity"]), "", row["count"], row.get("params") or {}
-    )
-    return _said(document.Finding, known, message=finding_message(known))
+    return _said(document.Finding, row, message=finding_message(row))
 
 
 def _memory(memory: report_memory.Memory) -> Any:
@@ -86,11 +81,15 @@ def _memory(memory: report_memory.Memory) -> Any:
     return _said(document.Memory, memory, oom=ooms, findings=told)
 
 
-def _ranks(ranks: report_ranks.RankComparison) -> Any:
-    kinds = [
-        _said(document.Parallelism, row, evidence=parallelism_evidence(row)) for row in ranks.parallelism
-    ]
-    return _said(document.RankComparison, ranks, parallelism=kinds)
+def _ranks(ranks: Any) -> Any:
+    return {**ranks, "parallelism": [_parallelism(row) for row in ranks.get("parallelism", ())]}
+
+
+def _parallelism(row: Any) -> Any:
+    if "sign" not in row:
+        return row
+    known = report_ranks.Parallelism(**row)
+    return {"kind": known.kind, "basis": known.basis, "evidence": parallelism_evidence(known)}
 
 
 def _said(kind: Any, row: msgspec.Struct, **words: Any) -> Any:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any, Final
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from profkit.model.result import Result, Row
-from profkit.rendering.report_json import json_value
+from profkit.model.report import KernelRow
+from profkit.rendering.document import Document
 
 __all__ = ["COLUMNS", "render_csv"]
 
 COLUMNS: Final = (
-    "name", "short_name", "family", "dtype", "tensor_core", "grid", "block", "device", "count", "total_ns",
-    "mean_ns", "median_ns", "min_ns", "max_ns", "share", "bound", "basis", "efficiency", "unsaturated", "flop",
-    "dram_bytes", "tflops", "gbs", "phases", "operators",
+    "name", "short_name", "family", "dtype", "tensor_core", "grid", "block", "count", "total_ns", "mean_ns",
+    "median_ns", "min_ns", "max_ns", "share", "bound", "basis", "efficiency", "unsaturated", "flop", "dram_bytes",
+    "tflops", "gbs", "phases", "operators", "devices",
 )  # fmt: skip
-"""The columns, in order: those of ``kernels[]``."""
+"""The columns, in order: fields of ``kernels[]``."""
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def render_csv(result: Result) -> str:
+def render_csv(report: Document) -> str:
     """The rows of ``kernels[]``, most expensive first; times in ns, sizes in bytes, unknown is empty.
 
     A text that a spreadsheet would run as a formula gets a leading apostrophe; numbers stay numbers.
@@ -29,25 +31,34 @@ def render_csv(result: Result) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    for row in sorted(result.kernels, key=lambda kernel: -kernel["total_ns"]):
-        writer.writerow(_cell(value) for value in _values(row))
+    for row in sorted(report.kernels, key=lambda kernel: -kernel.total_ns):
+        writer.writerow(map(_cell, _values(row)))
     return out.getvalue()
 
 
-def _values(row: Row) -> list[Any]:
-    return [json_value(row.get(column)) for column in COLUMNS]
+def _values(row: KernelRow) -> Iterable[str | float | None]:
+    return (
+        row.name, row.short_name, row.family, row.dtype, row.tensor_core, _dims(row.grid), _dims(row.block),
+        row.count, row.total_ns, row.mean_ns, row.median_ns, row.min_ns, row.max_ns, row.share, row.bound, row.basis,
+        row.efficiency, row.unsaturated, row.flop, row.dram_bytes, row.tflops, row.gbs,
+        _pairs({path: part.ns for path, part in row.phases.items()}), _pairs(row.operators), _pairs(row.devices),
+    )  # fmt: skip
 
 
-def _cell(value: Any) -> Any:
-    if value is None:
+def _dims(size: Iterable[int] | None) -> str | None:
+    return None if size is None else "x".join(map(str, size))
+
+
+def _pairs(numbers: Mapping[str, int]) -> str:
+    return "; ".join(f"{name}={number}" for name, number in numbers.items())
+
+
+def _cell(value: str | float | None) -> str | float:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
+    if not isinstance(value, str):
         return value
-    if isinstance(value, list):
-        return "x".join(map(str, value))
-    if isinstance(value, dict):
-        value = "; ".join(f"{name}={number}" for name, number in value.items())
-    text = "".join(c for c in str(value) if c.isprintable() or c in "\t\r\n")
+    text = "".join(c for c in value if c.isprintable() or c in "\t\r\n")
     return f"'{text}" if text.lstrip(" \n").startswith(_FORMULA_STARTS) else text

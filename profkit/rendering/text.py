@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from profkit.errors import printable
-from profkit.model.result import Result
 from profkit.rendering.digest import (
     Scale,
     code_lines,
@@ -22,15 +20,18 @@ from profkit.rendering.digest import (
     health_note,
     kept_steps,
     kernels_by_name,
+    launch_parts,
     no_advice,
     number_of,
     parts_of,
     phase_tree,
     scale_of,
     share_text,
+    syncs_by_cost,
     what_to_record,
     where_text,
 )
+from profkit.rendering.document import Document
 from profkit.rendering.words import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text, percent_text
 
@@ -42,11 +43,11 @@ _WIDE = 76
 _SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 
 
-def render_text(result: Result, *, width: int = 100, color: bool = False) -> str:
+def render_text(report: Document, *, width: int = 100, color: bool = False) -> str:
     """The report as lines of at most ``width`` columns; control characters in names are shown as ``?``.
 
     Args:
-        result: What to tell.
+        report: What to tell.
         width: Columns of the terminal.
         color: Whether to use ANSI colours.
     """
@@ -61,23 +62,21 @@ def render_text(result: Result, *, width: int = 100, color: bool = False) -> str
         emoji=False,
         legacy_windows=False,
     )
-    scale = scale_of(result)
+    scale = scale_of(report)
     for write in (_verdict, _health, _phases, _kernels, _operators, _idle, _syncs, _memory, _ranks, _advice):
-        write(console, result, scale)
+        write(console, report, scale)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _verdict(console: Console, result: Result, scale: Scale) -> None:
-    verdict = result.verdict
-    console.print(Text(_clean(verdict["sentence"], None), style="bold"))
+def _verdict(console: Console, report: Document, scale: Scale) -> None:
+    verdict = report.verdict
+    console.print(Text(_clean(verdict.sentence, None), style="bold"))
     console.print(
-        Text(
-            _clean(where_text(*facts(result), f"confidence: {verdict.get('confidence')}"), None), style="dim"
-        )
+        Text(_clean(where_text(*facts(report), f"confidence: {verdict.confidence}"), None), style="dim")
     )
-    for line in filter(None, [what_to_record(verdict), *(verdict.get("caveats") or ())]):
+    for line in filter(None, [what_to_record(verdict), *verdict.caveats]):
         console.print(Text(_clean(line, None), style="yellow"))
-    parts = parts_of(verdict.get("shares"))
+    parts = parts_of(verdict.shares)
     if not parts:
         return
     console.print()
@@ -94,38 +93,36 @@ def _verdict(console: Console, result: Result, scale: Scale) -> None:
             Text(f"{duration_text(scale(ns))} {scale.label}"),
         )
     console.print(Padding(table, (0, 0, 0, 2)))
-    launch = {name: ns for name, ns in (verdict.get("launch") or {}).items() if ns}
+    launch = [f"{name} {duration_text(scale(ns))}" for name, ns in launch_parts(verdict) if ns]
     if launch:
-        words = ", ".join(
-            f"{_clean(n).replace('_', ' ')} {duration_text(scale(ns))}" for n, ns in launch.items()
-        )
+        words = ", ".join(launch)
         console.print(Text(f"  launch overhead is {words}", style="dim"))
 
 
-def _health(console: Console, result: Result, scale: Scale) -> None:
-    found = findings_by_weight(result)
+def _health(console: Console, report: Document, scale: Scale) -> None:
+    found = findings_by_weight(report)
     if not found:
         return
-    _heading(console, "Trace health", health_note(result))
+    _heading(console, "Trace health", health_note(report))
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column()
     for row in found:
-        severity = Text(row["severity"], style=_SEVERITY_STYLES[row["severity"]])
-        table.add_row(severity, Text(_clean(row.get("message"), None)))
+        severity = Text(row.severity, style=_SEVERITY_STYLES[row.severity])
+        table.add_row(severity, Text(_clean(row.message, None)))
     console.print(Padding(table, (0, 0, 0, 2)))
 
 
-def _phases(console: Console, result: Result, scale: Scale) -> None:
-    tree = phase_tree(result.phases)
+def _phases(console: Console, report: Document, scale: Scale) -> None:
+    tree = phase_tree(report.phases)
     if not tree:
         return
-    if not any(row.get("gpu_inclusive_ns") for row in result.phases) and not result.kernels:
+    if not any(row.gpu_inclusive_ns for row in report.phases) and not report.kernels:
         _heading(console, "Phases", f"host time {scale.label}: no device work is known")
         table = _table(("phase", "left"), ("host", "right"))
         for depth, row in tree[:40]:
-            name = Text("  " * min(depth, 8) + _clean(row.get("name")))
-            table.add_row(name, duration_text(scale(row.get("host_wall_ns"))))
+            name = Text("  " * min(depth, 8) + _clean(row.name))
+            table.add_row(name, duration_text(scale(row.host_wall_ns)))
         _print(console, table, len(tree) - 40, "phases")
         return
     _heading(console, "Phases", f"GPU time {scale.label}")
@@ -133,23 +130,23 @@ def _phases(console: Console, result: Result, scale: Scale) -> None:
         ("phase", "left"), ("with children", "right"), ("own", "right"), ("host", "right"), ("bound", "left")
     )
     for depth, row in tree[:40]:
-        bound = bound_term(row.get("bound")) if row.get("bound") else None
+        bound = bound_term(row.bound)
         table.add_row(
-            Text("  " * min(depth, 8) + _clean(row.get("name"))),
-            duration_text(scale(row.get("gpu_inclusive_ns"))),
-            duration_text(scale(row.get("gpu_exclusive_ns"))),
-            duration_text(scale(row.get("host_wall_ns"))),
-            Text(_clean(bound.label.lower()), style=bound.terminal) if bound else Text("–"),
+            Text("  " * min(depth, 8) + _clean(row.name)),
+            duration_text(scale(row.gpu_inclusive_ns)),
+            duration_text(scale(row.gpu_exclusive_ns)),
+            duration_text(scale(row.host_wall_ns)),
+            Text(_clean(bound.label.lower()), style=bound.terminal),
         )
     _print(console, table, len(tree) - 40, "phases")
 
 
-def _kernels(console: Console, result: Result, scale: Scale) -> None:
-    rows = kernels_by_name(result)
+def _kernels(console: Console, report: Document, scale: Scale) -> None:
+    rows = kernels_by_name(report)
     if not rows:
         return
     _heading(console, "Kernels", f"{count_text(len(rows))} by name, time {scale.label}")
-    columns = [
+    columns: list[tuple[str, JustifyMethod]] = [
         ("kernel", "left"),
         ("time", "right"),
         ("share", "right"),
@@ -160,46 +157,44 @@ def _kernels(console: Console, result: Result, scale: Scale) -> None:
         columns[3:3] = [("count", "right"), ("mean", "right")]
     table = _table(*columns)
     for row in rows[:_TOP]:
-        bound = bound_term(row.get("bound"))
+        bound = bound_term(row.bound)
         cells: dict[str, str | Text] = {
-            "kernel": Text(_clean(row.get("short_name") or row["name"])),
-            "time": duration_text(scale(row["total_ns"])),
-            "share": share_text(row.get("share")),
-            "count": scale.count(row["count"]),
-            "mean": duration_text(row["mean_ns"]),
+            "kernel": Text(_clean(row.name)),
+            "time": duration_text(scale(row.total_ns)),
+            "share": share_text(row.share),
+            "count": scale.count(row.count),
+            "mean": duration_text(row.mean_ns),
             "bound": Text(_clean(bound.label), style=bound.terminal),
-            "efficiency": share_text(row.get("efficiency")) + (" !" if row.get("unsaturated") else ""),
+            "efficiency": share_text(row.efficiency) + (" !" if row.unsaturated else ""),
         }
         table.add_row(*(cells[name] for name, _ in columns))
     _print(console, table, len(rows) - _TOP, "kernels")
-    if any(row.get("unsaturated") for row in rows[:_TOP]):
-        note = "  ! unsaturated: mostly launches under 40 % of their limit with idle units: the kernel is slow, not the card"
+    if any(row.unsaturated for row in rows[:_TOP]):
+        note = "  ! unsaturated: mostly launches under 40 % of their limit with idle units: the kernel is slow, not the GPU"
         console.print(Text(note, style="dim"))
 
 
-def _operators(console: Console, result: Result, scale: Scale) -> None:
-    if result.kernels or not result.operators:
+def _operators(console: Console, report: Document, scale: Scale) -> None:
+    if report.kernels or not report.operators:
         return
     _heading(console, "Operators", "host time in all, since the file has no kernels")
-    rows = sorted(result.operators, key=lambda row: -number_of(row.get("host_self_ns")))
+    rows = sorted(report.operators, key=lambda row: -number_of(row.host_self_ns))
     table = _table(("operator", "left"), ("self", "right"), ("total", "right"), ("count", "right"))
     for row in rows[:_TOP]:
         table.add_row(
-            Text(_clean(row.get("name"))),
-            duration_text(row.get("host_self_ns")),
-            duration_text(row.get("host_ns")),
-            count_text(row.get("count")),
+            Text(_clean(row.name)),
+            duration_text(row.host_self_ns),
+            duration_text(row.host_ns),
+            count_text(row.count),
         )
     _print(console, table, len(rows) - _TOP, "operators")
 
 
-def _idle(console: Console, result: Result, scale: Scale) -> None:
-    causes = sorted(
-        ((ns, name) for name, ns in (result.idle.get("by_cause") or {}).items() if ns), reverse=True
-    )
+def _idle(console: Console, report: Document, scale: Scale) -> None:
+    causes = sorted(((ns, name) for name, ns in report.idle.by_cause.items() if ns), reverse=True)
     if not causes:
         return
-    _heading(console, "Idle", f"{duration_text(scale(result.idle['total_ns']))} {scale.label}")
+    _heading(console, "Idle", f"{duration_text(scale(report.idle.total_ns))} {scale.label}")
     for ns, name in causes:
         term = cause_term(name)
         line = Text(f"  {duration_text(scale(ns)):>8}  ")
@@ -208,10 +203,8 @@ def _idle(console: Console, result: Result, scale: Scale) -> None:
         console.print(line, no_wrap=True, overflow="ellipsis")
 
 
-def _syncs(console: Console, result: Result, scale: Scale) -> None:
-    rows = sorted(
-        result.syncs, key=lambda row: (-number_of(row.get("cost_ns")), -number_of(row.get("blocked_ns")))
-    )
+def _syncs(console: Console, report: Document, scale: Scale) -> None:
+    rows = syncs_by_cost(report)
     if not rows:
         return
     _heading(console, "Synchronisation", f"{scale.label}; cost is the most that removing it can bring")
@@ -220,87 +213,84 @@ def _syncs(console: Console, result: Result, scale: Scale) -> None:
     )
     for row in rows[:8]:
         table.add_row(
-            Text(_clean(where_text(row.get("api"), row.get("operator")))),
-            Text(_clean(row.get("where") or row.get("phase") or "–")),
-            scale.count(row.get("count")),
-            duration_text(scale(row.get("blocked_ns"))),
-            duration_text(scale(row.get("cost_ns"))),
+            Text(_clean(where_text(row.api, row.operator))),
+            Text(_clean(row.where or row.phase or "–")),
+            scale.count(row.count),
+            duration_text(scale(row.blocked_ns)),
+            duration_text(scale(row.cost_ns)),
         )
     _print(console, table, len(rows) - 8, "calls")
 
 
-def _memory(console: Console, result: Result, scale: Scale) -> None:
-    memory = result.memory
+def _memory(console: Console, report: Document, scale: Scale) -> None:
+    memory = report.memory
     if not memory:
         return
-    peak = f"peak {bytes_text(memory.get('peak_allocated_bytes'))} allocated, {bytes_text(memory.get('peak_reserved_bytes'))} reserved"
+    peak = f"peak {bytes_text(memory.peak_allocated_bytes)} allocated, {bytes_text(memory.peak_reserved_bytes)} reserved"
     _heading(console, "Memory", peak)
-    for title, key in (("at the peak", "at_peak"), ("never freed", "never_freed")):
-        rows = memory.get(key) or []
+    held = [(row.category, row.where, row.bytes, row.count) for row in memory.at_peak]
+    kept = [(None, row.where, row.bytes, row.count) for row in memory.never_freed]
+    for title, rows in (("at the peak", held), ("never freed", kept)):
         if not rows:
             continue
         table = _table((title, "left"), ("size", "right"), ("blocks", "right"))
-        for row in rows[:6]:
-            name = where_text(row.get("category"), row.get("where")) or "unknown"
-            table.add_row(Text(_clean(name)), bytes_text(row.get("bytes")), count_text(row.get("count")))
+        for category, where, size, count in rows[:6]:
+            name = where_text(category, where) or "unknown"
+            table.add_row(Text(_clean(name)), bytes_text(size), count_text(count))
         _print(console, table, len(rows) - 6, "places")
-    for row in (memory.get("oom") or [])[:3]:
-        text = f"  out of memory: {bytes_text(row.get('requested_bytes'))} wanted, {bytes_text(row.get('free_bytes'))} free"
-        console.print(Text(_clean(where_text(text, row.get("where")), None), style="bold red"))
+    for row in memory.oom[:3]:
+        text = f"  out of memory: {bytes_text(row.requested_bytes)} wanted, {bytes_text(row.free_bytes)} free"
+        console.print(Text(_clean(where_text(text, row.where), None), style="bold red"))
 
 
-def _ranks(console: Console, result: Result, scale: Scale) -> None:
-    if len(result.ranks) < 2:
+def _ranks(console: Console, report: Document, scale: Scale) -> None:
+    if len(report.ranks) < 2:
         return
     _heading(console, "Ranks", "")
-    heads = ("rank", "step", "late", "waits for others", "holds up a step")
-    steps = max(1, kept_steps(result))
+    heads = ("rank", "step", "late", "waits for others", "causes a step")
+    steps = max(1, kept_steps(report))
     table = _table(*((head, "right") for head in heads), ("", "left"))
-    for row in result.ranks[:16]:
-        window = sum((row.get("shares") or {}).values())
-        waits, holds = row.get("exposed_waiting_ns"), row.get("holds_up_ns")
+    for row in report.ranks[:16]:
+        window = sum(row.shares.values())
+        waits, holds = row.exposed_waiting_ns, row.causes_wait_ns
         table.add_row(
-            str(row.get("rank")),
-            duration_text(row.get("step_ns")),
-            duration_text(row.get("late_ns")),
+            str(row.rank),
+            duration_text(row.step_ns),
+            duration_text(row.late_ns),
             percent_text(None if waits is None or not window else waits / window),
             duration_text(None if holds is None else holds / steps),
-            Text("straggler" if row.get("straggler") else "", style="bold red"),
+            Text("straggler" if row.straggler else "", style="bold red"),
         )
-    _print(console, table, len(result.ranks) - 16, "ranks")
+    _print(console, table, len(report.ranks) - 16, "ranks")
 
 
-def _advice(console: Console, result: Result, scale: Scale) -> None:
-    nothing = no_advice(result)
+def _advice(console: Console, report: Document, scale: Scale) -> None:
+    nothing = no_advice(report)
     if nothing:
         _heading(console, "What to do", "")
         console.print(Padding(Text(nothing), (0, 0, 0, 2)))
-    if not result.advice:
+    if not report.advice:
         return
     _heading(console, "What to do", "best first")
-    for number, row in enumerate(result.advice, 1):
+    for number, row in enumerate(report.advice, 1):
         title = Text(f"  {number}. ")
-        title.append(_clean(row.get("title"), None), style="bold")
+        title.append(_clean(row.title, None), style="bold")
         gain = [text for text in [gain_text(row, scale.saved)] if text]
-        speedup = row.get("speedup") or {}
-        if speedup.get("likely"):
+        if row.speedup:
             gain.append(
-                f"{speedup['likely']:.2f}x likely ({_factor(speedup.get('low'))} to {_factor(speedup.get('high'))})"
+                f"{row.speedup.likely:.2f}x likely ({row.speedup.low:.2f}x to {row.speedup.high:.2f}x)"
             )
         console.print(title)
         for line, style in (
-            (where_text(*gain, row.get("confidence")), "green"),
-            (row.get("why"), ""),
-            (row.get("action"), ""),
+            (where_text(*gain, row.confidence), "green"),
+            (row.why, ""),
+            (row.action, ""),
         ):
             if line:
                 console.print(Padding(Text(_clean(line, None), style=style), (0, 0, 0, 5)))
-        for code in code_lines(row.get("code")):
-            console.print(Padding(Text(code, style="cyan"), (0, 0, 0, 9)))
-
-
-def _factor(value: float | None) -> str:
-    return "?" if value is None else f"{value:.2f}x"
+        for code in code_lines(row.code):
+            # Whole, however narrow the terminal: what is pasted from here must still be the program's line.
+            console.print(Text(f"         {code}", style="cyan"), soft_wrap=True)
 
 
 def _heading(console: Console, title: str, note: str) -> None:
@@ -309,7 +299,7 @@ def _heading(console: Console, title: str, note: str) -> None:
     console.print(line)
 
 
-def _table(*columns: tuple[str, Any]) -> Table:
+def _table(*columns: tuple[str, JustifyMethod]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for title, justify in columns:
         table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
@@ -327,13 +317,13 @@ def _print(console: Console, table: Table, left_out: int = 0, noun: str = "") ->
         console.print(Text(f"  and {count_text(left_out)} {noun} more", style="dim"))
 
 
-def _plain(cell: Any) -> str:
+def _plain(cell: object) -> str:
     return cell.plain if isinstance(cell, Text) else str(cell)
 
 
-def _clean(value: Any, limit: int | None = _NAMES) -> str:
+def _clean(value: str | None, limit: int | None = _NAMES) -> str:
     """Text from a file as one line without control characters, cut in its middle."""
-    text = printable("–" if value is None else str(value))
+    text = printable("–" if value is None else value)
     if limit is None or len(text) <= limit:
         return text if len(text) <= 500 else f"{text[:500]}…"
     return f"{text[: limit - 13]}…{text[-12:]}"

@@ -8,12 +8,10 @@ __all__ = [
     "BASES",
     "BOUNDS",
     "CAUSES",
-    "SEVERITIES",
     "SHARES",
     "Term",
     "bound_term",
     "cause_term",
-    "severity_of",
     "share_term",
 ]
 
@@ -28,62 +26,54 @@ class Term(NamedTuple):
 
 
 SHARES: Final = {
-    "compute": Term("Compute", "in kernels that the arithmetic units limit", "blue"),
-    "memory": Term("Memory", "in kernels and copies that the card's own memory limits", "cyan"),
+    "compute": Term("Compute", "in compute-bound kernels", "blue"),
+    "memory": Term("Memory", "in memory-bound kernels, or copies within the GPU", "cyan"),
     "launch": Term(
-        "Launch overhead", "waiting for launches, or in kernels too small to matter", "dark_orange"
+        "Launch overhead", "waiting for launches, or in kernels too short to do useful work", "dark_orange"
     ),
-    "unclassified": Term("Unclassified", "busy with work whose limit the file does not tell", "grey62"),
-    "communication": Term("Communication", "in collectives and peer copies that nothing hides", "magenta"),
-    "transfer": Term("Host copies", "in copies between host and device that nothing hides", "tan"),
+    "unclassified": Term("Unclassified", "busy with work of unknown bound", "grey62"),
+    "communication": Term("Communication", "in exposed collectives and peer copies", "magenta"),
+    "transfer": Term("Host copies", "in exposed copies between host and device", "tan"),
     "input": Term("Input data", "idle while the host fetches the next batch", "red"),
-    "sync": Term("Synchronisation", "idle because the host had waited for the device", "yellow"),
-    "host_work": Term("Host work", "idle while the program works on the host and launches nothing", "gold1"),
+    "sync": Term("Synchronisation", "idle after a host synchronisation", "yellow"),
+    "host_work": Term("Host work", "idle while the host does other work", "gold1"),
     "other": Term("Other idle", "idle for another or an unknown reason", "grey42"),
 }
 """In the order in which shares are drawn; the keys are the contract's."""
 
 BOUNDS: Final = {
-    "compute": Term("compute", "limited by the arithmetic units", "blue"),
-    "memory": Term("memory", "limited by the card's memory bandwidth", "cyan"),
-    "overhead": Term("overhead", "too short: the fixed cost of any kernel limits it", "dark_orange"),
+    "compute": Term("compute", "limited by arithmetic", "blue"),
+    "memory": Term("memory", "limited by memory bandwidth", "cyan"),
+    "overhead": Term("overhead", "limited by the fixed time of any kernel", "dark_orange"),
     "communication": Term("communication", "a collective or a peer copy", "magenta"),
     "transfer": Term("host copy", "a copy between host and device", "tan"),
-    "unknown": Term("unknown", "the file does not tell", "grey62"),
+    "unknown": Term("unknown", "not known from this file", "grey62"),
 }
 
 CAUSES: Final = {
-    "input": Term("Input data", "the launching thread was fetching a batch", "red"),
-    "sync": Term("Synchronisation", "the host had waited for the device and was late afterwards", "yellow"),
-    "host": Term("Host too slow", "the launching thread was running Python or framework code", "dark_orange"),
-    "host_work": Term(
-        "Host work", "the program's own code, in a range or function that launches nothing", "gold1"
-    ),
-    "queue": Term(
-        "Launch latency", "the kernel was queued, and the device took its usual time to start it", "orange3"
-    ),
+    "input": Term("Input data", "the host was fetching a batch", "red"),
+    "sync": Term("Synchronisation", "the host had waited for the device, and launched late", "yellow"),
+    "host": Term("Launching", "the host was running Python or framework code around launches", "dark_orange"),
+    "host_work": Term("Host work", "the host was in a range or function that launches nothing", "gold1"),
+    "queue": Term("Queue latency", "the usual time between queued operations", "orange3"),
     "initialisation": Term(
-        "Initialisation", "the launching thread was creating the context or loading code", "grey62"
+        "Initialisation", "the host was creating the CUDA context or loading kernels", "grey62"
     ),
-    "allocation": Term(
-        "Memory allocation", "the launching thread was in cudaMalloc, cudaFree or the like", "grey62"
-    ),
-    "compilation": Term("Compilation", "the launching thread was compiling or loading code", "grey62"),
-    "capture": Term("Graph capture", "the launching thread was capturing a CUDA graph", "grey62"),
-    "profiler": Term("Profiler", "the profiler itself was at work", "grey62"),
-    "dependency": Term("Dependency", "queued, but waiting for another stream, an event or a copy", "grey62"),
+    "allocation": Term("Memory allocation", "the host was in cudaMalloc, cudaFree or the like", "grey62"),
+    "compilation": Term("Compilation", "the host was compiling kernels", "grey62"),
+    "capture": Term("Graph capture", "the host was capturing a CUDA graph", "grey62"),
+    "profiler": Term("Profiler", "the profiler itself was working", "grey62"),
+    "dependency": Term("Dependency", "queued, but waiting for another stream, event or copy", "grey62"),
     "tail": Term("Tail", "after the last operation of the window", "grey42"),
-    "unknown": Term("Unknown", "the file has no launch for the operation that ended the gap", "grey42"),
+    "unknown": Term("Unknown", "the file has no launch for the next operation", "grey42"),
 }
 
 BASES: Final = {
     "measured": "read from hardware counters in the file",
     "modelled": "computed from the shapes in the file",
-    "inferred": "judged by kernel names, launch sizes and durations",
-    "unknown": "the file does not tell",
+    "inferred": "inferred from kernel names, launch sizes and durations",
+    "unknown": "not known from this file",
 }
-
-SEVERITIES: Final = ("info", "warning", "error")
 
 
 def share_term(name: str) -> Term:
@@ -101,11 +91,3 @@ def cause_term(name: str | None) -> Term:
     """The term of an idle cause."""
     key = name or "unknown"
     return CAUSES.get(key) or Term(key, "", "grey62")
-
-
-def severity_of(finding: dict[str, object]) -> str:
-    """``info``, ``warning`` or ``error``, from the name or the number that a finding carries."""
-    level = finding.get("severity", 0)
-    if isinstance(level, int):
-        return SEVERITIES[max(0, min(level, 2))]
-    return str(level) if level in SEVERITIES else "info"

@@ -113,7 +113,7 @@ def summarise_views(
         memory=memory,
         communication=communication,
         ranks=ranks.found.rows,
-        advice=advise(views, memory, options.plain_step_ns) if whole else [],
+        advice=advise([v for v in views if v.has_timeline], memory, options.plain_step_ns) if whole else [],
         timeline=timeline_row(views, offsets, device_ids) if whole else None,
         utilisation=utilisation_rows(views, offsets, device_ids),
         method={**_method(recordings, views, options), "ranks": ranks.method},

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from profkit.model import Finding, OperationKind, Severity
-from profkit.model.findings import Fact
+from profkit.model import Finding, OperationKind, Severity, Trace
+from profkit.model.findings import Fact, Param
 from profkit.model.report_verdict import Health
 from profkit.model.states import State
 from profkit.report.contradictions import contradictions, overrun_ns
@@ -35,11 +35,12 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
         findings: What the readers found.
         dropped: Events that the readers left out, by reason.
     """
+    found = [*findings, *_counters(views), *_dropped(dropped)]
+    views = [v for v in views if v.has_timeline]
     unlaunched = sum(_unlaunched(v) for v in views)
     lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
     without_phase = unattributed_ns(views)
-    found = [*findings, *_lost(views, unlaunched, lost), *_dropped(dropped), *_causality(views)]
-    found += contradictions(views)
+    found += [*_lost(views, unlaunched, lost), *_causality(views), *contradictions(views)]
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
     found += _captured(views)
@@ -60,6 +61,8 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
 
 def undecided_reason(views: Sequence[TraceView]) -> Fact | None:
     """Why the files cannot give a verdict, or None when they can."""
+    if views and not any(v.has_timeline for v in views):
+        return Fact("counters-only")
     if not any(len(v.trace.operations) for v in views):
         lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
         if lost:
@@ -92,6 +95,34 @@ def _missing_reason(views: Sequence[TraceView]) -> Fact | None:
     if kernels and hidden > UNDECIDED * (hidden + kernels):
         return Fact("graphs-lost", {"graphs": graphs, "hidden": hidden, "kernels": kernels})
     return None
+
+
+def _counters(views: Sequence[TraceView]) -> list[Finding]:
+    """What hardware counters have no timeline for, and what each file of them gave to the timelines."""
+    alone = sum(len(v.trace.counters) for v in views if not v.has_timeline)
+    found = [Finding("counters-only", Severity.INFO, count=alone)] if alone else []
+    files = {id(used.counters): used.counters for view in views for used in view.counters}
+    return found + [_matched_counters(views, counters) for counters in files.values()]
+
+
+def _matched_counters(views: Sequence[TraceView], counters: Trace) -> Finding:
+    kernels, covered_ns, kernel_ns = set[int](), 0, 0
+    for view in views:
+        operations = view.trace.operations
+        duration = np.where(
+            operations.kind == OperationKind.KERNEL, operations.end_ns - operations.start_ns, 0
+        )
+        kernel_ns += int(duration.sum())
+        for used in view.counters:
+            if used.counters is counters:
+                kernels.update(used.match[used.match >= 0].tolist())
+                covered_ns += int(duration[used.match >= 0].sum())
+    file, counted = counters.source.name, len(counters.counters)
+    if not kernels:
+        params: dict[str, Param] = {"file": file, "counted": counted}
+        return Finding("counters-unlike", Severity.WARNING, count=counted, params=params)
+    params = {"file": file, "counted": counted, "time_share": covered_ns / max(kernel_ns, 1)}
+    return Finding("counters-matched", Severity.INFO, count=len(kernels), params=params)
 
 
 def _captured(views: Sequence[TraceView]) -> list[Finding]:

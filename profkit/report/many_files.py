@@ -19,10 +19,11 @@ from profkit.errors import AnalysisError, ProfkitError, ReadError
 from profkit.model import Finding, Severity
 from profkit.model.result import Result
 from profkit.readers import read
+from profkit.readers.registry import role_of
 from profkit.readers.remote import is_remote, shown_name, without_secrets
 from profkit.report import FileSummary, merge_files, summarise_file
 from profkit.report.merge import common_warm_up, files_shown
-from profkit.report.views import Options
+from profkit.report.views import Options, roles_given
 
 __all__ = ["AUTO", "LOCAL", "MANY_FILES", "Failure", "Task", "summarise_many", "summarise_path"]
 
@@ -182,11 +183,10 @@ def _nothing(files: Sequence[str], found: Sequence[FileSummary | Failure]) -> Re
 
 
 def _one_kind(summaries: Sequence[FileSummary]) -> tuple[list[FileSummary], int]:
-    """Beside nsys exports, profiler traces are other executions: no time of them counts."""
-    nsys = [s for s in summaries if s.result.inputs[0]["format"] == "nsys" and s.result.devices]
-    if not nsys:
-        return list(summaries), 0
-    used = [s for s in summaries if s.result.inputs[0]["format"] != "kineto"]
+    """Without files that only give something to another's timeline: no time of them counts, and each is read alone."""
+    roles = [role_of(s.result.inputs[0]["format"]) for s in summaries]
+    given = roles_given(role for role, s in zip(roles, summaries, strict=True) if s.result.devices)
+    used = [s for role, s in zip(roles, summaries, strict=True) if role not in given]
     return used, len(summaries) - len(used)
 
 

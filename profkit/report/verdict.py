@@ -15,6 +15,7 @@ from profkit.model.names import Basis as BasisName
 from profkit.model.report_verdict import LaunchTimes, RunnerUp, Verdict
 from profkit.model.states import State
 from profkit.model.work import Basis
+from profkit.readers.registry import role_of
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import shares_row, states_of
 
@@ -53,8 +54,8 @@ class Grounds:
     steps: int | None
     """Kept steps; the fewest of the files that have steps."""
     devices: int
-    kineto: bool
-    """Whether a file comes from torch.profiler."""
+    slow_host: bool
+    """Whether a recorder slows the host, as torch.profiler does."""
 
     @classmethod
     def of(cls, views: Sequence[TraceView]) -> Grounds:
@@ -68,7 +69,7 @@ class Grounds:
             basis_ns=_basis_ns(views),
             steps=min((v.steps.count - v.first_kept for v in views if v.steps.count), default=None),
             devices=sum(len(v.trace.devices) for v in views),
-            kineto=any(v.trace.source.format == "kineto" for v in views),
+            slow_host=any(role_of(v.trace.source.format) == "operators" for v in views),
         )
 
     @classmethod
@@ -79,7 +80,7 @@ class Grounds:
             basis_ns=sum((p.basis_ns for p in parts), np.zeros(len(Basis), np.int64)),
             steps=min((p.steps for p in parts if p.steps is not None), default=None),
             devices=sum(p.devices for p in parts),
-            kineto=any(p.kineto for p in parts),
+            slow_host=any(p.slow_host for p in parts),
         )
 
 
@@ -172,7 +173,7 @@ def _doubts(grounds: Grounds, decision: _Decision, bound: str, plain_step_ns: in
     late = sum(int(decision.states[s]) for s in (State.HOST, State.SYNC, State.INPUT))
     mostly_idle = late * 2 > decision.total_ns
     # torch.profiler slows every operator down: on one GPT step, idle 11 % became 43 % (docs/numbers.md).
-    kineto = bound in ("launch", "sync", "input") and grounds.kineto
-    if plain_step_ns is not None or not decision.total_ns or not (mostly_idle or kineto):
+    slowed = bound in ("launch", "sync", "input") and grounds.slow_host
+    if plain_step_ns is not None or not decision.total_ns or not (mostly_idle or slowed):
         return []
     return [Fact("profiler-slows-host")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from profkit.model import Device, RangeKind, Trace
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.states import State
 from profkit.model.work import OperationBound
+from profkit.readers.registry import Role, role_of
 from profkit.roofline.bounds import bound_operations
 from profkit.roofline.counted_work import counted_work
 from profkit.roofline.matched_work import lend_work
@@ -27,6 +28,7 @@ from profkit.timeline.phases import find_phases
 from profkit.timeline.profiler_cost import with_profiler_cost
 from profkit.timeline.steps import find_steps, warm_up_steps
 from profkit.timeline.view import (
+    MatchedCounters,
     TraceView,
     divide_time,
     span_of,
@@ -36,7 +38,7 @@ from profkit.timeline.view import (
 )
 from profkit.timeline.waits import find_waits
 
-__all__ = ["Options", "Roles", "analysed_views", "view_trace"]
+__all__ = ["Options", "Roles", "analysed_views", "roles_given", "view_trace"]
 
 _STATE_OF_BOUND: Final = {
     OperationBound.COMPUTE: State.COMPUTE,
@@ -85,7 +87,7 @@ def analysed_views(
                 _gpus(t, options.peaks),
                 options.step_name,
                 _of_rank(t, lending),
-                _counters(t, roles.counters),
+                _same_gpu_first(t, roles.counters),
             )
             for t in _only_device(roles.timelines, options.device)
         ],
@@ -109,16 +111,25 @@ class Roles:
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> Roles:
-        """The roles: what disturbs the program least is the timeline, and counters are one only without any other."""
-        order = (None, "operators", "counters")
-        ran = {lends: [t for t in traces if t.source.lends == lends and len(t.operations)] for lends in order}
-        first = next((lends for lends in order if ran[lends]), None)
-        given = [lends for lends in order if ran[lends] and lends != first]
-        return cls(
-            timelines=[t for t in traces if t.source.lends not in given],
-            operators=[t for t in traces if t.source.lends == "operators" and "operators" in given],
-            counters=[t for t in traces if t.source.lends == "counters" and "counters" in given],
-        )
+        """The roles of traces: one without a single operation gives nothing to the others, and stays a timeline."""
+        given = roles_given(role_of(t.source.format) for t in traces if len(t.operations))
+        lent = {
+            role: [t for t in traces if role_of(t.source.format) == role and role in given]
+            for role in _GIVING
+        }
+        others = [t for t in traces if role_of(t.source.format) not in given]
+        return cls(timelines=others, operators=lent["operators"], counters=lent["counters"])
+
+
+_GIVING: Final[tuple[Role, ...]] = ("timeline", "operators", "counters")
+"""Of the recordings of one program, the timeline is what disturbs it least, and counters only without any other."""
+
+
+def roles_given(roles: Iterable[Role | None]) -> set[Role]:
+    """The roles whose recordings, beside the others of a report, are not its timeline."""
+    there = set(roles)
+    known: list[Role] = [role for role in _GIVING if role in there]
+    return set(known[1:])
 
 
 def view_trace(
@@ -126,7 +137,7 @@ def view_trace(
     gpus: Sequence[Gpu | None],
     step_name: str | None = None,
     lender: TraceView | None = None,
-    counters: Trace | None = None,
+    counters: Sequence[Trace] = (),
 ) -> TraceView:
     """Find out everything that the tables of a trace need, with the whole recording as the window.
 
@@ -135,7 +146,7 @@ def view_trace(
         gpus: The GPU of each device of the trace, where known.
         step_name: The name of the ranges that are steps, where the usual names do not do.
         lender: A profiler trace of the same step, which lends shapes and operators.
-        counters: Hardware counters of the same kernels.
+        counters: Hardware counters of the same kernels, the best first.
     """
     launches = find_launches(trace)
     steps = find_steps(trace, launches, step_name)
@@ -173,7 +184,10 @@ def view_trace(
         warm_up_tail=tail,
         lender=lender,
         match=match,
-        counted=counted is not None and counters is not None,
+        counters=[
+            MatchedCounters(each, match)
+            for each, match in zip(counters, counted.matches if counted and counters else (), strict=True)
+        ],
     ).keeping(0)
 
 
@@ -210,11 +224,10 @@ def _of_rank(trace: Trace, others: Sequence[TraceView]) -> TraceView | None:
     return same[0] if same else others[0] if others else None
 
 
-def _counters(trace: Trace, counters: Sequence[Trace]) -> Trace | None:
-    """The counters of a GPU of the same name, or the first; ncu does not say of which rank they are."""
+def _same_gpu_first(trace: Trace, counters: Sequence[Trace]) -> list[Trace]:
+    """Counters of a GPU of the same name before others; ncu does not say of which rank they are."""
     names = {device.name for device in trace.devices}
-    same = [c for c in counters if names & {device.name for device in c.devices}]
-    return same[0] if same else counters[0] if counters else None
+    return sorted(counters, key=lambda c: not names & {device.name for device in c.devices})
 
 
 def _only_device(traces: Sequence[Trace], device: int | None) -> list[Trace]:

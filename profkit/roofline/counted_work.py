@@ -7,6 +7,7 @@ own duration.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,10 +40,12 @@ class Counted:
     dram_share: NDArray[np.float64]
     sm_share: NDArray[np.float64]
     tensor_share: NDArray[np.float64]
+    matches: Sequence[Column]
+    """For each file of counters, and each operation, the row of `Trace.counters` that it was matched with, or -1."""
 
 
-def counted_work(trace: Trace, time: Column, counters: Trace | None) -> Counted | None:
-    """The counters of each operation of a timeline.
+def counted_work(trace: Trace, time: Column, counters: Sequence[Trace]) -> Counted | None:
+    """The counters of each operation of a timeline; where several files have some, those of the first count.
 
     Args:
         trace: The timeline, or the counters themselves where there is no other recording.
@@ -50,23 +53,29 @@ def counted_work(trace: Trace, time: Column, counters: Trace | None) -> Counted 
         counters: What the counter tool wrote about the same program.
 
     Returns:
-        None where there are no counters, or none of this program.
+        None where there are no counters at all.
     """
-    source = trace if len(trace.counters) else counters
-    if source is None or not len(source.counters):
+    sources = [trace] if len(trace.counters) else counters
+    if not sources:
         return None
-    if source is trace:
-        match = np.full(len(trace.operations), -1, np.int64)
-        match[trace.counters.operation] = np.arange(len(trace.counters))
-    else:
-        match = matched_counters(trace, time, source)
-    if not (match >= 0).any():
-        return None
-    taken = {
-        name: np.where(match >= 0, getattr(source.counters, name)[np.maximum(match, 0)], np.nan)
-        for name in ("dram_bytes", "dram_share", "sm_share", "tensor_share")
-    }
-    return Counted(**taken)
+    taken = {name: np.full(len(trace.operations), np.nan) for name in _TAKEN}
+    matches = []
+    for source in sources:
+        match = _own_counters(trace) if source is trace else matched_counters(trace, time, source)
+        matches.append(match)
+        for name, column in taken.items():
+            new = (match >= 0) & np.isnan(column)
+            column[new] = getattr(source.counters, name)[match[new]]
+    return Counted(**taken, matches=matches)
+
+
+_TAKEN: Final = ("dram_bytes", "dram_share", "sm_share", "tensor_share")
+
+
+def _own_counters(trace: Trace) -> Column:
+    match = np.full(len(trace.operations), -1, np.int64)
+    match[trace.counters.operation] = np.arange(len(trace.counters))
+    return match
 
 
 def counted_activity(

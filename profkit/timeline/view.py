@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from profkit.hardware import Gpu
 from profkit.model import RangeKind, Trace
 from profkit.model.work import OperationWork
+from profkit.readers.registry import role_of
 from profkit.timeline.host_activity import HostActivity
 from profkit.timeline.idle import IdleContext, explain_gaps
 from profkit.timeline.launch_queue import LaunchQueue
@@ -23,6 +24,7 @@ from profkit.timeline.waits import Waits
 
 __all__ = [
     "DividedTime",
+    "MatchedCounters",
     "Span",
     "TraceView",
     "divide_time",
@@ -34,6 +36,15 @@ __all__ = [
 
 Column = NDArray[np.int64]
 Span = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedCounters:
+    """A file of hardware counters and the kernels of a timeline that they belong to."""
+
+    counters: Trace
+    match: Column
+    """For every operation of the timeline the row in `Trace.counters` of its counters, or -1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +76,8 @@ class TraceView:
     """The profiler trace that lent work and operators."""
     match: Column = field(default_factory=lambda: np.empty(0, np.int64))
     """For every operation: that of the lender that it was matched with, or -1."""
-    counted: bool = False
-    """Whether hardware counters of another run were matched with its kernels."""
+    counters: Sequence[MatchedCounters] = ()
+    """Hardware counters of other runs that were laid beside it."""
     first_kept: int = 0
     windows: Sequence[Span] = ()
     """The analysed window of each device."""
@@ -79,6 +90,11 @@ class TraceView:
         return replace(
             self, first_kept=first_kept, windows=[(int(b[first_kept]), int(b[-1])) for b in border]
         )
+
+    @property
+    def has_timeline(self) -> bool:
+        """Whether its times follow one another: counters are of kernels that ran alone, each for itself."""
+        return role_of(self.trace.source.format) != "counters"
 
     @property
     def kept(self) -> NDArray[np.bool_]:

@@ -6,12 +6,16 @@ that runs nothing: Python's own `json` and `sqlite3`, loops, dictionaries, whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from profkit.errors import ReadError
-from profkit.model.result import Result, Row
+from profkit.model.findings import Finding, Param, Severity
+from profkit.model.result import Result
+from profkit.readers.registry import role_of
 from profkit.readers.remote import shown_name
+from profkit.rendering.sentences.verification import verification_lines
+from profkit.rendering.spoken import spoken
 from profkit.verification.events import Recording, UnreadError
 from profkit.verification.figures import Figure, memory_figures, timeline_figures
 from profkit.verification.inputs import read_input
@@ -20,8 +24,6 @@ from profkit.verification.timeline import Timeline, warm_up
 
 __all__ = ["Verification", "verify", "with_verification"]
 
-_SHOWN = 5
-
 
 @dataclass
 class Verification:
@@ -29,8 +31,8 @@ class Verification:
 
     figures: list[Figure] = field(default_factory=list)
     """Names with both values."""
-    unread: list[str] = field(default_factory=list)
-    """What could not be compared, and why: a line for each file."""
+    unread: list[Finding] = field(default_factory=list)
+    """Which files could not be compared, and why."""
 
     @property
     def differing(self) -> list[Figure]:
@@ -39,16 +41,7 @@ class Verification:
 
     def lines(self) -> list[str]:
         """The result for a person: one line when all is well."""
-        wrong = self.differing
-        told = []
-        if self.figures:
-            equal = len(self.figures) - len(wrong)
-            told.append(f"Verified by brute force: {equal} of {len(self.figures)} figures equal")
-        for name, ours, theirs in wrong[:_SHOWN]:
-            told.append(f"  {name}: the report says {ours}, the file says {theirs}")
-        if len(wrong) > _SHOWN:
-            told.append(f"  and {len(wrong) - _SHOWN} more")
-        return told + [f"Not verified: {line}" for line in self.unread]
+        return verification_lines(len(self.figures), self.differing, self.unread)
 
 
 def verify(
@@ -71,6 +64,7 @@ def verify(
     found = Verification()
     recordings: list[Recording] = []
     snapshots: list[list[DeviceMemory]] = []
+    unread_timelines = False
     for file, format_ in _used(result, files):
         name = shown_name(file)
         if progress:
@@ -78,21 +72,22 @@ def verify(
         try:
             read = read_input(file, step)
         except (UnreadError, ReadError) as error:
-            found.unread.append(f"{name}: {getattr(error, 'problem', error)}")
+            found.unread.append(_unread(name, str(getattr(error, "problem", error))))
+            unread_timelines |= getattr(error, "role", None) != "counters"
             continue
         except MemoryError:
-            found.unread.append(f"{name}: a second reading does not fit into the memory")
+            found.unread.append(_unread(name, None))
+            unread_timelines = True
             continue
         if isinstance(read, list):
             snapshots.append(read)
         else:
-            read.is_export = format_ == "nsys"
+            read.lends = role_of(format_) == "operators"
             recordings.append(read)
     if snapshots:
         # A report has the memory of one snapshot: the one that it agrees with most is the one that it means.
         candidates = [memory_figures(result, devices) for devices in snapshots]
         found.figures += min(candidates, key=lambda figures: sum(f[1] != f[2] for f in figures))
-    unread_timelines = len(found.unread) and len(recordings) + len(snapshots) < len(result.inputs)
     if recordings and not unread_timelines:
         found.figures += timeline_figures(result, _timelines(recordings, step, device))
     return found
@@ -100,27 +95,26 @@ def verify(
 
 def with_verification(result: Result, verification: Verification) -> Result:
     """The report with what was found as findings of its health."""
-    wrong, findings = verification.differing, list[Row]()
+    wrong, compared = verification.differing, len(verification.figures)
+    findings = list(verification.unread)
     if wrong:
         name, ours, theirs = wrong[0]
-        message = (
-            f"{len(wrong)} of {len(verification.figures)} figures differ from a brute force over the raw files, first {name}: "
-            f"{ours} here, {theirs} there. Please report this as a bug, with the file if you can"
-        )
-        findings.append(_finding("verification-failed", "error", message, len(wrong)))
-    elif verification.figures:
-        count = len(verification.figures)
-        message = f"Verified by brute force over the raw files: {count} figures equal"
-        findings.append(_finding("verified", "info", message, count))
-    for line in verification.unread:
-        findings.append(_finding("not-verified", "info", f"Not verified by brute force: {line}", 1))
+        params: Mapping[str, Param] = {
+            "figures": compared,
+            "name": name,
+            "reported": str(ours),
+            "recounted": str(theirs),
+        }
+        findings.insert(0, Finding("verification-failed", Severity.ERROR, count=len(wrong), params=params))
+    elif compared:
+        findings.insert(0, Finding("verified", Severity.INFO, count=compared))
     health = result.health
     order = [*findings, *health["findings"]] if wrong else [*health["findings"], *findings]
-    return replace(result, health={**health, "ok": health["ok"] and not wrong, "findings": order})
+    return spoken(replace(result, health={**health, "ok": health["ok"] and not wrong, "findings": order}))
 
 
-def _finding(code: str, severity: str, message: str, count: int) -> Row:
-    return {"code": code, "severity": severity, "message": message, "count": count}
+def _unread(name: str, error: str | None) -> Finding:
+    return Finding("not-verified", Severity.INFO, params={"file": name, "error": error})
 
 
 def _used(result: Result, files: Sequence[str]) -> list[tuple[str, str]]:
@@ -134,8 +128,8 @@ def _used(result: Result, files: Sequence[str]) -> list[tuple[str, str]]:
 
 def _timelines(recordings: Sequence[Recording], step: str | None, device: int | None) -> list[Timeline]:
     """The recordings that count: beside nsys exports, profiler traces only lend shapes."""
-    exports = [recording for recording in recordings if recording.is_export and recording.ops]
-    timelines = [Timeline(recording, step) for recording in exports or recordings]
+    better = [recording for recording in recordings if not recording.lends and recording.ops]
+    timelines = [Timeline(recording, step) for recording in better or recordings]
     if device is not None:
         timelines = _only(timelines, device, step)
     stepped = [timeline.lengths() for timeline in timelines if timeline.number_of_steps and timeline.devices]

@@ -15,6 +15,11 @@ Thread = tuple[int, int]
 class UnreadError(Exception):
     """Plain means do not read this file; the message says why."""
 
+    def __init__(self, problem: str, role: str | None = None) -> None:
+        super().__init__(problem)
+        self.role = role
+        """What such a recording is for, where that is known (`profkit.readers.registry.Role`)."""
+
 
 @dataclass(slots=True)
 class Op:
@@ -77,8 +82,8 @@ class Recording:
     """In the order of the report; the first has the most to say."""
     devices: list[int] = field(default_factory=list)
     """In the order of the report, also those that ran nothing."""
-    is_export: bool = False
-    """Whether nsys wrote it."""
+    lends: bool = False
+    """Whether it only gives shapes and operators where there is another timeline, as a profiler trace does."""
     others: array[int] = field(default_factory=lambda: array("q"))
     """Starts and ends, in turn, of spans that were not kept."""
 

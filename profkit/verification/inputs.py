@@ -1,13 +1,13 @@
-"""Which plain reading an input needs; compression is taken off by the same means as for the report."""
+"""Which plain reading an input needs; what it is and its compression are told by the same means as for the report."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from profkit.readers.nsys import exported
 from profkit.readers.remote import shown_name
-from profkit.readers.sources import Input, Kind, open_input
+from profkit.readers.sources import Input, open_input
 from profkit.verification.events import Recording, Span, UnreadError
 from profkit.verification.exports import read_export
 from profkit.verification.snapshots import DeviceMemory, read_memory
@@ -16,7 +16,7 @@ from profkit.verification.traces import read_trace
 
 __all__ = ["read_input"]
 
-_SNAPSHOT = re.compile(rb'\s*(?:\{\s*"(?:segments|device_traces)"|\[\s*\{\s*"(?:device|address|total_size)")')
+Keep = Callable[[Span], bool]
 
 
 def read_input(path: str, step_name: str | None) -> Recording | list[DeviceMemory]:
@@ -37,16 +37,21 @@ def read_input(path: str, step_name: str | None) -> Recording | list[DeviceMemor
         return is_step(span, step_name)
 
     with open_input(path) as opened:
-        if _is_snapshot(opened):
-            return read_memory(opened.data, shown_name(path))
-        if opened.kind is Kind.JSON:
-            return read_trace(opened.data, keep)
-        file = opened.file or Path(path)
-        if opened.kind is Kind.SQLITE:
-            return read_export(file, keep)
-        with exported(file, shown_name(path)) as export:
-            return read_export(export, keep)
+        if opened.format.name not in _READERS:
+            raise UnreadError(f"there is no second reader for {opened.format.what}", opened.format.role)
+        return _READERS[opened.format.name](opened, shown_name(path), keep)
 
 
-def _is_snapshot(opened: Input) -> bool:
-    return opened.kind is Kind.PICKLE or (opened.kind is Kind.JSON and bool(_SNAPSHOT.match(opened.data)))
+def _export(opened: Input, name: str, keep: Keep) -> Recording:
+    if not opened.format.exported_as:
+        return read_export(opened.content, keep)
+    with exported(opened.content, name) as export:
+        return read_export(export, keep)
+
+
+_READERS: Final[Mapping[str, Callable[[Input, str, Keep], Recording | list[DeviceMemory]]]] = {
+    "snapshot": lambda opened, name, keep: read_memory(opened.content, name),
+    "kineto": lambda opened, name, keep: read_trace(opened.content, keep),
+    "nsys": _export,
+}
+"""The second readers by the name of the format; a format without one is not verified, and that is said."""

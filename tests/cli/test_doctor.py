@@ -12,7 +12,7 @@ from profkit.recording import doctor
 
 def test_every_lack_names_its_cure():
     for check in doctor.examine():
-        assert check.ok or check.mend, check.name
+        assert check.ok or check.fix, check.name
 
 
 def test_a_missing_torch_and_an_old_nvtx_are_told(monkeypatch):
@@ -22,9 +22,9 @@ def test_a_missing_torch_and_an_old_nvtx_are_told(monkeypatch):
     )
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.2.8")
     checks = {check.name: check for check in doctor.examine()}
-    assert checks["torch"].mend == "pip install 'torch>=2.4'"
+    assert checks["torch"].fix == "pip install 'torch>=2.4'"
     assert not checks["nvtx"].ok
-    assert "0.2.13" in checks["nvtx"].mend
+    assert "0.2.13" in checks["nvtx"].fix
 
 
 def test_restricted_counters_name_the_drivers_option(monkeypatch):
@@ -35,7 +35,7 @@ def test_restricted_counters_name_the_drivers_option(monkeypatch):
 
     monkeypatch.setattr(doctor, "Path", Settings)
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
-    assert "NVreg_RestrictProfilingToAdminUsers=0" in doctor._counters().mend
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in doctor._counters().fix
 
 
 def test_the_command_prints_text_and_json(monkeypatch):
@@ -50,4 +50,4 @@ def test_the_command_prints_text_and_json(monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_without_a_driver_the_container_flag_is_named(monkeypatch):
     monkeypatch.setattr(doctor, "driver_version", lambda: None)
-    assert "--gpus all" in doctor._gpu().mend
+    assert "--gpus all" in doctor._gpu().fix

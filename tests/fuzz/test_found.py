@@ -97,7 +97,7 @@ def test_a_file_that_is_cut_short_while_it_is_read_does_not_end_the_process(tmp_
     file.write_bytes(content)
     with sources.open_input(str(file)) as opened:
         os.truncate(file, 0)
-        assert bytes(opened.data) == content
+        assert bytes(opened.content) == content
 
 
 def test_a_cell_of_a_hundred_megabytes_is_not_read(tmp_path):

@@ -77,8 +77,8 @@ def test_every_command_has_help(installed, path):
     [
         ("html", "<!doctype html>"),
         ("json", "{"),
-        ("md", "## The step is held up by launch"),
-        ("text", "The step is held up by launch"),
+        ("md", "## The step is launch-bound"),
+        ("text", "The step is launch-bound"),
         ("csv", "name,short_name,"),
     ],
 )

@@ -8,9 +8,9 @@ import pytest
 from profkit.model import Collectives, CopyKind, RangeKind
 from profkit.ranks.parallelism import merge_parallelism
 from profkit.readers import read
-from profkit.report.assembly import summarise
 from tests.builders import BACKWARD, GEMM, MAIN, NCCL, TraceBuilder
 from tests.ranks.jobs import COMM_STREAM, MS, US, Rank, job
+from tests.ranks.reports import summarise
 from tests.shared import DATA, SHARED, needs_shared
 
 ALL_GATHER = "ncclDevKernel_AllGather_RING_LL"
@@ -120,8 +120,8 @@ def test_a_group_tells_what_it_is_for(group, expected):
 
 
 def test_a_name_wins_over_a_guess_of_another_rank():
-    guess = [{"kind": "data parallel", "basis": "inferred", "evidence": ""}]
-    name = [{"kind": "DDP", "basis": "named", "evidence": ""}]
+    guess = [{"kind": "data parallel", "basis": "inferred", "sign": None}]
+    name = [{"kind": "DDP", "basis": "named", "sign": None}]
     assert [row["kind"] for row in merge_parallelism([guess, name])] == ["DDP"]
 
 

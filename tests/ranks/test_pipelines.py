@@ -6,10 +6,11 @@ import random
 import pytest
 
 from profkit.readers import read
+from profkit.rendering.spoken import spoken
 from profkit.report import merge_files, summarise_file
-from profkit.report.assembly import summarise
 from profkit.report.views import Options
 from tests.ranks.pipelines import MS, US, gpipe, play, write
+from tests.ranks.reports import summarise
 
 STEPS = 3
 
@@ -109,7 +110,7 @@ def test_a_slow_stage_is_the_straggler_though_its_neighbour_is_waited_for_too(tm
     assert rows[2]["critical"] is True
     assert rows[2]["holds_up_ns"] > 2 * rows[1]["holds_up_ns"]
     told = " ".join(map(str, (result.verdict["sentence"], *result.verdict["caveats"])))
-    assert "rank 2" in told
+    assert "Rank 2" in told
     assert result.verdict["held_up_by"]["bound"] == "compute"
 
 
@@ -127,7 +128,7 @@ def test_even_stages_have_a_bubble_and_no_straggler(tmp_path, stages, micro_batc
 def test_a_verdict_on_a_bubble_says_so_and_blames_nobody(tmp_path):
     _, result = compared(tmp_path, gpipe(4, 2, even(5 * MS), even(10 * MS)))
     assert result.verdict["bound"] == "communication"
-    assert "a GPU waits in a send or receive" in result.verdict["sentence"]
+    assert "GPUs wait in sends and receives" in result.verdict["sentence"]
     assert "its bubble" in result.verdict["sentence"]
     assert result.verdict["held_up_by"]["rank"] is None
 
@@ -242,7 +243,7 @@ def test_a_merged_report_of_a_pipeline_is_that_of_one_process(tmp_path):
     paths = write(tmp_path, play(programs, steps=STEPS), programs, told="host", clocks={1: 3 * MS})
     traces = [read(path) for path in paths]
     together = summarise(traces)
-    apart = merge_files([summarise_file(trace, Options()) for trace in traces])
+    apart = spoken(merge_files([summarise_file(trace, Options()) for trace in traces]))
     assert apart.ranks == together.ranks
     assert apart.method["ranks"] == together.method["ranks"]
     assert apart.communication == together.communication

@@ -5,9 +5,9 @@ from functools import cache
 import pytest
 
 from profkit.readers import read
-from profkit.report.assembly import summarise
 from profkit.verification.intervals import length, united, within, without
 from tests.exactness.plain_files import read_plainly
+from tests.ranks.reports import summarise
 from tests.shared import DATA
 
 MS = 1_000_000
@@ -82,9 +82,9 @@ def test_a_rank_with_more_work_is_named_for_it(case, ranks):
 def test_the_verdict_itself_names_the_rank_that_costs_most(case, ranks):
     sentence = report(case, ranks).verdict["sentence"]
     if (case, ranks) == ("messages", 4):
-        assert sentence.startswith("The step is held up by the start of its recording")
+        assert sentence.startswith("The start of the recordings delays the step")
     else:
-        assert sentence.startswith("The step is held up by rank 1")
+        assert sentence.startswith("Rank 1 delays the step")
 
 
 @recorded("ddp", "fsdp", "fsdp2", "tensor", "pipeline")

@@ -1,7 +1,7 @@
 """Two stages out of the middle of a recorded pipeline of four: one step of the two is held up from outside."""
 
 from profkit.readers import read
-from profkit.report.assembly import summarise
+from tests.ranks.reports import summarise
 from tests.shared import DATA
 
 

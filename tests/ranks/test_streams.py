@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from profkit.model import CopyKind, Syncs
-from profkit.report.assembly import summarise
 from tests.builders import TraceBuilder
+from tests.ranks.reports import summarise
 
 US = 1_000
 BATCHES = 5

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from profkit.model import Collectives
-from profkit.report.assembly import summarise
 from tests.ranks.jobs import COMM_STREAM, MS, Rank, job
+from tests.ranks.reports import summarise
 
 
 def test_time_that_is_inside_a_matched_collective_too_is_not_unmatched():

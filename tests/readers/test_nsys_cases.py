@@ -9,7 +9,7 @@ import pytest
 
 from profkit.errors import ReadError
 from profkit.model import OperationKind, RangeKind, Trace
-from profkit.readers.nsys import is_nsys, read_nsys
+from profkit.readers.nsys import read_nsys
 from tests.shared import DATA
 
 CASES = DATA / "cases"
@@ -168,4 +168,3 @@ def test_what_is_no_database_is_refused_in_one_line():
     with pytest.raises(ReadError, match="not a readable SQLite database") as caught:
         case("93c_not_a_database")
     assert "\n" not in str(caught.value)
-    assert not is_nsys(CASES / "93c_not_a_database.sqlite")

@@ -21,7 +21,7 @@ from profkit.errors import ReadError
 from profkit.model import Severity
 from profkit.model.memory_history import MemoryHistory
 from profkit.readers import read
-from profkit.readers.sources import Kind, open_input
+from profkit.readers.sources import open_input
 from tests.shared import DATA
 
 TRACE = DATA / "cases" / "06_sub_us_kernels.json"
@@ -90,9 +90,8 @@ def test_databases_that_were_compressed_leave_nothing_behind(
     packed = tmp_path / "db.gz"
     packed.write_bytes(gzip.compress(DATABASE.read_bytes()))
     with open_input(str(packed)) as opened:
-        assert opened.kind is Kind.SQLITE
-        assert opened.file is not None
-        with sqlite3.connect(f"file:{opened.file}?mode=ro", uri=True) as database:
+        assert opened.format.name == "nsys"
+        with sqlite3.connect(f"file:{opened.content}?mode=ro", uri=True) as database:
             assert database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
         database.close()
     assert [p.name for p in tmp_path.iterdir()] == ["db.gz"]

@@ -8,7 +8,7 @@ import pytest
 from profkit.errors import RecordingError
 from profkit.hardware import keep_calibration, load_peaks
 from profkit.recording import calibration
-from profkit.recording.calibration import measure_card
+from profkit.recording.calibration import measure_gpu
 
 SECONDS = 0.001
 KERNEL_NS, GAP_NS = 900, 1200
@@ -100,7 +100,7 @@ def torch(monkeypatch):
 
 
 def test_rates_come_from_work_over_time(torch):
-    gpu = measure_card()
+    gpu = measure_gpu()
     assert (gpu.name, gpu.sm_count) == ("Card 9000", 10)
     assert gpu.bandwidth_bytes_per_s == pytest.approx(2 * 2**31 / SECONDS)
     assert gpu.peak("bf16", "tensor") == pytest.approx(2 * 8192**3 / SECONDS)
@@ -109,7 +109,7 @@ def test_rates_come_from_work_over_time(torch):
 
 
 def test_a_type_that_the_card_lacks_is_left_out(torch):
-    assert measure_card().peak("fp64", "tensor") is None
+    assert measure_gpu().peak("fp64", "tensor") is None
 
 
 def test_a_full_card_lacks_no_type(torch, monkeypatch):
@@ -119,30 +119,30 @@ def test_a_full_card_lacks_no_type(torch, monkeypatch):
     monkeypatch.setattr(torch, "randn", full)
 
     with pytest.raises(RecordingError, match="nothing else uses the GPU"):
-        measure_card()
+        measure_gpu()
 
 
 def test_a_torch_without_8_bit_products_leaves_them_out(torch):
     del torch._int_mm, torch.float8_e4m3fn
-    gpu = measure_card()
+    gpu = measure_gpu()
     assert gpu.peak("int8", "tensor") is None
     assert gpu.peak("fp8", "tensor") is None
     assert gpu.peak("bf16", "tensor")
 
 
 def test_fixed_times_come_from_the_recorders_clock(torch):
-    gpu = measure_card()
+    gpu = measure_gpu()
     assert (gpu.overhead_ns, gpu.queue_ns) == (KERNEL_NS, 2 * GAP_NS)
 
 
 def test_a_profiler_without_kernels_leaves_the_usual_fixed_times(torch, monkeypatch):
     monkeypatch.setattr(Profile, "kernels", 5)
-    assert measure_card().overhead_ns == 930.0
+    assert measure_gpu().overhead_ns == 930.0
 
 
 def test_the_users_choice_of_tf32_is_given_back(torch):
     torch.backends.cuda.matmul.allow_tf32 = True
-    measure_card()
+    measure_gpu()
     assert torch.backends.cuda.matmul.allow_tf32 is True
 
 
@@ -162,7 +162,7 @@ def test_the_newer_switch_of_tf32_is_used_where_the_program_uses_it(torch):
     plain = Tensor.__matmul__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tensor, "__matmul__", lambda a, b: (used.append(matmul.fp32_precision), plain(a, b))[1])
-        gpu = measure_card()
+        gpu = measure_gpu()
     assert set(used) == {"tf32", "ieee"}
     assert gpu.peak("tf32", "tensor") is not None
     assert matmul.fp32_precision == "none"
@@ -176,7 +176,7 @@ class Stubborn:
 
 def test_no_rate_is_called_fp32_that_was_measured_in_tf32(torch):
     torch.backends.cuda.matmul = Stubborn()
-    gpu = measure_card()
+    gpu = measure_gpu()
     assert gpu.peak("tf32", "tensor") is not None
     assert gpu.peak("fp32", "vector") is None
 
@@ -191,14 +191,14 @@ def test_a_card_has_the_units_of_its_generation(torch, monkeypatch, major, minor
     torch.cuda.get_device_properties = lambda device: SimpleNamespace(
         **vars(card) | {"major": major, "minor": minor}
     )
-    gpu = measure_card()
+    gpu = measure_gpu()
     assert gpu.compute_capability == f"{major}.{minor}"
     assert (("tf32", "tensor") in gpu.peaks) is tf32
     assert [unit for dtype, unit in gpu.peaks if dtype == "fp64"] == [fp64_unit]
 
 
 def test_what_was_measured_is_read_back(torch, tmp_path):
-    gpu = measure_card()
+    gpu = measure_gpu()
     kept = load_peaks(keep_calibration(gpu, tmp_path / "card.json"))
     assert kept.peaks == pytest.approx(gpu.peaks, rel=1e-2)
     assert (kept.overhead_ns, kept.queue_ns, kept.compute_capability) == (
@@ -215,13 +215,13 @@ def test_a_device_that_fails_is_one_line(torch):
 
     torch.empty = full
     with pytest.raises(RecordingError, match="the GPU failed: CUDA error: out of memory") as caught:
-        measure_card()
+        measure_gpu()
     assert "DSA" not in str(caught.value)
 
 
 def test_progress_is_told(torch):
     told = []
-    measure_card(told.append)
+    measure_gpu(told.append)
     assert told[0] == "copy bandwidth"
     assert "bf16 products" in told
 
@@ -229,13 +229,13 @@ def test_progress_is_told(torch):
 def test_without_a_device_it_says_so(torch):
     torch.cuda.is_available = lambda: False
     with pytest.raises(RecordingError, match="no CUDA device"):
-        measure_card()
+        measure_gpu()
 
 
 def test_without_torch_it_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(RecordingError, match="torch is not installed"):
-        measure_card()
+        measure_gpu()
 
 
 @pytest.mark.torch

@@ -91,7 +91,7 @@ def test_nothing_is_opened_outside_a_recording(monkeypatch):
         raise AssertionError("opened a phase although nothing records")
 
     monkeypatch.setattr(phases, "open_marks", fail)
-    monkeypatch.setattr(phases, "annotate", fail)
+    monkeypatch.setattr(phases, "open_annotation", fail)
     with phase("quiet"):
         assert phase("also")(lambda: 7)() == 7
         assert list(phase("gen")(lambda: (yield 1))()) == [1]

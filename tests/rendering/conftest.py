@@ -27,10 +27,10 @@ def chromium():
         browser.close()
 
 
-def open_page(chromium, folder, result, complaints, width=1280, measured=False, **options):
-    """Opens a result's page; whatever it complains of or asks for is added to ``complaints``."""
+def open_page(chromium, folder, report, complaints, width=1280, measured=False, **options):
+    """Opens a report's page; whatever it complains of or asks for is added to ``complaints``."""
     path = folder / f"report{len(list(folder.iterdir()))}.html"
-    path.write_text(render_html(result), "utf-8")
+    path.write_text(render_html(report), "utf-8")
     page = chromium.new_context(viewport={"width": width, "height": 900}, **options).new_page()
     page.set_default_timeout(20_000)
     page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
@@ -55,8 +55,8 @@ def show(chromium, tmp_path):
     """Opens pages; afterwards they must have complained of nothing and asked for nothing."""
     complaints, pages = [], []
 
-    def show(result, **options):
-        pages.append(open_page(chromium, tmp_path, result, complaints, **options))
+    def show(report, **options):
+        pages.append(open_page(chromium, tmp_path, report, complaints, **options))
         return pages[-1]
 
     show.complaints = complaints

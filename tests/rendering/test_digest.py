@@ -1,42 +1,24 @@
-import dataclasses
 import math
 import re
 
+import msgspec
 import pytest
 
+from profkit.model.report import PhaseRow
 from profkit.rendering import RENDERERS
 from profkit.rendering.digest import kernels_by_name, phase_tree, scale_of
 from profkit.rendering.html import render_html
 from tests.rendering.sample_reports import SAMPLES, compute_bound, multi_rank, unknown
-from tests.rendering.samples import steps
-
-ADDED = {"grid", "block", "device", "source_lines", "confidence", "basis_shares", "runner_up", "instead", "caveats",
-         "note", "by_category", "curve", "growth", "allocator", "stacks", "largest"}  # fmt: skip
-
-
-def without_added(value):
-    if isinstance(value, dict):
-        return {key: without_added(item) for key, item in value.items() if key not in ADDED}
-    return [without_added(item) for item in value] if isinstance(value, list) else value
+from tests.rendering.samples import edited, steps, typed
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("form", RENDERERS)
-def test_keys_that_an_analysis_may_add_may_be_absent(name, form):
-    result = SAMPLES[name]()
-    fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
-    bare = {
-        key: without_added(value)
-        for key, value in fields.items()
-        if key not in ("window", "timeline", "method", "utilisation")
-    }
-    bare["window"] = fields["window"] | {
-        "steps": [
-            {key: step[key] for key in step if key not in ("start_ns", "end_ns", "note")}
-            for step in fields["window"]["steps"]
-        ]
-    }
-    assert RENDERERS[form](dataclasses.replace(result, **bare, timeline=None, method={}, utilisation=[]))
+def test_what_need_not_be_there_may_be_absent(name, form):
+    report = SAMPLES[name]()
+    optional = {f.name: f.default for f in msgspec.structs.fields(type(report)) if not f.required}
+    assert {"timeline", "advice", "utilisation"} & set(optional)
+    assert RENDERERS[form](msgspec.structs.replace(report, **optional, memory=None, advice=()))
 
 
 def test_a_scale_is_one_step_of_one_device_where_there_are_steps():
@@ -49,8 +31,8 @@ def test_a_scale_is_one_step_of_one_device_where_there_are_steps():
 
 def test_a_phase_lies_under_the_longest_path_that_it_continues_even_when_names_hold_slashes():
     paths = ["a", "b", "a/x", "a/x/y/z", "c/d"]
-    tree = phase_tree([{"path": path} for path in paths])
-    assert [(depth, row["path"]) for depth, row in tree] == [
+    tree = phase_tree([typed(PhaseRow, {"path": path}) for path in paths])
+    assert [(depth, row.path) for depth, row in tree] == [
         (0, "a"),
         (1, "a/x"),
         (2, "a/x/y/z"),
@@ -60,26 +42,21 @@ def test_a_phase_lies_under_the_longest_path_that_it_continues_even_when_names_h
 
 
 def test_a_kernel_of_several_shapes_has_the_bound_and_efficiency_of_its_larger_side():
-    row = compute_bound().kernels[0]
     rows = [
-        row | {"total_ns": 600, "count": 6, "bound": "compute", "efficiency": 0.5, "unsaturated": False},
-        row | {"total_ns": 200, "count": 1, "bound": "compute", "efficiency": 0.1, "unsaturated": True},
-        row | {"total_ns": 700, "count": 9, "bound": "memory", "efficiency": 0.9, "unsaturated": False},
+        {"total_ns": 600, "count": 6, "bound": "compute", "efficiency": 0.5, "unsaturated": False},
+        {"total_ns": 200, "count": 1, "bound": "compute", "efficiency": 0.1, "unsaturated": True},
+        {"total_ns": 700, "count": 9, "bound": "memory", "efficiency": 0.9, "unsaturated": False},
     ]
-    (united,) = kernels_by_name(dataclasses.replace(compute_bound(), kernels=rows))
-    assert (united["bound"], united["total_ns"], united["count"], united["unsaturated"]) == (
-        "compute",
-        1500,
-        16,
-        False,
-    )
-    assert math.isclose(united["efficiency"], (600 * 0.5 + 200 * 0.1) / 800)
+    (united,) = kernels_by_name(edited(compute_bound(), lambda values: values.update(kernels=rows)))
+    assert (united.bound, united.total_ns, united.count, united.unsaturated) == ("compute", 1500, 16, False)
+    assert united.efficiency is not None
+    assert math.isclose(united.efficiency, (600 * 0.5 + 200 * 0.1) / 800)
 
 
 def test_the_bar_of_the_page_is_as_long_as_its_shares():
     page = render_html(compute_bound())
     bar = re.search(r'<div class="hero-bar">(.*?)</div>', page, re.S)[1]
-    shares = compute_bound().verdict["shares"]
+    shares = compute_bound().verdict.shares
     drawn = {
         name: float(length)
         for name, length in re.findall(r'class="tone-(\w+)" x="[\d.]+" width="([\d.]+)"', bar)
@@ -90,10 +67,17 @@ def test_the_bar_of_the_page_is_as_long_as_its_shares():
 
 
 def test_of_many_steps_the_first_and_the_last_are_shown_and_the_others_counted():
-    result = compute_bound()
-    result.window["steps"] = steps(500, result.verdict["shares"])
-    page = render_html(result)
+    many = steps(500, compute_bound().verdict.shares)
+    page = render_html(edited(compute_bound(), lambda values: values["window"].update(steps=many)))
     assert "461 in the middle not shown" in page
     assert "<bdi>step 0</bdi>" in page
     assert "<bdi>step 500</bdi>" in page
     assert "<bdi>step 250</bdi>" not in page
+
+
+def test_gaps_that_are_not_shown_are_counted_with_those_that_the_report_leaves_out():
+    def change(values):
+        idle = values["idle"]
+        idle["gaps"], idle["gaps_left_out"] = idle["gaps"][:1] * 100, 1234
+
+    assert "1\u202f319 gaps more are not shown" in render_html(edited(compute_bound(), change))

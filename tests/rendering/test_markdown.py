@@ -4,6 +4,7 @@ import pytest
 
 from profkit.rendering.markdown import render_markdown
 from tests.rendering.sample_reports import SAMPLES, compute_bound, launch_bound
+from tests.rendering.samples import edited
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -24,6 +25,15 @@ def test_the_story_is_told_in_the_order_of_the_page():
 def test_numbers_are_per_step_and_what_is_left_out_is_counted():
     assert "| 57 % | 19.4 ms |" in render_markdown(compute_bound())
     assert "… and 45 more." in render_markdown(launch_bound())
+
+
+def test_code_belongs_to_its_entry_of_the_list():
+    def change(values):
+        values["advice"] = values["advice"][:1] * 10
+
+    lines = render_markdown(edited(compute_bound(), change)).splitlines()
+    code = [line for line in lines if "torch.compile(model)" in line]
+    assert code == [*["   model = torch.compile(model)"] * 9, "    model = torch.compile(model)"]
 
 
 def test_no_name_is_html_a_link_or_a_mention():

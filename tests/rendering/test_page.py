@@ -1,12 +1,11 @@
 """The page in a browser: what it shows, what its controls do, and what it never does."""
 
-from dataclasses import replace
-
+import msgspec
 import pytest
 
 from profkit.rendering.html import render_html
 from tests.rendering.sample_reports import HOSTILE, SAMPLES, compute_bound
-from tests.rendering.samples import MS, kernel, phase, shares_of, steps
+from tests.rendering.samples import MS, edited, kernel, phase, shares_of, steps
 
 pytestmark = pytest.mark.browser
 ROWS = "#kernel-table tbody > tr[data-key]"
@@ -25,9 +24,12 @@ def titles(page):
 
 def largest_report():
     """More rows, phases, bars and longer names than any recording has."""
-    result = compute_bound()
+    return edited(compute_bound(), fill)
+
+
+def fill(values):
     long = "void at::native::vectorized_elementwise_kernel<" + "std::tuple<float, " * 400
-    result.kernels.extend(
+    values["kernels"].extend(
         kernel(
             f"{long}{i}>",
             "elementwise",
@@ -35,27 +37,30 @@ def largest_report():
             100,
             5.0,
             short_name=f"elementwise {i}",
-            phases={f"phase {i % 300}": 500_000},
+            phases={f"phase {i % 300}": {"ns": 500_000, "count": 100}},
             flop=10**9 + i,
             dram_bytes=10**8,
             tflops=2.0,
         )
         for i in range(5000)
     )
-    result.phases.extend(phase(f"phase {i}", 1, 1, "memory", memory=1) for i in range(300))
-    result.window["steps"] = steps(64, shares_of(compute=58, memory=40))
-    for index, row in enumerate(result.kernels):
+    values["phases"].extend(phase(f"phase {i}", 1, 1, "memory", memory=1) for i in range(300))
+    values["window"]["steps"] = steps(64, shares_of(compute=58, memory=40))
+    for index, row in enumerate(values["kernels"]):
         row["steps"] = {f"step {i}": row["total_ns"] // 64 for i in range(1, 65)}
         row["modules"] = {f"Block_{(index + i) % 5000}": 9 for i in range(12)}
         row["source_lines"] = {f"model.py:{index + i} forward": 9 for i in range(12)}
-    result.memory["largest"]["rows"] *= 150
-    result.timeline["lanes"][2]["bars"] = [[i * 1000, 900, f"kernel {i}", "compute"] for i in range(50_000)]
-    result.memory["curve"] = {
-        "time_ns": list(range(200_000)),
-        "allocated_bytes": [i % 977 << 20 for i in range(200_000)],
-        "reserved_bytes": [1 << 30] * 200_000,
-    }
-    return result  # fmt: skip
+    values["memory"]["largest"]["rows"] *= 150
+    values["timeline"]["lanes"][2]["bars"] = [
+        [i * 1000, 900, f"kernel {i}", "compute", None] for i in range(50_000)
+    ]
+    values["memory"]["curve"] = [
+        {
+            "time_ns": list(range(200_000)),
+            "allocated_bytes": [i % 977 << 20 for i in range(200_000)],
+            "reserved_bytes": [1 << 30] * 200_000,
+        }
+    ]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -121,9 +126,9 @@ def test_the_first_screen_says_what_to_do_first_and_what_it_brings(show):
 
 
 def test_a_step_that_another_rank_holds_up_has_no_first_thing_to_do(show):
-    result = compute_bound()
-    result.verdict["held_up_by"] = {"rank": 1, "bound": "launch", "share": 0.3}
-    assert show(result).locator(".first").count() == 0
+    late = {"rank": 1, "bound": "launch", "share": 0.3}
+    report = edited(compute_bound(), lambda values: values["verdict"].update(straggler=late))
+    assert show(report).locator(".first").count() == 0
 
 
 def test_the_theme_follows_the_system_and_the_button(show):
@@ -263,12 +268,13 @@ def test_without_scripts_the_page_says_so_and_keeps_its_tables(chromium, tmp_pat
     ("ranks", "named"), [((0, 3), "rank 3"), ((0, 0), "device 1"), ((0, None), "device 1")]
 )
 def test_of_several_devices_the_timeline_and_the_gaps_name_theirs(show, ranks, named):
-    result = SAMPLES["multi_rank"]()
-    result = replace(result, timeline=compute_bound().timeline | {"device": 1})
-    for device, rank in zip(result.devices, ranks, strict=True):
-        device["rank"] = rank
-    result.idle["gaps"][0]["device"] = 1
-    page = show(result)
+    def change(values):
+        values["timeline"] = msgspec.to_builtins(compute_bound().timeline) | {"device": 1}
+        for device, rank in zip(values["devices"], ranks, strict=True):
+            device["rank"] = rank
+        values["idle"]["gaps"][0]["device"] = 1
+
+    page = show(edited(SAMPLES["multi_rank"](), change))
     assert f"one representative step of {named}, the busiest" in page.inner_text("#timeline h2")
     assert page.locator("#gap-table tbody tr").first.locator("td").nth(1).inner_text() == named
 
@@ -279,11 +285,13 @@ def test_one_device_needs_no_name(page):
 
 
 def test_ranks_say_who_waits_and_who_holds_the_others_up(show):
-    result = SAMPLES["multi_rank"]()
-    result.ranks[0] |= {"waiting_ns": 9 * MS, "exposed_waiting_ns": 6 * MS, "holds_up_ns": 0}
-    result.ranks[1] |= {"waiting_ns": 0, "exposed_waiting_ns": 0, "holds_up_ns": 6 * MS}
-    result.communication[0] |= {"waiting_ns": 12 * MS, "transfer_bus_gbs": 300.25}
-    page = show(result)
+    def change(values):
+        first, second = values["ranks"]
+        first |= {"waiting_ns": 9 * MS, "exposed_waiting_ns": 6 * MS, "causes_wait_ns": 0}
+        second |= {"waiting_ns": 0, "exposed_waiting_ns": 0, "causes_wait_ns": 6 * MS}
+        values["communication"][0] |= {"waiting_ns": 12 * MS, "transfer_bus_gbs": 300.25}
+
+    page = show(edited(SAMPLES["multi_rank"](), change))
     cells = page.locator("#ranks table", has_text="Holds up").locator("tbody tr")
     assert cells.nth(0).locator("td").all_inner_texts()[2:4] == ["2.000", "0.000"]
     assert cells.nth(1).locator("td").all_inner_texts()[2:4] == ["0.000", "2.000"]

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.rendering.sample_reports import compute_bound
+from tests.rendering.samples import edited
 
 pytestmark = pytest.mark.browser
 
@@ -29,9 +30,10 @@ def test_the_largest_allocations_are_bars_of_their_size_that_do_not_cover_each_o
 
 
 def test_allocations_of_a_history_without_times_are_drawn_over_its_events(show):
-    result = compute_bound()
-    result.memory["curve"] = result.memory["curve"] | {"time_ns": None, "event": list(range(200))}
-    page = show(result)
+    def change(values):
+        values["memory"]["curve"][0] |= {"time_ns": None, "event": list(range(200))}
+
+    page = show(edited(compute_bound(), change))
     page.evaluate("profkit.plots.drawAll()")
     ends = page.evaluate(
         "profkit.plots.drawn('plot-largest').flatMap(({base, x}) => base.map((b, i) => b + x[i]))"

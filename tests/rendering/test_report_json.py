@@ -8,11 +8,12 @@ import pytest
 
 from profkit.rendering.report_json import render_json, report_schema
 from tests.rendering.sample_reports import SAMPLES, compute_bound
+from tests.rendering.samples import as_result
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_sample_is_what_the_schema_says(name):
-    report = json.loads(render_json(SAMPLES[name]()))
+    report = json.loads(render_json(as_result(SAMPLES[name]())))
     jsonschema.Draft202012Validator(report_schema()).validate(report)
 
 
@@ -57,7 +58,7 @@ def broken(report, path, value):
     ],
 )
 def test_the_schema_refuses_a_report_that_breaks_the_contract(path, value):
-    report = json.loads(render_json(compute_bound()))
+    report = json.loads(render_json(as_result(compute_bound())))
     changed = copy.deepcopy(report)
     broken(changed, path, value)
     assert jsonschema.Draft202012Validator(report_schema()).is_valid(report)
@@ -65,14 +66,14 @@ def test_the_schema_refuses_a_report_that_breaks_the_contract(path, value):
 
 
 def test_unknown_names_are_allowed_since_the_contract_may_grow():
-    report = json.loads(render_json(compute_bound()))
+    report = json.loads(render_json(as_result(compute_bound())))
     report["kernels"][0]["occupancy"] = 0.5
     report["weather"] = "fine"
     jsonschema.Draft202012Validator(report_schema()).validate(report)
 
 
 def test_numpy_and_what_is_not_finite_become_strict_json():
-    result = compute_bound()
+    result = as_result(compute_bound())
     result.kernels[0] |= {
         "efficiency": math.nan,
         "flop": np.int64(7),
@@ -93,7 +94,7 @@ def test_numpy_and_what_is_not_finite_become_strict_json():
 
 
 def test_the_same_result_gives_the_same_bytes_in_whatever_order_its_maps_were_filled():
-    first, second = compute_bound(), compute_bound()
+    first, second = as_result(compute_bound()), as_result(compute_bound())
     for row in second.kernels:
         row["phases"] = dict(reversed(row["phases"].items()))
     assert render_json(first) == render_json(second)
@@ -101,11 +102,11 @@ def test_the_same_result_gives_the_same_bytes_in_whatever_order_its_maps_were_fi
 
 
 def test_a_lone_surrogate_does_not_make_a_file_that_nobody_can_read():
-    json.loads(render_json(SAMPLES["hostile"]()).encode("utf-8"))
+    json.loads(render_json(as_result(SAMPLES["hostile"]())).encode("utf-8"))
 
 
 def test_an_object_that_is_no_plain_value_is_a_bug_that_shows():
-    result = compute_bound()
+    result = as_result(compute_bound())
     result.method["object"] = object()
     with pytest.raises(TypeError, match="plain values, not object"):
         render_json(result)

@@ -42,29 +42,75 @@ def test_a_sentence_without_its_value_is_an_error():
         say("{gap_ns}", {})
 
 
-PRODUCERS = ("readers", "timeline", "roofline", "memory", "ranks", "report")
+PRODUCERS = ("readers", "timeline", "roofline", "memory", "ranks", "report", "verification")
 
 
-def emitted_codes():
-    """The codes that producers write into findings, as they stand in the source."""
+def calls_of(name, tree):
+    """The calls of a function or method, each with the function that it stands in."""
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and node.args:
+                called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                if called in name and isinstance(node.args[0], ast.Constant):
+                    yield function, node
+
+
+def emitted():
+    """``(code, parameters or None)`` of each finding that a producer makes, as they stand in the source."""
     for room in PRODUCERS:
         for path in (Path(profkit.__file__).parent / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.Call) and node.args:
-                    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                    says_itself = len(node.args) > 2 and name == "Finding"
-                    if (
-                        name in ("Finding", "note")
-                        and isinstance(node.args[0], ast.Constant)
-                        and not says_itself
-                    ):
-                        yield str(node.args[0].value)
+            for function, call in calls_of(("Finding", "note"), ast.parse(path.read_text("utf-8"))):
+                yield str(call.args[0].value), _given(call, function)
+
+
+def _given(call, function):
+    words = {word.arg: word.value for word in call.keywords if word.arg not in ("count", "severity")}
+    if "params" in words:
+        return _values(words["params"], function)
+    return None if None in words else {name: _example(name, value) for name, value in words.items()}
+
+
+def _values(node, function):
+    """The parameters that an expression gives, with an example of each; None where the source does not list them."""
+    if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
+        return {
+            key.value: _example(key.value, each) for key, each in zip(node.keys, node.values, strict=True)
+        }
+    if isinstance(node, ast.BinOp):
+        sides = [_values(side, function) for side in (node.left, node.right)]
+        return None if None in sides else sides[0] | sides[1]
+    if isinstance(node, ast.Name):
+        targets = {ast.AnnAssign: lambda n: [n.target], ast.Assign: lambda n: n.targets}
+        given = [
+            _values(each.value, function)
+            for each in ast.walk(function)
+            if type(each) in targets and ast.unparse(targets[type(each)](each)[0]) == node.id
+        ]
+        return None if not given or None in given else {k: v for each in given for k, v in each.items()}
+    return None
+
+
+EXAMPLES = {"ranks": [1, 2], "reason": "one-rank", "kind": "full"}
+
+
+def _example(name, node):
+    return node.value if isinstance(node, ast.Constant) else EXAMPLES.get(name, 1)
 
 
 def test_every_finding_of_a_producer_has_a_sentence():
-    codes = set(emitted_codes())
-    assert "truncated" in codes
+    codes = {code for code, _ in emitted()}
+    assert {"truncated", "straggler", "leak"} <= codes
     assert codes - set(FINDINGS) == set()
+
+
+@pytest.mark.parametrize(("code", "params"), [pair for pair in emitted() if pair[1] is not None])
+def test_a_producer_gives_what_its_sentence_holds(code, params):
+    assert finding_message(Finding(code, Severity.INFO, params=params))
+
+
+def test_most_producers_can_be_checked():
+    given = [params for _, params in emitted()]
+    assert sum(params is None for params in given) * 4 < len(given)
 
 
 @pytest.mark.parametrize("code", sorted(FINDINGS))
@@ -80,7 +126,7 @@ def judged(times, *, fact=None, **options):
     for state, ms in times.items():
         states[state] = ms * 1_000_000
     grounds = Grounds(
-        states, np.zeros(len(Basis), np.int64), **{"steps": None, "devices": 1, "kineto": False, **options}
+        states, np.zeros(len(Basis), np.int64), **{"steps": None, "devices": 1, "slow_host": False, **options}
     )
     verdict = verdict_on(grounds, plain_step_ns=None, undecided=fact)
     return SimpleNamespace(

@@ -2,17 +2,31 @@ import re
 
 import pytest
 
+from profkit.rendering.digest import code_lines
 from profkit.rendering.text import render_text
 from tests.rendering.sample_reports import HOSTILE, SAMPLES, compute_bound, launch_bound, multi_rank, unknown
+from tests.rendering.samples import edited
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_every_sample_fits_the_terminal_and_starts_with_its_verdict(name, width):
-    result = SAMPLES[name]()
-    lines = render_text(result, width=width).splitlines()
-    assert all(len(line) <= width for line in lines if not re.search(r"[^\x00-\u2fff]", line))
-    assert lines[0].split(" ")[0] == result.verdict["sentence"].split(" ")[0]
+    report = SAMPLES[name]()
+    lines = render_text(report, width=width).splitlines()
+    code = {f"         {line}".rstrip() for row in report.advice for line in code_lines(row.code)}
+    assert all(
+        len(line) <= width for line in lines if not re.search(r"[^\x00-\u2fff]", line) and line not in code
+    )
+    assert lines[0].split(" ")[0] == report.verdict.sentence.split(" ")[0]
+
+
+def test_code_is_never_wrapped_so_that_it_can_be_pasted():
+    code = "loader = DataLoader(dataset, batch_size=n, num_workers=8, pin_memory=True)\nfor batch in loader:\n    step(batch)"
+    report = edited(compute_bound(), lambda values: values["advice"][0].update(code=code))
+    for color in (False, True):
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", render_text(report, width=40, color=color)).splitlines()
+        first = next(at for at, line in enumerate(lines) if "DataLoader" in line)
+        assert "\n".join(line[9:] for line in lines[first : first + 3]) == code
 
 
 def test_the_story_is_told_in_one_order():
@@ -63,4 +77,5 @@ def test_no_name_reaches_the_terminal_as_a_control_sequence(color):
     assert "\x1b[31m red" not in text
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202a-\u202e\ud800-\udfff]", ours.sub("", text))
     assert "[red]markup[/red]" in ours.sub("", text)
-    assert max(map(len, HOSTILE)) > 10_000 > max(map(len, text.splitlines()))
+    told = ours.sub("", text).partition("What to do")[0]  # what follows is code, which is never cut
+    assert max(map(len, HOSTILE)) > 10_000 > max(map(len, told.splitlines()))

@@ -15,14 +15,14 @@ from tests.builders import TraceBuilder
 MS = 1_000_000
 
 
-def grounds(times, *, steps=None, devices=1, kineto=False, basis=None):
+def grounds(times, *, steps=None, devices=1, slow_host=False, basis=None):
     """Times by state in ms."""
     states, rests = np.zeros(len(State), np.int64), np.zeros(len(Basis), np.int64)
     for state, ms in times.items():
         states[state] = ms * MS
     for each, ms in (basis or {}).items():
         rests[each] = ms * MS
-    return Grounds(states, rests, steps, devices, kineto)
+    return Grounds(states, rests, steps, devices, slow_host)
 
 
 def verdict(times, *, plain_step_ns=None, undecided=None, **options):
@@ -124,23 +124,23 @@ def test_idle_time_that_no_recorder_makes_longer_is_no_caveat():
 def test_torch_profiler_slows_every_host_down(state, caveats):
     times = {state: 40, State.COMPUTE: 30, State.TRANSFER: 30}
 
-    assert len(verdict(times, kineto=True).doubts) == caveats
+    assert len(verdict(times, slow_host=True).doubts) == caveats
     assert verdict(times).doubts == []
-    assert verdict(times, kineto=True, plain_step_ns=MS).doubts == []
+    assert verdict(times, slow_host=True, plain_step_ns=MS).doubts == []
 
 
 def test_grounds_of_files_add_up_and_have_the_fewest_steps():
     parts = [
         grounds({State.HOST: 3}, steps=7, devices=2, basis={Basis.INFERRED: 1}),
-        grounds({State.HOST: 4, State.TAIL: 5}, devices=1, kineto=True, basis={Basis.INFERRED: 2}),
+        grounds({State.HOST: 4, State.TAIL: 5}, devices=1, slow_host=True, basis={Basis.INFERRED: 2}),
         grounds({}, steps=4, devices=1),
     ]
     found = Grounds.together(parts)
 
     assert (found.states[State.HOST], found.states[State.TAIL]) == (7 * MS, 5 * MS)
     assert found.basis_ns[Basis.INFERRED] == 3 * MS
-    assert (found.steps, found.devices, found.kineto) == (4, 4, True)
-    assert Grounds.together(parts[:1]).kineto is False
+    assert (found.steps, found.devices, found.slow_host) == (4, 4, True)
+    assert Grounds.together(parts[:1]).slow_host is False
     assert Grounds.together(parts[1:2]).steps is None
     assert Grounds.together([]).states.tolist() == [0] * len(State)
 
@@ -154,7 +154,7 @@ def test_grounds_of_a_trace_are_its_window_its_kept_steps_and_its_busy_time():
     views, _ = timelines([made.trace()], Options())
     found = Grounds.of(views)
 
-    assert (found.steps, found.devices, found.kineto) == (3, 2, True)
+    assert (found.steps, found.devices, found.slow_host) == (3, 2, True)
     window = summarise([made.trace()]).window["device_ns"]
     assert found.states.sum() == window
     assert found.basis_ns.sum() == found.states[: State.COMMUNICATION].sum() == 270 + 150

@@ -62,10 +62,3 @@ def test_a_step_counted_once_is_found_in_each_of_three():
     match = matched_counters(trace, trace.operations.start_ns.astype(np.int64), counters)
 
     assert np.bincount(match[match >= 0]).tolist() == [3] * 293
-
-
-def test_counters_alone_give_a_bound_for_each_kernel():
-    report = profkit.analyze(DATA / "ncu" / "mixed.csv.gz")
-
-    assert set(report.kernels.basis) == {"measured"}
-    assert set(report.kernels.bound) <= {"compute", "memory", "overhead"}

@@ -49,7 +49,6 @@ def read_kineto(data: bytes | bytearray | memoryview, name: str) -> Trace:
             header.torch_version(texts),
             rank,
             header.facts(text.header),
-            lends="operators",
         ),
         strings=texts,
         processes=[Process(process.pid, rank) for process in made.processes],

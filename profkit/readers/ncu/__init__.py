@@ -74,7 +74,7 @@ def read_ncu(data: bytes | bytearray | memoryview, name: str) -> Trace:
     device, devices = _devices(table)
     operations = _operations(table, names, device, end - duration, end)
     return Trace(
-        source=Source(name=name, format="ncu", tool="Nsight Compute", lends="counters"),
+        source=Source(name=name, format="ncu", tool="Nsight Compute"),
         strings=strings,
         processes=[Process(pid=p) for p in sorted({int(x) for x in table.whole("Process ID") if x >= 0})]
         or [Process(pid=0)],

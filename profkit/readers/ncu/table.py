@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from profkit.errors import ReadError
 
-__all__ = ["CounterTable", "is_counter_table", "read_table"]
+__all__ = ["CounterTable", "read_table"]
 
-_HEADER: Final = b'"ID","Process ID"'
-_MESSAGES: Final = (b"==PROF==", b"==WARNING==", b"==ERROR==")
 _LONGEST_LINE: Final = 1 << 20
 _MOST_COLUMNS: Final = 4_000
 """ncu knows some 2,000 metrics a GPU; a table of more columns than that is no table of it."""
@@ -30,12 +28,6 @@ _ONE: Final = {
 (``byte/block``)."""
 
 _TRIPLE: Final = re.compile(r"\(\s*(\d{1,10}),\s*(\d{1,10}),\s*(\d{1,10})\s*\)")
-
-
-def is_counter_table(head: bytes) -> bool:
-    """Whether a text begins like the output of ``ncu --csv``."""
-    lines = head.splitlines()
-    return any(line.startswith((_HEADER, *_MESSAGES)) for line in lines)
 
 
 @dataclass(frozen=True)

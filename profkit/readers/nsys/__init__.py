@@ -22,12 +22,12 @@ from profkit.readers.nsys.columns import NULL, Columns, distinct, distinct_pairs
 from profkit.readers.nsys.database import Database
 from profkit.readers.nsys.devices import Devices
 from profkit.readers.nsys.nvtx import Marks, read_ranges
-from profkit.readers.nsys.report_file import REPORT_MAGIC, exported, stale_export
+from profkit.readers.nsys.report_file import exported
 from profkit.readers.nsys.samples import python_frames, read_memory, read_samples
 from profkit.readers.nsys.strings import StringIds, Strings
 from profkit.readers.nsys.target import note_diagnostics, note_schema, recorded_rank, source_of
 
-__all__ = ["REPORT_MAGIC", "exported", "is_nsys", "read_nsys", "read_nsys_report", "stale_export"]
+__all__ = ["exported", "read_nsys", "read_nsys_report"]
 
 _OURS = ("STRINGIDS", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "ANALYSIS_DETAILS")
 _EVENT_TABLES = (
@@ -67,16 +67,6 @@ def read_nsys_report(path: Path, name: str) -> Trace:
     """
     with exported(path, name) as export:
         return read_nsys(export, name)
-
-
-def is_nsys(path: Path) -> bool:
-    """Whether a file is an SQLite export of nsys."""
-    try:
-        with Database(path, path.name) as database:
-            _check(database, path.name)
-    except ReadError:
-        return False
-    return True
 
 
 class _Reading:

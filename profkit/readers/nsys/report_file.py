@@ -1,4 +1,4 @@
-"""nsys' own report files: recognised by content, and exported to SQLite through an installed nsys."""
+"""nsys' own report files, exported to SQLite through an installed nsys."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from profkit.errors import ReadError
-from profkit.model import Finding, Severity
 
-__all__ = ["REPORT_MAGIC", "exported", "stale_export"]
-
-REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
-"""The first bytes of ``.nsys-rep`` and ``.qdrep`` files."""
+__all__ = ["exported"]
 
 _LONGEST_EXPORT_S = 1800
 _COMMAND = "nsys export --type sqlite --lazy=false -o report.sqlite report.nsys-rep"
@@ -61,18 +57,3 @@ def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = (done.stderr or done.stdout).decode("utf-8", "replace").replace("\r", "\n").split("\n")
     spoken = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("Processing")]
     return spoken[-1][:200] if spoken else f"exit code {done.returncode}"
-
-
-def stale_export(path: Path) -> tuple[Finding, ...]:
-    """A finding when the report beside an export is newer: the export is then of an earlier recording."""
-    stem = path.name.removesuffix(".gz").removesuffix(".sqlite")
-    for suffix in (".nsys-rep", ".qdrep"):
-        report = path.with_name(stem + suffix)
-        try:
-            newer = report.stat().st_mtime > path.stat().st_mtime
-        except OSError:  # there is none
-            continue
-        if newer and report != path:
-            params = {"export": path.name, "report": report.name}
-            return (Finding("export-stale", Severity.WARNING, params=params),)
-    return ()

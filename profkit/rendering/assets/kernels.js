@@ -10,7 +10,7 @@ profkit.kernels = (() => {
   const rows = data.kernels.map((row, index) => ({
     ...row, index, id: row.name, name: text(row.name) ?? "", title: text(row.short_name) || text(row.name) || "", family: text(row.family) ?? "unknown",
     whole_ns: row.total_ns, launches: row.count, dtype: text(row.dtype), bound: text(row.bound) ?? "unknown", basis: text(row.basis) ?? "unknown",
-    phases: row.phases.map(([path, ns]) => [text(path), ns]), operators: row.operators.map(([name, count]) => [text(name), count]),
+    phases: row.phases.map(([path, ns, count]) => [text(path), ns, count]), operators: row.operators.map(([name, count]) => [text(name), count]),
     modules: row.modules.map(([name, count]) => [text(name), count]), lines: row.lines.map(([line, count]) => [text(line), count]),
   }));
   const dims = (grid) => (grid ? grid.join(" × ") : "–");
@@ -32,14 +32,18 @@ profkit.kernels = (() => {
   let scope = { time: 1, share: 1 };
   const shown = (ns) => perStep(ns) * scope.time;
 
-  // A part of a row: its time in the chosen phase, or in one group of several. Its launches are then in proportion; not so
-  // for a device, since a rank that waits in a collective is as long in one launch as the others in many: then unknown.
-  function part(row, ns, ofDevice) {
-    if (ns === row.total_ns || !row.total_ns) return row;
-    const scale = ns / row.total_ns;
+  // A part of a row: its time in the chosen phase, or in one group of several. Launches are counts or unknown, and never
+  // worked out from times: a rank that waits in a collective is as long in one launch as the others are in many.
+  function part(row, ns, count) {
+    if (ns === row.total_ns && count === row.count) return row;
+    const scale = row.total_ns ? ns / row.total_ns : 0;
     const times = (value) => (value === null ? null : value * scale);
-    return { ...row, total_ns: ns, count: ofDevice ? null : row.count * scale, share: times(row.share), flop: times(row.flop), dram_bytes: times(row.dram_bytes), partial: true };
+    return { ...row, total_ns: ns, count, share: times(row.share), flop: times(row.flop), dram_bytes: times(row.dram_bytes), partial: true };
   }
+  const addedUp = (counts) => counts.reduce((sum, count) => (sum === null || count === null ? null : sum + count), 0);
+  // What a row has of a group: all of its launches with all of its time, the group's own count of a whole row, else unknown.
+  const grouped = (row, key, ns, count) => [key, ns, ns === row.total_ns ? row.count : row.partial ? null : count];
+  const insideOf = (row, path) => row.phases.filter(([one]) => profkit.within(one, path));
 
   function matching() {
     const { step, family, bound, device } = chosen();
@@ -51,50 +55,53 @@ profkit.kernels = (() => {
       if (state.search && !state.search.test(row.name) && !state.search.test(row.title) && !row.operators.some(([name]) => state.search.test(name))) return [];
       // Each of phase, step and device has its exact part; of several the parts are taken to be independent.
       const parts = [];
-      if (path !== null) parts.push(row.phases.reduce((sum, [one, time]) => sum + (profkit.within(one, path) ? time : 0), 0));
+      const inside = path === null ? [] : insideOf(row, path);
+      if (path !== null) parts.push(inside.reduce((sum, [, ns]) => sum + ns, 0));
       if (step) parts.push(row.steps[step]);
       if (device) parts.push(row.devices[device]);
       const ns = parts.reduce((left, one) => (row.total_ns ? (left * one) / row.total_ns : 0), row.total_ns);
-      return ns || !parts.length ? [part(row, ns, Boolean(device))] : [];
+      const count = ns === row.total_ns ? row.count : path !== null && parts.length === 1 ? addedUp(inside.map(([, , one]) => one)) : null;
+      return ns || !parts.length ? [part(row, ns, count)] : [];
     });
   }
 
-  // The groups that a row belongs to, each with its part of the row's time.
+  // The groups that a row belongs to, each with its part of the row's time and launches.
   function keys(row) {
     switch (state.group) {
-      case "name": return [[row.id, row.total_ns]];
-      case "shape": return [[shapeKey(row), row.total_ns]];
+      case "name": return [[row.id, row.total_ns, row.count]];
+      case "shape": return [[shapeKey(row), row.total_ns, row.count]];
       case "operators": {
         const all = row.operators.reduce((sum, [, count]) => sum + count, 0);
-        return all ? row.operators.map(([name, count]) => [name, (row.total_ns * count) / all]) : [["no operator", row.total_ns]];
+        return all ? row.operators.map(([name, count]) => grouped(row, name, (row.total_ns * count) / all, count)) : [["no operator", row.total_ns, row.count]];
       }
       case "modules": {
         const known = row.modules.reduce((sum, [, count]) => sum + count, 0);
         const all = Math.max(known, row.launches);
-        const rest = row.total_ns * (1 - known / all);
-        const inside = row.modules.map(([name, count]) => [name, (row.total_ns * count) / all]);
-        return known < all ? [...inside, ["no module", rest]] : inside;
+        const inside = row.modules.map(([name, count]) => grouped(row, name, (row.total_ns * count) / all, count));
+        return known < all ? [...inside, grouped(row, "no module", row.total_ns * (1 - known / all), all - known)] : inside;
       }
       case "steps":
       case "devices": {
         const only = byId(state.group === "steps" ? "step" : "device").value;
-        if (only !== "") return [[labels[state.group][only], row.total_ns]];
+        if (only !== "") return [[labels[state.group][only], row.total_ns, row.count]];
         const ofWhole = row.whole_ns ? row.total_ns / row.whole_ns : 0;
-        const inside = row[state.group].map((ns, at) => [labels[state.group][at], ns * ofWhole]).filter(([, ns]) => ns);
+        const inside = row[state.group].map((ns, at) => grouped(row, labels[state.group][at], ns * ofWhole, null)).filter(([, ns]) => ns);
         const rest = row.total_ns - inside.reduce((sum, [, ns]) => sum + ns, 0);
-        return rest > 0.5 || !inside.length ? [...inside, [state.group === "steps" ? "no step" : "no device", rest]] : inside;
+        return rest > 0.5 || !inside.length ? [...inside, grouped(row, state.group === "steps" ? "no step" : "no device", rest, null)] : inside;
       }
       case "phases": {
         const path = profkit.phase();
-        const inside = row.phases.filter(([one]) => profkit.within(one, path));
+        const inside = insideOf(row, path);
         const known = inside.reduce((sum, [, ns]) => sum + ns, 0);
         const ofWhole = path !== null && known ? row.total_ns / known : row.whole_ns ? row.total_ns / row.whole_ns : 0;
-        const parts = inside.map(([one, ns]) => [one, ns * ofWhole]);
+        const alone = !byId("step").value && !byId("device").value;
+        const parts = inside.map(([one, ns, count]) => [one, ns * ofWhole, alone ? count : null]);
         const rest = row.total_ns - known * ofWhole;
-        return rest > 0.5 ? [...parts, ["no phase", rest]] : parts;
+        const others = addedUp(parts.map(([, , count]) => count));
+        return rest > 0.5 ? [...parts, ["no phase", rest, others === null || row.count === null ? null : row.count - others]] : parts;
       }
-      case "bound": return [[words("bounds", row.bound), row.total_ns]];
-      default: return [[row[state.group] ?? "unknown", row.total_ns]];
+      case "bound": return [[words("bounds", row.bound), row.total_ns, row.count]];
+      default: return [[row[state.group] ?? "unknown", row.total_ns, row.count]];
     }
   }
 
@@ -106,12 +113,12 @@ profkit.kernels = (() => {
     // An efficiency is a term over a duration, so that of a group is the mean of its side, weighted by time.
     const side = members.filter((row) => row.bound === bound && row.efficiency !== null);
     const time = side.reduce((total, row) => total + row.total_ns, 0);
-    const count = members.some((row) => row.count === null) ? null : sum("count");
+    const count = addedUp(members.map((row) => row.count));
     const total = sum("total_ns");
     const byKernel = state.group === "name" || state.group === "shape";
     return {
       key, members, bound, count, total_ns: total, share: sum("share") * scope.share, mean_ns: count ? total / count : null,
-      title: byKernel ? members[0].title : key, partial: members.some((row) => row.partial),
+      title: byKernel ? members[0].title : key,
       efficiency: time ? side.reduce((all, row) => all + row.efficiency * row.total_ns, 0) / time : null,
       unsaturated: time > 0 && side.reduce((all, row) => all + (row.unsaturated ? row.total_ns : 0), 0) * 2 > time,
     };
@@ -120,9 +127,9 @@ profkit.kernels = (() => {
   function groups() {
     const found = new Map();
     for (const row of matching()) {
-      for (const [key, ns] of keys(row)) {
+      for (const [key, ns, count] of keys(row)) {
         if (!found.has(key)) found.set(key, []);
-        found.get(key).push(part(row, ns, state.group === "devices"));
+        found.get(key).push(part(row, ns, count));
       }
     }
     const made = [...found].map(([key, members]) => united(key, members));
@@ -147,10 +154,10 @@ profkit.kernels = (() => {
     return svg;
   }
 
-  const countText = (count, partial) => {
+  const countText = (count, scaled = shown) => {
     if (count === null) return "–";
-    const value = shown(count);
-    return `${partial ? "≈" : ""}${fixed(value, Math.abs(value - Math.round(value)) < 1e-9 ? 0 : 1)}`;
+    const value = scaled(count);
+    return fixed(value, Math.abs(value - Math.round(value)) < 1e-9 ? 0 : 1);
   };
   const tag = (label, kind = "") => element("span", { class: `tag ${kind}` }, label);
 
@@ -178,7 +185,7 @@ profkit.kernels = (() => {
       element("th", { scope: "row" }, element("div", { class: "name" }, button, chipsOf(group))),
       element("td", { class: "n strong" }, ms(shown(group.total_ns), scale.digits)),
       element("td", { class: "n" }, bar, figure(percent(group.share))),
-      element("td", { class: "n" }, countText(group.count, group.partial)),
+      element("td", { class: "n" }, countText(group.count)),
       element("td", { class: "n" }, group.mean_ns === null ? "–" : fixed(group.mean_ns / 1e3, scale.mean)),
       element("td", { class: "bound" }, chip(group.bound, words("bounds", group.bound)), group.unsaturated ? tag("unsaturated", "warn") : ""),
       efficiency);
@@ -208,7 +215,7 @@ profkit.kernels = (() => {
     }
     const shapes = smallTable(byKernel ? "Launch shapes" : "Kernels",
       [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"]],
-      members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ms(shown(row.total_ns)), countText(row.count, row.partial),
+      members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ms(shown(row.total_ns)), countText(row.count),
         row.median_ns === null ? "–" : fixed(row.median_ns / 1e3, 2), `${fixed(row.min_ns / 1e3, 2)} to ${fixed(row.max_ns / 1e3, 2)}`,
         `${percent(row.efficiency)}${row.unsaturated ? " !" : ""}`, fixed(row.tflops, 1), fixed(row.gbs, 0)]));
     parts.push(element("div", { class: "scroll" }, shapes));
@@ -217,9 +224,10 @@ profkit.kernels = (() => {
     const operators = merged(members, "operators");
     if (operators.length) lists.append(smallTable("Operators", [["Operator", ""], ["Launches in all", "n"]], operators.map(([name, count]) => [clip(name, 90), fixed(count, 0)])));
     const phases = merged(members, "phases");
+    const launches = (path) => addedUp(members.flatMap((row) => row.phases.filter(([one]) => one === path).map(([, , count]) => count)));
     if (phases.length) {
-      lists.append(smallTable("Phases", [["Phase", ""], [`ms ${data.scale.label}`, "n"]], phases.map(([path, ns]) => [
-        element("button", { type: "button", class: "link", onclick: () => profkit.choosePhase(path) }, element("bdi", {}, clip(path, 90))), ms(perStep(ns))])));
+      lists.append(smallTable("Phases", [["Phase", ""], [`ms ${data.scale.label}`, "n"], ["Launches", "n"]], phases.map(([path, ns]) => [
+        element("button", { type: "button", class: "link", onclick: () => profkit.choosePhase(path) }, element("bdi", {}, clip(path, 90))), ms(perStep(ns)), countText(launches(path), perStep)])));
     }
     const modules = merged(members, "modules");
     if (modules.length) lists.append(smallTable("Modules", [["Module", ""], ["Launches in all", "n"]], modules.map(([name, count]) => [clip(name, 90), fixed(count, 0)])));

@@ -13,7 +13,7 @@ from typing import Final
 from profkit.model.findings import Finding
 from profkit.model.report_memory import OutOfMemory
 from profkit.model.report_ranks import Parallelism
-from profkit.rendering.sentences import health, memory, ranks, readers
+from profkit.rendering.sentences import health, memory, ranks, readers, verification
 from profkit.rendering.sentences.memory import oom_explanation
 from profkit.rendering.sentences.method import ThresholdWords, threshold_words
 from profkit.rendering.sentences.ranks import parallelism_evidence
@@ -36,15 +36,18 @@ __all__ = [
     "verdict_sentence",
 ]
 
-FINDINGS: Final[Table] = {**readers.FINDINGS, **health.FINDINGS, **memory.FINDINGS, **ranks.FINDINGS}
+FINDINGS: Final[Table] = {
+    **readers.FINDINGS,
+    **health.FINDINGS,
+    **memory.FINDINGS,
+    **ranks.FINDINGS,
+    **verification.FINDINGS,
+}
 """The sentence of each finding by its code."""
 
 
 def finding_message(finding: Finding) -> str:
     """What a finding says: one sentence, and what to do where something can be done."""
-    # TRANSITIONAL: producers that still write English themselves.
-    if finding.message:
-        return finding.message
     template = FINDINGS.get(finding.code) or readers.family_of(finding.code)
     text = say(template, {"count": finding.count, **finding.params})
     more = finding.params.get("more_files")

@@ -54,6 +54,12 @@ def _efficiency_over_105(params: Params) -> str:
 
 
 FINDINGS: Final[Table] = {
+    "counters-only": "Nsight Compute runs each kernel by itself: times and bounds of the {count:kernel} are measured, "
+    "but not idle time, order, overlap or phases.",
+    "counters-matched": "Hardware counters of {count} of the {counted:kernel} in {file} match kernels of the timeline, "
+    "which take {time_share} of its kernel time. Their bounds rest on measured bytes.",
+    "counters-unlike": "The {counted:kernel} in {file} are not those of the timeline, so their counters are not used. "
+    "Count the same step of the same program.",
     "kernels-without-launch": "{count} of {kernels:kernel} have no launch record: their time counts, their phase is unknown.",
     "launches-captured": "{count:launch} captured into CUDA graphs instead of run: no kernel record is missing for them",
     "launches-without-kernel": "GPU activity is missing: {count:launch} without a kernel record. "

@@ -106,6 +106,6 @@ FINDINGS: Final[Table] = {
     "ncu-no-duration": "The table lacks {metric}, so kernel times are unknown. Record with ncu --section SpeedOfLight.",
     "ranges-open": "{count:NVTX range} never closed; profkit ends them with the last event of the recording.",
     "file-failed": "{error} (The report covers the other files.)",
-    "traces-set-aside": "{count:profiler trace} beside nsys exports left out. "
-    "Analyse all files in one process to use the shapes of the traces.",
+    "traces-set-aside": "{count:file} left out: profiler traces or counters, which add detail to the other recordings. "
+    "Analyse all files in one process to use them.",
 }

@@ -44,6 +44,7 @@ _CAUSES: Final = {
 
 _UNDECIDED: Final[Table] = {
     "memory-only": "a memory snapshot has no kernel times",
+    "counters-only": "hardware counters of single kernels show no idle time",
     "no-kernel-records": "its {launches:launch} have no kernel record, so all GPU activity is missing",
     "no-gpu-events": "it has no GPU events",
     "no-events": "it has no CPU or GPU events",
@@ -58,6 +59,7 @@ _UNDECIDED: Final[Table] = {
 
 _REMEDIES: Final[Table] = {
     "memory-only": "Record a trace of the same step too.",
+    "counters-only": "Record a trace of the same step too, and analyse both: profkit analyze TRACE COUNTERS.",
     "no-kernel-records": "Record again without another profiler, and stop after torch.cuda.synchronize().",
     "no-gpu-events": "Record with ProfilerActivity.CUDA, or with nsys profile -t cuda,nvtx.",
     "no-events": "Record a few steps while the model trains.",

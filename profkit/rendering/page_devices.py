@@ -1,0 +1,125 @@
+"""The page's tables of memory, of collectives and of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from profkit.model.report import CommunicationRow, RankRow
+from profkit.model.report_memory import CategoryRow, MemoryStep
+from profkit.rendering.digest import kept_steps
+from profkit.rendering.document import Document, Memory
+from profkit.rendering.page_cells import Segment, segments_of
+
+__all__ = ["MemorySection", "RanksSection", "memory_section", "ranks_section"]
+
+_ROWS: Final = 40
+_STEPS: Final = 12
+_HOLDERS: Final = 15
+
+
+@dataclass(frozen=True)
+class CategoryLine:
+    """Memory of one use at the peak."""
+
+    row: CategoryRow
+    share: float
+
+
+@dataclass(frozen=True)
+class HolderLine:
+    """A line of the program that holds memory."""
+
+    where: str | None
+    use: str | None
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True)
+class HolderTable:
+    """Who holds memory, largest first."""
+
+    title: str
+    lines: Sequence[HolderLine]
+    left: int
+
+
+@dataclass(frozen=True)
+class MemorySection:
+    """The memory section with the tables that it has rows for."""
+
+    memory: Memory
+    categories: Sequence[CategoryLine]
+    holders: Sequence[HolderTable]
+    steps: Sequence[MemoryStep]
+    steps_left: int
+
+
+@dataclass(frozen=True)
+class RankLine:
+    """A rank; its waiting is a sum over its window, shown per step."""
+
+    row: RankRow
+    parts: Sequence[Segment]
+    waits_ns: float | None
+    causes_ns: float | None
+
+
+@dataclass(frozen=True)
+class RanksSection:
+    """Collectives, and ranks where there are several."""
+
+    communication: Sequence[CommunicationRow]
+    communication_left: int
+    told_apart: bool
+    """Whether waiting is told apart from the transfer."""
+    ranks: Sequence[RankLine]
+    ranks_left: int
+    compared: bool
+    """Whether it is known who waits for whom."""
+
+
+def memory_section(memory: Memory | None) -> MemorySection | None:
+    """The memory section; None where nothing recorded it."""
+    if memory is None:
+        return None
+    total = sum(row.bytes for row in memory.by_category) or 1
+    peak = [HolderLine(row.where, row.category, row.bytes, row.count) for row in memory.at_peak]
+    kept = [HolderLine(row.where, None, row.bytes, row.count) for row in memory.never_freed]
+    tables = (("Held at the peak", peak), ("Never freed", kept))
+    steps = memory.steps
+    shown = steps if len(steps) <= _STEPS else [*steps[: _STEPS // 2], *steps[-_STEPS // 2 :]]
+    return MemorySection(
+        memory=memory,
+        categories=[CategoryLine(row, row.bytes / total) for row in memory.by_category],
+        holders=[HolderTable(title, rows[:_HOLDERS], len(rows) - _HOLDERS) for title, rows in tables if rows],
+        steps=shown,
+        steps_left=len(steps) - len(shown),
+    )
+
+
+def ranks_section(report: Document) -> RanksSection | None:
+    """Collectives and ranks; None where there is one rank that talks to nobody."""
+    ranks = report.ranks if len(report.ranks) > 1 else ()
+    if not report.communication and not ranks:
+        return None
+    steps = max(1, kept_steps(report))
+    lines = [
+        RankLine(
+            row=row,
+            parts=segments_of(row.shares),
+            waits_ns=None if row.exposed_waiting_ns is None else row.exposed_waiting_ns / steps,
+            causes_ns=None if row.causes_wait_ns is None else row.causes_wait_ns / steps,
+        )
+        for row in ranks[:_ROWS]
+    ]
+    return RanksSection(
+        communication=report.communication[:_ROWS],
+        communication_left=len(report.communication) - _ROWS,
+        told_apart=any(row.waiting_ns is not None for row in report.communication),
+        ranks=lines,
+        ranks_left=len(ranks) - _ROWS,
+        compared=any(row.causes_wait_ns is not None for row in ranks),
+    )

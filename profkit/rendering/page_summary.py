@@ -1,0 +1,213 @@
+"""The page's sections in words: the verdict, the health of the recording, advice, and how the numbers were made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from profkit.model.names import ShareBound
+from profkit.model.report import AdviceRow
+from profkit.rendering.digest import (
+    Scale,
+    code_lines,
+    facts,
+    findings_by_weight,
+    health_note,
+    launch_parts,
+    scale_of,
+    share_text,
+    what_to_record,
+)
+from profkit.rendering.document import Document, Finding, Threshold
+from profkit.rendering.page_cells import Segment, clip, segments_of
+from profkit.rendering.words import BASES
+from profkit.units import count_text, duration_text
+
+__all__ = [
+    "AdviceEntry",
+    "HealthSection",
+    "MethodSection",
+    "VerdictSection",
+    "advice_entry",
+    "health_section",
+    "method_section",
+    "verdict_section",
+]
+
+_FINDINGS = 40
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|us|ms|s|[KMGT]?i?B)\b|%)")
+
+
+@dataclass(frozen=True)
+class AdviceEntry:
+    """A piece of advice."""
+
+    row: AdviceRow
+    saving: str | None
+    change: str | None
+    """The times that the saving is the difference of."""
+    speedup: str | None
+    range: str | None
+    code: str
+    href: str | None
+
+
+@dataclass(frozen=True)
+class VerdictSection:
+    """The verdict with the numbers beside it."""
+
+    kind: str | None
+    """What stands before the colon of the sentence."""
+    rest: str
+    bound: ShareBound
+    facts: Sequence[str]
+    bar: Sequence[Segment]
+    parts: Sequence[Segment]
+    """The same, the largest first."""
+    numbers: Sequence[tuple[str, str]]
+    """A number as text, and what it is."""
+    launch: Sequence[tuple[str, int]]
+    record: str | None
+    first: AdviceEntry | None
+    caveats: Sequence[str]
+    confidence: str
+    confidence_means: str
+
+
+@dataclass(frozen=True)
+class HealthSection:
+    """How far the recording can be trusted."""
+
+    note: str
+    ok: bool
+    findings: Sequence[Finding]
+    left: int
+    counts: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class MethodSection:
+    """How the numbers were made."""
+
+    thresholds: Sequence[Threshold]
+    basis: Sequence[tuple[str, str]]
+    options: Sequence[tuple[str, str]]
+    more: Sequence[tuple[str, str]]
+
+
+def verdict_section(report: Document, scale: Scale) -> VerdictSection:
+    """The verdict, its bar, and the first thing to do."""
+    verdict = report.verdict
+    kind, _, rest = _UNIT.sub("\u00a0", verdict.sentence).partition(": ")
+    bar = segments_of(verdict.shares)
+    record = what_to_record(verdict)
+    # Advice is about a rank's own step: where another rank holds it up, that is not what to do first.
+    first = report.advice[0] if report.advice and verdict.straggler is None else None
+    return VerdictSection(
+        kind=kind if rest else None,
+        rest=rest or kind,
+        bound=verdict.bound,
+        facts=facts(report),
+        bar=bar,
+        parts=sorted(bar, key=lambda part: -part.ns),
+        numbers=_numbers(report, scale),
+        launch=[(name, ns) for name, ns in launch_parts(verdict) if ns],
+        record=record[:1].upper() + record[1:] if record else None,
+        first=advice_entry(first) if first else None,
+        caveats=verdict.caveats,
+        confidence=verdict.confidence,
+        confidence_means=BASES.get(verdict.confidence, ""),
+    )
+
+
+def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:
+    window = report.window
+    numbers = []
+    if window.device_ns:
+        busy = sum(device.busy_ns for device in report.devices)
+        numbers.append((duration_text(scale(window.device_ns)), f"on the device {scale.label}"))
+        numbers.append((share_text(busy / window.device_ns), "of it busy"))
+    if window.wall_ns:
+        steps = max(1, scale.divisor // max(1, len(report.devices)))
+        clock = "by the host's clock" if steps == 1 else "by the host's clock per step"
+        numbers.append((duration_text(window.wall_ns / steps), clock))
+    if kernels := sum(row.count for row in report.kernels):
+        numbers.append((scale.count(kernels), f"kernels {scale.label}"))
+    return numbers
+
+
+def health_section(report: Document) -> HealthSection:
+    """The findings, the worst first, and counts of what is missing."""
+    health, scale = report.health, scale_of(report)
+    found = findings_by_weight(report)
+    counts = [
+        (
+            "kernels without a launch",
+            count_text(health.kernels_without_launch),
+            health.kernels_without_launch,
+        ),
+        (
+            "launches without a kernel",
+            count_text(health.launches_without_kernel),
+            health.launches_without_kernel,
+        ),
+        ("kernels from before the recording, left out", count_text(health.warm_up_tail), health.warm_up_tail),
+        (
+            f"profiler's own time, {scale.label}",
+            duration_text(scale(health.profiler_overhead_ns)),
+            health.profiler_overhead_ns,
+        ),
+        *((f"dropped: {clip(reason)}", count_text(n), n) for reason, n in health.events_dropped.items()),
+    ]
+    return HealthSection(
+        note=health_note(report),
+        ok=health.ok,
+        findings=found[:_FINDINGS],
+        left=len(found) - _FINDINGS,
+        counts=[(name, text) for name, text, value in counts if value],
+    )
+
+
+def advice_entry(row: AdviceRow) -> AdviceEntry:
+    """A piece of advice with its gain as text."""
+    change = None
+    if row.before_ns and row.after_ns:
+        change = f"{duration_text(row.before_ns)} → {duration_text(row.after_ns)} without the recorder"
+    return AdviceEntry(
+        row=row,
+        saving=duration_text(row.saving_ns) if row.saving_ns else None,
+        change=change,
+        speedup=f"{row.speedup.likely:.2f}×" if row.speedup else None,
+        range=f"{row.speedup.low:.2f}× to {row.speedup.high:.2f}×" if row.speedup else None,
+        code="\n".join(code_lines(row.code)),
+        # Only to a place in the page, or to a web page: never a scheme that runs.
+        href=row.link if row.link.startswith(("#", "https://")) else None,
+    )
+
+
+def method_section(report: Document) -> MethodSection:
+    """What a person said, what the bounds rest on, the thresholds, and what was read."""
+    method, ranks = report.method, report.method.ranks
+    options = method.options
+    given = [
+        ("step", options.step),
+        ("device", None if options.device is None else str(options.device)),
+        ("peaks", options.peaks),
+        ("step without a profiler", options.plain_step_ns and duration_text(options.plain_step_ns)),
+    ]
+    more = [
+        ("steps found", ", ".join(map(str, method.steps_found))),
+        ("events", count_text(method.events)),
+        ("collectives found on several ranks", "" if ranks.matched is None else count_text(ranks.matched)),
+        ("collectives without a partner", count_text(ranks.unmatched) if ranks.unmatched else ""),
+        ("parallelism", ", ".join(f"{row.kind} ({row.basis})" for row in ranks.parallelism)),
+    ]
+    return MethodSection(
+        thresholds=method.thresholds,
+        basis=[
+            (BASES[name], share_text(share)) for name, share in report.verdict.basis_shares.items() if share
+        ],
+        options=[(name, text) for name, text in given if text],
+        more=[(name, text) for name, text in more if text],
+    )
