@@ -94,11 +94,10 @@ class TraceBuilder:
         )
         return self
 
-    def range(self, start, end, name, *, thread=MAIN, kind=RangeKind.ANNOTATION, domain=None):
+    def range(self, start, end, name, *, thread=MAIN, kind=RangeKind.ANNOTATION, domain=None, **columns):
         domain = -1 if domain is None else self.text(domain)
-        self._ranges.append(
-            dict(start_ns=start, end_ns=end, name=self.text(name), thread=thread, kind=kind, domain=domain)
-        )
+        row = dict(start_ns=start, end_ns=end, name=self.text(name), thread=thread, kind=kind, domain=domain)
+        self._ranges.append(row | columns)
         return self
 
     def trace(self):

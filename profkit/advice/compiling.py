@@ -111,11 +111,11 @@ def _graphs(case: Case) -> Evidence | None:
 def _same_every_step(case: Case) -> bool:
     """Whether there are several steps that launch the same number of operations: else shapes or branches change."""
     view = case.view
-    if view.steps.count - view.first_kept < 2:
+    if view.kept_count < 2:
         return False
     mine = view.trace.operations.device == case.device
     counts = np.bincount(np.maximum(view.step_of_operation[mine], 0), minlength=view.steps.count)[
-        view.first_kept :
+        view.kept_steps
     ]
     return int(counts.max() - counts.min()) <= 0.01 * int(counts.max())
 

@@ -67,10 +67,10 @@ def _fragmented(case: Case) -> Evidence | None:
 
 def _warm_up(case: Case) -> Evidence | None:
     view = case.view
-    steps = view.steps.count - view.first_kept
+    steps = view.kept_count
     if not view.steps.count:
         return None
-    length = np.diff(view.steps.border_ns[case.device])[view.first_kept :]
+    length = view.steps.tile_ns[case.device, view.kept_steps]
     if steps >= 3 and length[0] <= WARM_UP_RATIO * float(np.median(length[1:])):
         return None
     if steps >= 2 and length.max() <= 1.3 * length.min():
@@ -83,7 +83,7 @@ def _warm_up(case: Case) -> Evidence | None:
     )
     return Evidence(
         counted,
-        [view.steps.names[view.first_kept]],
+        [view.steps.names[int(np.argmax(view.kept_steps))]],
         None,
         "low",
     )

@@ -83,6 +83,11 @@ class KernelClass:
         return None if self.unit is None else self.unit in (TENSOR, TENSOR_HALF)
 
     @property
+    def is_half_attention(self) -> bool:
+        """Whether it is attention on matrix units in fp16 or bf16, which have one rate: cuDNN's names tell no more."""
+        return self.family is Family.ATTENTION and self.dtype is None and self.tensor_core is True
+
+    @property
     def is_matrix(self) -> bool:
         """Whether its work is matrix products; a depthwise convolution sums over no channels."""
         return self.family in MATRIX_FAMILIES and not self.is_depthwise

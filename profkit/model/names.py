@@ -16,6 +16,7 @@ __all__ = [
     "SHARES",
     "Basis",
     "Confidence",
+    "FoundBy",
     "IdleCause",
     "IdleTimes",
     "KernelBound",
@@ -63,6 +64,9 @@ IdleCause: TypeAlias = Literal[
 ]
 IDLE_CAUSES: Final[tuple[IdleCause, ...]] = get_args(IdleCause)
 """Why a device ran nothing."""
+
+FoundBy: TypeAlias = Literal["marks", "names", "period", "none"]
+"""What tells the steps: marks of the profiler or the program, names of an engine or optimizer, repetition, nothing."""
 
 LaunchPart: TypeAlias = Literal["host", "queue", "small_kernels"]
 LAUNCH_PARTS: Final[tuple[LaunchPart, ...]] = get_args(LaunchPart)

@@ -9,6 +9,7 @@ from profkit.model.findings import Fact, Finding
 from profkit.model.names import (
     Basis,
     Confidence,
+    FoundBy,
     IdleCause,
     LaunchPart,
     Level,
@@ -32,12 +33,12 @@ class Step(Row, frozen=True, kw_only=True):
     """The step without a profiler; None where nothing tells."""
     source: Literal["measured", "estimated", "recorded"]
     """Where ``unprofiled_ns`` comes from: a timing, the replay, or the recording itself."""
-    found_by: Literal["marks", "names", "period", "none"]
+    found_by: FoundBy
     """How the steps were found."""
     startup_ns: Ns | None
-    """Host time before the first device operation, where steps are not marked."""
+    """Recorded time before the first step, or before the first device operation where there are no steps."""
     teardown_ns: Ns | None
-    """Host time after the last one, where steps are not marked."""
+    """Recorded time after the last step, or after the last device operation."""
     mfu: float | None
     """Model FLOP over the unprofiled step times the peak of the types used."""
     hfu: float | None

@@ -106,12 +106,20 @@ class OperationWork:
     """1 flagged, 0 not, -1 null."""
     basis: NDArray[np.int8]
     """`Basis`."""
+    dtype: NDArray[np.int16]
+    """The type of the arithmetic, as an index into `dtypes`; -1 is unknown."""
+    product: NDArray[np.int32]
+    """The matrix product that it computes or has a part in, as an index into `products`; -1 is none or unknown."""
     excess: NDArray[np.float64]
     """The rate that its work would mean, over the card's peak, where that is more than can be; NaN elsewhere."""
     class_of_name: dict[int, KernelClass]
     """The class of each kernel name, by string id."""
     unmodelled: dict[str, int]
     """Operators whose kernels have no formula, with the number of those kernels: counted, never zero silently."""
+    dtypes: list[str]
+    """Types by number."""
+    products: list[tuple[int, int, int]]
+    """Rows, columns and depth of products by number."""
 
     @classmethod
     def unknown(cls, count: int) -> OperationWork:
@@ -126,5 +134,6 @@ class OperationWork:
         return cls(
             flop=nan(), dram_bytes=nan(), peak_flops=nan(), compute_ns=nan(), memory_ns=nan(), overhead_ns=nan(),
             bound=code(OperationBound.UNKNOWN), efficiency=nan(), unsaturated=code(-1), basis=code(Basis.UNKNOWN),
-            excess=nan(), class_of_name={}, unmodelled={},
+            dtype=np.full(count, -1, np.int16), product=np.full(count, -1, np.int32), excess=nan(),
+            class_of_name={}, unmodelled={}, dtypes=[], products=[],
         )  # fmt: skip

@@ -180,6 +180,6 @@ def partners_unknown(device: DeviceCollectives) -> DeviceCollectives:
 
 def _step_ns(view: TraceView, device: int) -> list[int]:
     if not view.steps.count:
-        return [view.windows[device][1] - view.windows[device][0]]
-    tiles: list[int] = np.diff(view.steps.border_ns[device])[view.first_kept :].tolist()
+        return [view.windows[device].total_ns]
+    tiles: list[int] = view.steps.tile_ns[device, view.kept_steps].tolist()
     return tiles

@@ -40,8 +40,7 @@ def stream_rows(view: TraceView, device_ids: Sequence[int]) -> list[Row]:
     found = []
     for device, number in enumerate(device_ids):
         rows = [*_of_device(view, device), *unordered_copies(view, device)]
-        start, end = view.windows[device]
-        found += [{"device": number, **row, "window_ns": end - start} for row in rows]
+        found += [{"device": number, **row, "window_ns": view.windows[device].total_ns} for row in rows]
     return found
 
 
@@ -75,8 +74,8 @@ _CODES: Final = {
 
 def _of_device(view: TraceView, device: int) -> list[Row]:
     operations = view.trace.operations
-    start, end = view.windows[device]
-    inside = (operations.device == device) & (operations.end_ns > start) & (operations.start_ns < end)
+    window = view.windows[device]
+    inside = (operations.device == device) & (window.within(operations.start_ns, operations.end_ns) > 0)
     kernel = inside & (operations.kind == OperationKind.KERNEL)
     kernel &= view.work.bound != OperationBound.COMMUNICATION
     streams, time = _busy_streams(view, np.flatnonzero(kernel))
@@ -93,14 +92,16 @@ def _of_device(view: TraceView, device: int) -> list[Row]:
     alone &= ~np.isin(operations.stream[np.maximum(segments.operation, 0)], streams)
     row = _shown(view, "alone", segments.operation[alone], length[alone])
     copies = inside & (operations.kind == OperationKind.COPY) & ~np.isin(operations.stream, streams)
-    copied = Intervals.of(operations.start_ns[copies], operations.end_ns[copies]).within(start, end)
-    found += [row] if row["ns"] * 2 > int(copied) else []
+    copied = (
+        Intervals.of(operations.start_ns[copies], operations.end_ns[copies]).intersection(window).total_ns
+    )
+    found += [row] if row["ns"] * 2 > copied else []
     if len(time) > 1:
         both = time[0].intersection(time[1]).total_ns
         turns = time[1].total_ns if both <= _OVERLAPPED * time[1].total_ns else 0
         default = _DEFAULT_STREAM in streams[:2]
         found.append({**_row("turns", streams[1], turns, len(time[1])), "default": default})
-    return [row for row in found if row["ns"] >= _NOTABLE * (end - start)]
+    return [row for row in found if row["ns"] >= _NOTABLE * window.total_ns]
 
 
 def _shown(view: TraceView, kind: str, operation: NDArray[np.int64], length: NDArray[np.int64]) -> Row:

@@ -18,7 +18,7 @@ from profkit.rendering.page_plots import (
     timeline_plot,
 )
 from profkit.rendering.page_strings import PageStrings
-from profkit.rendering.words import BASES, BOUNDS, CAUSES, SHARES, Term
+from profkit.rendering.words import BASES, BOUNDS, CAUSES, SHARES, Term, shapes_text
 
 __all__ = ["KERNEL_ROWS", "PageData", "has_plots", "page_data"]
 
@@ -66,6 +66,8 @@ class PageKernel(msgspec.Struct, frozen=True, kw_only=True):
     unsaturated: bool
     grid: Sequence[int] | None
     block: Sequence[int] | None
+    shapes: int
+    """The shapes of the operator's inputs."""
     steps: Sequence[int]
     """Time, in the order of the page's steps."""
     devices: Sequence[int]
@@ -216,6 +218,7 @@ def _kernel(
         unsaturated=bool(row.unsaturated),
         grid=row.grid,
         block=row.block,
+        shapes=strings.add(shapes_text(row.shapes)),
         steps=[row.steps.get(step.name, 0) for step in steps],
         devices=[row.devices.get(str(device.id), 0) for device in devices],
         phases=[(strings.add(path), part.ns, part.count) for path, part in phases],

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from profkit.model.report import KernelRow
+from profkit.model.report_kernels import PhaseTime
 from profkit.rendering.document import Document
+from profkit.rendering.words import shapes_text
 
 __all__ = ["COLUMNS", "render_csv"]
 
 COLUMNS: Final = (
-    "name", "short_name", "family", "dtype", "tensor_core", "grid", "block", "count", "total_ns", "mean_ns",
+    "name", "short_name", "family", "dtype", "tensor_core", "grid", "block", "shapes", "mnk", "count", "total_ns", "mean_ns",
     "median_ns", "min_ns", "max_ns", "share", "bound", "basis", "efficiency", "unsaturated", "flop", "dram_bytes",
     "tflops", "gbs", "phases", "operators", "devices",
 )  # fmt: skip
@@ -39,9 +41,9 @@ def render_csv(report: Document) -> str:
 def _values(row: KernelRow) -> Iterable[str | float | None]:
     return (
         row.name, row.short_name, row.family, row.dtype, row.tensor_core, _dims(row.grid), _dims(row.block),
-        row.count, row.total_ns, row.mean_ns, row.median_ns, row.min_ns, row.max_ns, row.share, row.bound, row.basis,
+        shapes_text(row.shapes, "x"), _dims(row.mnk), row.count, row.total_ns, row.mean_ns, row.median_ns, row.min_ns, row.max_ns, row.share, row.bound, row.basis,
         row.efficiency, row.unsaturated, row.flop, row.dram_bytes, row.tflops, row.gbs,
-        _pairs({path: part.ns for path, part in row.phases.items()}), _pairs(row.operators), _pairs(row.devices),
+        _pairs({path: _launched(part) for path, part in row.phases.items()}), _pairs(row.operators), _pairs(row.devices),
     )  # fmt: skip
 
 
@@ -49,7 +51,12 @@ def _dims(size: Iterable[int] | None) -> str | None:
     return None if size is None else "x".join(map(str, size))
 
 
-def _pairs(numbers: Mapping[str, int]) -> str:
+def _launched(part: PhaseTime) -> str:
+    """Time and launches in a phase: ``5797663 in 75``."""
+    return f"{part.ns} in {part.count}" if part.count is not None else str(part.ns)
+
+
+def _pairs(numbers: Mapping[str, int | str]) -> str:
     return "; ".join(f"{name}={number}" for name, number in numbers.items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Term",
     "bound_term",
     "cause_term",
+    "shapes_text",
     "share_term",
 ]
 
@@ -74,6 +76,11 @@ BASES: Final = {
     "inferred": "inferred from kernel names, launch sizes and durations",
     "unknown": "not known from this file",
 }
+
+
+def shapes_text(shapes: Sequence[Sequence[int]] | None, times: str = "×") -> str | None:
+    """The shapes of an operator's inputs: ``8192×1024, 1024×4096``."""
+    return ", ".join(times.join(map(str, shape)) for shape in shapes) if shapes else None
 
 
 def share_term(name: str) -> Term:

@@ -176,7 +176,7 @@ def _device_rows(views: Sequence[TraceView], device_ids: Sequence[Sequence[int]]
                     else {},
                     "bandwidth_gbs": bandwidth / 1e9 if bandwidth else None,
                     "peaks_source": card.source if card else None,
-                    "window_ns": view.windows[at][1] - view.windows[at][0],
+                    "window_ns": view.windows[at].total_ns,
                     "shares": shares_row(states),
                     "busy_ns": int(states[list(BUSY_STATES)].sum()),
                 }

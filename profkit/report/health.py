@@ -239,7 +239,8 @@ def _warm_up(views: Sequence[TraceView]) -> list[Finding]:
         if not any(len(v.trace.operations) for v in views):
             return []
         return [Finding("no-steps", Severity.INFO)]
-    left_out, steps = stepped[0].first_kept, stepped[0].steps.count
+    steps = stepped[0].steps.count
+    left_out = int(np.argmax(stepped[0].kept_steps))
     return (
         [Finding("warm-up-steps", Severity.INFO, count=left_out, params={"steps": steps})] if left_out else []
     )

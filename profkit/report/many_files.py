@@ -15,6 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from profkit.errors import AnalysisError, ProfkitError, ReadError
 from profkit.model import Finding, Severity
 from profkit.model.result import Result
@@ -22,8 +25,8 @@ from profkit.readers import read
 from profkit.readers.registry import role_of
 from profkit.readers.remote import is_remote, shown_name, without_secrets
 from profkit.report import FileSummary, merge_files, summarise_file
-from profkit.report.merge import common_warm_up, files_shown
-from profkit.report.views import Options, roles_given
+from profkit.report.merge import common_left_out, files_shown
+from profkit.report.views import Options, kept_steps, roles_given
 
 __all__ = ["AUTO", "LOCAL", "MANY_FILES", "Failure", "Task", "summarise_many", "summarise_path"]
 
@@ -85,7 +88,7 @@ class Task:
 
     path: str
     options: Options
-    left_out: int | None = None
+    left_out: NDArray[np.bool_] | None = None
     whole: bool = False
     expand_limit: int | None = None
 
@@ -145,7 +148,7 @@ def summarise_many(
         summaries = [s for s in found if isinstance(s, FileSummary)]
         if not summaries:
             raise _nothing(files, found)
-        left_out = common_warm_up(summaries)
+        left_out = common_left_out(summaries)
         place = [at for at, each in enumerate(found) if isinstance(each, FileSummary)]
         shown = {place[at] for at in files_shown(summaries)}
         late = {at for at, each in zip(place, summaries, strict=True) if _differs(each, left_out)}
@@ -158,9 +161,8 @@ def summarise_many(
     return _with_failures(merge_files(used, options.plain_step_ns), failures, set_aside)
 
 
-def _differs(summary: FileSummary, left_out: int) -> bool:
-    steps = len(summary.step_device_ns)
-    return bool(steps) and summary.left_out != min(left_out, steps - 1)
+def _differs(summary: FileSummary, left_out: NDArray[np.bool_]) -> bool:
+    return not np.array_equal(~kept_steps(len(summary.left_out), left_out), summary.left_out)
 
 
 def _run(

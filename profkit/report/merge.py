@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from profkit.advice import MOST_DEVICES
 from profkit.model import Finding
 from profkit.model.findings import Fact
@@ -16,9 +19,9 @@ from profkit.ranks.collective_table import merge_communication
 from profkit.report import merged_tables
 from profkit.report.part import FileSummary
 from profkit.report.verdict import UNDECIDED, Grounds, verdict_on
-from profkit.timeline.steps import warm_up_steps
+from profkit.timeline.steps import steps_left_out
 
-__all__ = ["common_warm_up", "files_shown", "merge_files"]
+__all__ = ["common_left_out", "files_shown", "merge_files"]
 
 _MADE_ANEW: Final = frozenset(
     {
@@ -36,9 +39,9 @@ _ONLY_OF_ALL: Final = frozenset({"no-phases", "no-steps"})
 _SAME_EVERYWHERE: Final = frozenset({"warm-up-steps"})
 
 
-def common_warm_up(files: Sequence[FileSummary]) -> int:
-    """How many leading steps the report leaves out; files that left out another number are to be done again."""
-    return warm_up_steps([f.step_device_ns for f in files])
+def common_left_out(files: Sequence[FileSummary]) -> NDArray[np.bool_]:
+    """Which steps the report leaves out; files that left out others are to be done again."""
+    return steps_left_out([f.step_device_ns for f in files], [f.kinds for f in files])
 
 
 def files_shown(files: Sequence[FileSummary]) -> set[int]:

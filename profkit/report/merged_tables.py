@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from profkit.model.result import Row
-from profkit.report.part import FileSummary, kernel_key
-from profkit.roofline.kernel_table import share_of_busy
+from profkit.report.part import FileSummary
+from profkit.roofline.kernel_table import KernelKey, share_of_busy
 from profkit.timeline.idle_tables import MOST_GAPS, range_rows
 from profkit.timeline.range_tables import MOST_OPERATORS
 from profkit.timeline.window_parts import MOST_PARTS
@@ -108,14 +108,16 @@ def syncs(files: Sequence[FileSummary]) -> list[Row]:
 
 def kernels(files: Sequence[FileSummary], busy_ns: int, first_device: Sequence[int]) -> list[Row]:
     """Kernels by name and launch shape. Where files disagree on a bound or basis, that with most time counts."""
-    rows: dict[tuple[Any, ...], list[tuple[Row, Any]]] = {}
+    rows: dict[KernelKey, list[tuple[Row, Any]]] = {}
     for file, first in zip(files, first_device, strict=True):
         for row in file.result.kernels:
-            key = kernel_key(row)
+            key = KernelKey.of(row)
             devices = {str(int(d) + first): ns for d, ns in row["devices"].items()}
             rows.setdefault(key, []).append(({**row, "devices": devices}, file.kernel_ns[key]))
     made = [_kernel(parts, busy_ns) for parts in rows.values()]
-    return _ordered(made, lambda r: (-r["total_ns"], r["name"], str(r["grid"]), str(r["block"])))
+    return _ordered(
+        made, lambda r: (-r["total_ns"], r["name"], *(str(r[k]) for k in ("grid", "block", "shapes")))
+    )
 
 
 def _kernel(parts: Sequence[tuple[Row, Any]], busy_ns: int) -> Row:

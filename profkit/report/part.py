@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import OperationKind, Trace
+from profkit.model import Trace
 from profkit.model.memory_history import MemoryHistory
-from profkit.model.result import Result, Row
+from profkit.model.result import Result
 from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.report.assembly import summarise_views
 from profkit.report.verdict import Grounds
 from profkit.report.views import Options, analysed_views
-from profkit.timeline.grouping import group_rows
+from profkit.roofline.kernel_table import KernelKey, group_kernels
 from profkit.timeline.view import Span, TraceView, step_device_ns
 
-__all__ = ["FileSummary", "kernel_key", "summarise_file"]
+__all__ = ["FileSummary", "summarise_file"]
 
 Column = NDArray[np.int64]
 
@@ -35,25 +35,31 @@ class FileSummary:
     epoch_ns: int | None
     step_device_ns: Column
     """The length of every step, also of those that were left out."""
-    left_out: int
-    """How many leading steps the tables leave out."""
+    kinds: list[str]
+    """The kind of every step."""
+    left_out: NDArray[np.bool_]
+    """Which steps the tables leave out."""
     grounds: Grounds
     ranks: FileOfRanks | None
     work_ns: list[int]
     """The summed time of the operations of each device."""
-    kernel_ns: dict[tuple[Any, ...], NDArray[np.int64]]
+    kernel_ns: dict[KernelKey, NDArray[np.int64]]
     """The durations of the launches of each row of the kernel table: a median needs them all."""
 
 
 def summarise_file(
-    recording: Trace | MemoryHistory, options: Options, *, left_out: int | None = None, whole: bool = False
+    recording: Trace | MemoryHistory,
+    options: Options,
+    *,
+    left_out: NDArray[np.bool_] | None = None,
+    whole: bool = False,
 ) -> FileSummary:
     """Summarise one recording: a pure function, to be run anywhere.
 
     Args:
         recording: What a reader returned.
         options: What the person said about it.
-        left_out: How many leading steps are warm-up, when the whole report has decided.
+        left_out: Which steps are left out of the window, when the whole report has decided.
         whole: Whether to give advice and a timeline too.
     """
     views = analysed_views([recording], options, left_out)
@@ -64,17 +70,13 @@ def summarise_file(
         span=view.span if view else None,
         epoch_ns=view.trace.unix_epoch_ns if view else None,
         step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),
-        left_out=view.first_kept if view else 0,
+        kinds=view.steps.kinds if view else [],
+        left_out=~view.kept_steps if view else np.zeros(0, bool),
         grounds=Grounds.of(views),
         ranks=file_of_ranks(view, 0, result.devices) if view else None,
         work_ns=_work_ns(view) if view else [],
         kernel_ns=_kernel_ns(view) if view else {},
     )
-
-
-def kernel_key(row: Row) -> tuple[Any, ...]:
-    """What a row of the kernel table is about."""
-    return (row["name"], *(row["grid"] or ()), None, *(row["block"] or ()))
 
 
 def _work_ns(view: TraceView) -> list[int]:
@@ -83,21 +85,13 @@ def _work_ns(view: TraceView) -> list[int]:
     return [int(length[operations.device == d].sum()) for d in range(len(view.trace.devices))]
 
 
-_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
-
-
-def _kernel_ns(view: TraceView) -> dict[tuple[Any, ...], NDArray[np.int64]]:
+def _kernel_ns(view: TraceView) -> dict[KernelKey, NDArray[np.int64]]:
     operations = view.trace.operations
-    rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.kept)
-    group, example = group_rows(operations.name[rows], *(getattr(operations, c)[rows] for c in _SHAPE))
+    rows, group, keys = group_kernels(view)
     order = np.argsort(group, kind="stable")
     duration = (operations.end_ns - operations.start_ns)[rows[order]].astype(np.int64)
-    parts: Sequence[Any] = np.split(duration, np.searchsorted(group[order], np.arange(1, len(example))))
-    found: dict[tuple[Any, ...], NDArray[np.int64]] = {}
-    for row, part in zip(rows[example].tolist(), parts, strict=False):
-        shape = [int(getattr(operations, c)[row]) for c in _SHAPE]
-        grid, block = shape[:3], shape[3:]
-        name = view.trace.strings[operations.name[row]]
-        key = (name, *(grid if -1 not in grid else ()), None, *(block if -1 not in block else ()))
+    parts: Sequence[Any] = np.split(duration, np.searchsorted(group[order], np.arange(1, len(keys))))
+    found: dict[KernelKey, NDArray[np.int64]] = {}
+    for key, part in zip(keys, parts, strict=False):
         found[key] = np.concatenate((found[key], part)) if key in found else part
     return found

@@ -27,8 +27,7 @@ def unprofiled_doubt(views: Sequence[TraceView]) -> Fact | None:
         return None
     view = views[0]
     step = find_step(view, 0)
-    start, end = view.windows[0]
-    recorded_ns = (end - start) / (view.steps.count - view.first_kept)
+    recorded_ns = int(view.steps.tile_ns[0, view.median_step(0)])
     if step is None or not 0 < step.plain_ns < (1 - _NOTABLE) * recorded_ns:
         return None
     step_ns = round(step.plain_ns)

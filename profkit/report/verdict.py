@@ -67,7 +67,7 @@ class Grounds:
         return cls(
             states=states,
             basis_ns=_basis_ns(views),
-            steps=min((v.steps.count - v.first_kept for v in views if v.steps.count), default=None),
+            steps=min((v.kept_count for v in views if v.steps.count), default=None),
             devices=sum(len(v.trace.devices) for v in views),
             slow_host=any(role_of(v.trace.source.format) == "operators" for v in views),
         )

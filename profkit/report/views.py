@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profkit.errors import AnalysisError
 from profkit.hardware import Gpu, find_gpu
@@ -26,7 +28,8 @@ from profkit.timeline.launch_queue import find_queue
 from profkit.timeline.launches import find_launches
 from profkit.timeline.phases import find_phases
 from profkit.timeline.profiler_cost import with_profiler_cost
-from profkit.timeline.steps import find_steps, warm_up_steps
+from profkit.timeline.step_names import marked_rows
+from profkit.timeline.steps import find_steps, steps_left_out
 from profkit.timeline.view import (
     MatchedCounters,
     TraceView,
@@ -38,7 +41,7 @@ from profkit.timeline.view import (
 )
 from profkit.timeline.waits import find_waits
 
-__all__ = ["Options", "Roles", "analysed_views", "roles_given", "view_trace"]
+__all__ = ["Options", "Roles", "analysed_views", "kept_steps", "roles_given", "view_trace"]
 
 _STATE_OF_BOUND: Final = {
     OperationBound.COMPUTE: State.COMPUTE,
@@ -55,7 +58,7 @@ class Options:
     """What a person may say about their recordings."""
 
     step_name: str | None = None
-    """The name of the ranges that are steps."""
+    """The name of the ranges that are steps: exact, a prefix, a glob, or an expression after ``re:``."""
     device: int | None = None
     """The report's id of the only device to look at."""
     peaks: Gpu | None = None
@@ -65,14 +68,14 @@ class Options:
 
 
 def analysed_views(
-    recordings: Sequence[Trace | MemoryHistory], options: Options, left_out: int | None = None
+    recordings: Sequence[Trace | MemoryHistory], options: Options, left_out: NDArray[np.bool_] | None = None
 ) -> list[TraceView]:
     """The traces of some recordings with everything that tables are made from.
 
     Args:
         recordings: What the readers returned.
         options: What the person said about them.
-        left_out: How many leading steps are warm-up, where that is decided elsewhere.
+        left_out: Which steps are left out of the window, where that is decided elsewhere.
 
     Raises:
         AnalysisError: There is no such device, or no range is named like the step that was asked for.
@@ -188,7 +191,7 @@ def view_trace(
             MatchedCounters(each, match)
             for each, match in zip(counters, counted.matches if counted and counters else (), strict=True)
         ],
-    ).keeping(0)
+    ).keeping(np.ones(steps.count, bool))
 
 
 def _check_options(traces: Sequence[Trace], options: Options) -> None:
@@ -197,12 +200,21 @@ def _check_options(traces: Sequence[Trace], options: Options) -> None:
     if options.device is not None and not 0 <= options.device < devices:
         known = f"They are numbered 0 to {devices - 1}" if devices else "There is none"
         raise AnalysisError(f"device {options.device}", "the recordings have no such device", known)
-    if options.step_name is not None and not any(options.step_name in t.strings for t in traces):
+    if options.step_name is not None and not any(_has_step(t, options.step_name) for t in traces):
         raise AnalysisError(
             f"step {options.step_name!r}",
             "no range has this name",
             f"Ranges are named {_names_of_ranges(traces)}",
         )
+
+
+def _has_step(trace: Trace, pattern: str) -> bool:
+    try:
+        return bool(marked_rows(trace, pattern)[0].any())
+    except re.error as error:
+        raise AnalysisError(
+            f"step {pattern!r}", f"the expression is wrong: {error}", "Write it as re:EXPRESSION"
+        ) from None
 
 
 def _names_of_ranges(traces: Sequence[Trace]) -> str:
@@ -273,8 +285,20 @@ def _card(device: Device, peaks: Gpu | None) -> Gpu | None:
     )
 
 
-def _with_window(views: list[TraceView], left_out: int | None) -> list[TraceView]:
-    """Leave out leading warm-up steps, the same of every trace."""
+def _with_window(views: list[TraceView], left_out: NDArray[np.bool_] | None) -> list[TraceView]:
+    """Leave out warm-up and damaged steps, the same of every trace."""
     if left_out is None:
-        left_out = warm_up_steps([step_device_ns(view) for view in views])
-    return [view.keeping(min(left_out, max(view.steps.count - 1, 0))) for view in views]
+        left_out = steps_left_out(
+            [step_device_ns(view) for view in views], [view.steps.kinds for view in views]
+        )
+    return [view.keeping(kept_steps(view.steps.count, left_out)) for view in views]
+
+
+def kept_steps(count: int, left_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The kept steps of a trace that may have more steps than others; one is always kept."""
+    kept = np.ones(count, bool)
+    both = min(len(kept), len(left_out))
+    kept[:both] = ~left_out[:both]
+    if not kept.any():
+        kept[-1:] = True
+    return kept

@@ -16,6 +16,7 @@ from profkit.roofline.activity import Activity
 from profkit.roofline.attribution import Explained, explain_kernels
 from profkit.roofline.counted_work import Counted, counted_activity
 from profkit.roofline.inferred import infer_side, infer_work, used_share
+from profkit.roofline.input_types import computed_types
 from profkit.roofline.instruction_issue import issue_ns
 from profkit.roofline.kernel_groups import group_rows, where_class
 from profkit.roofline.kernel_names import classify
@@ -67,9 +68,29 @@ def bound_operations(
         work.class_of_name.update(zip(name_ids.tolist(), classes, strict=True))
         explained = explain_kernels(trace, rows, work.class_of_name, operator_row, operator_parent)
         work.unmodelled.update(explained.unmodelled)
+        work.dtype[rows], types = computed_types(trace, rows, work.class_of_name, operator_row)
+        work.dtypes.extend(types)
+        work.product[rows], products = _products(explained)
+        work.products.extend(products)
         _bound_kernels(trace, rows, explained, card, work, counted)
     _bound_moves(trace.operations, card, work)
     return work
+
+
+def _products(explained: Explained) -> tuple[NDArray[np.int32], list[tuple[int, int, int]]]:
+    """The matrix product of each kernel, as indices into a list of rows, columns and depth; -1 is none."""
+    sizes = [_sides(work) for work in explained.works]
+    distinct = {size: at for at, size in enumerate(dict.fromkeys(filter(None, sizes)))}
+    # The last row is for kernels that no formula explains.
+    number = np.array([distinct[size] if size else -1 for size in (*sizes, None)], np.int32)
+    return number[explained.work], list(distinct)
+
+
+def _sides(work: Work) -> tuple[int, int, int] | None:
+    if work.gemm is None:
+        return None
+    _, rows, columns, depth = work.gemm
+    return int(rows), int(columns), int(depth)
 
 
 class _Cards:

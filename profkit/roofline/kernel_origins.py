@@ -46,7 +46,7 @@ def add_places(
     """
     operations = view.trace.operations
     duration = (operations.end_ns - operations.start_ns)[rows].astype(np.int64)
-    if 0 < view.steps.count - view.first_kept <= MOST_STEPS:
+    if 0 < view.kept_count <= MOST_STEPS:
         names = dict(enumerate(view.steps.names))
         _add(owners, "steps", group, view.step_of_operation[rows], duration, names)
     _add(

@@ -89,16 +89,25 @@ def _with_lent(work: OperationWork, lent: OperationWork, match: Column, trace: T
     at = np.maximum(match, 0)
     better = (match >= 0) & (work.basis > Basis.MODELLED) & (lent.basis[at] == Basis.MODELLED)
     names = ("flop", "dram_bytes", "peak_flops", "compute_ns", "memory_ns", "bound")
-    columns = {name: np.where(better, getattr(lent, name)[at], getattr(work, name)) for name in names}
+    columns: dict[str, Any] = {
+        name: np.where(better, getattr(lent, name)[at], getattr(work, name)) for name in names
+    }
     duration = np.maximum(trace.operations.end_ns - trace.operations.start_ns, 1).astype(float)
     term = np.where(columns["bound"] == OperationBound.COMPUTE, columns["compute_ns"], columns["memory_ns"])
     sided = better & (columns["bound"] <= OperationBound.MEMORY)
     rate = np.where(sided & (term <= MOST_EFFICIENT * duration), np.minimum(term / duration, 1.0), np.nan)
     efficiency = np.where(better, rate, work.efficiency)
     flagged = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)
+    typed, multiplied = (match >= 0) & (lent.dtype[at] >= 0), better & (lent.product[at] >= 0)
+    columns["dtype"] = np.where(typed, lent.dtype[at] + len(work.dtypes), work.dtype).astype(np.int16)
+    columns["product"] = np.where(multiplied, lent.product[at] + len(work.products), work.product).astype(
+        np.int32
+    )
     return replace(
         work,
         **columns,
+        dtypes=[*work.dtypes, *lent.dtypes],
+        products=[*work.products, *lent.products],
         efficiency=efficiency,
         unsaturated=np.where(better, flagged, work.unsaturated).astype(np.int8),
         basis=np.where(better, Basis.MODELLED, work.basis).astype(np.int8),

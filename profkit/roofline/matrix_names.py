@@ -133,13 +133,15 @@ def _attention(signature: Signature, lower: str) -> MatrixName:
     for word, named in (("_bf16_", "bf16"), ("_f16_", "fp16"), ("_f32_", "fp32")):
         if word in lower:
             dtype = named if dtype is None or "fmha_cutlass" in lower else dtype
+    if dtype is None and "f16" in lower:
+        dtype = "fp16"
     if "sdpa" in lower and dtype == "fp16":
-        dtype = None  # cuDNN writes f16 for bf16 too; both have one rate
+        return MatrixName(None, None, TENSOR, _tile(lower))  # cuDNN writes f16 for bf16 too
     vector = dtype == "fp32" and not re.search(r"sm(?:8|9|10|12)\d", lower)
     unit = VECTOR if vector else TENSOR
     if dtype == "fp32" and unit == TENSOR:
         dtype = "tf32"
-    return MatrixName(dtype or ("fp16" if "f16" in lower else None), dtype, unit, _tile(lower))
+    return MatrixName(dtype, dtype, unit, _tile(lower))
 
 
 def _plain(signature: Signature, lower: str) -> MatrixName:

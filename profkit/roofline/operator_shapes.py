@@ -11,7 +11,7 @@ from typing import Any
 from profkit.hardware import DTYPE_BYTES
 from profkit.roofline.cpp_signature import element_type
 
-__all__ = ["Call", "Tensor", "parse_call"]
+__all__ = ["Call", "Tensor", "floating_input_type", "parse_call", "tensor_shapes"]
 
 _LARGEST_SIDE, _MOST_ELEMENTS = 2**48, 2**62
 _LONGEST_TEXT = 200_000
@@ -111,6 +111,23 @@ def parse_call(name: str, shapes: str, dtypes: str, strides: str, scalars: str) 
         _input(size, _at(types, index), _at(steps, index), bool(types)) for index, size in enumerate(sizes)
     ]
     return Call(name, tuple(inputs), tuple(v if isinstance(v, str) else json.dumps(v) for v in values))
+
+
+def tensor_shapes(shapes: str) -> tuple[tuple[int, ...], ...] | None:
+    """The shapes of an operator's tensors with dimensions, from the JSON text of `profkit.model.Ranges.shapes`.
+
+    None without any, and of lists of tensors: a kernel over a list works on a part of it that they do not tell.
+    """
+    found = [tuple(each) for each in _list(shapes) if isinstance(each, list) and each]
+    whole = all(isinstance(side, int) and 0 <= side < _LARGEST_SIDE for shape in found for side in shape)
+    return tuple(found) if found and whole else None
+
+
+def floating_input_type(dtypes: str) -> str | None:
+    """The first floating-point type among an operator's tensors, from the JSON text of `profkit.model.Ranges.dtypes`."""
+    written = (item for item in _list(dtypes) if isinstance(item, str) and item not in _NO_TENSOR)
+    types = (element_type(item) for item in written)
+    return next((t for t in types if t and t.startswith(("fp", "bf", "complex"))), None)
 
 
 def _input(size: Any, dtype: Any, strides: Any, typed: bool) -> Tensor | tuple[Tensor, ...] | None:

@@ -20,7 +20,7 @@ def peak_of(kernel: KernelClass, work: Work | None, gpu: Gpu | None) -> float:
     if not kernel.is_matrix:
         dtype = (work.dtype if work else None) or "fp32"
         return gpu.peak(dtype if dtype == "fp64" else "fp32", VECTOR) or float("nan")
-    dtype = kernel.dtype or (work.dtype if work else None) or "fp32"
+    dtype = kernel.dtype or (work.dtype if work else None) or ("bf16" if kernel.is_half_attention else "fp32")
     unit = kernel.unit or (TENSOR if dtype in _SIXTEEN_BITS_OR_LESS else VECTOR)
     rate = gpu.peak(dtype, unit)
     if rate is None and dtype in _OTHER_HALF:

@@ -13,6 +13,7 @@ from typing import IO, Any, Final, cast
 from profkit.errors import ReadError
 from profkit.model.result import REPORT_SCHEMA, Result
 from profkit.rendering import report_schema
+from profkit.rendering.first_edition import counted_phases
 
 __all__ = ["read_report_file", "result_of"]
 
@@ -61,6 +62,8 @@ def result_of(document: Any, where: str) -> Result:
     """
     import jsonschema
 
+    if isinstance(document, dict):
+        document = {**document, **counted_phases(document)}
     fault = next(iter(jsonschema.Draft202012Validator(report_schema()).iter_errors(document)), None)
     if fault is not None:
         place = "/".join(str(step) for step in fault.absolute_path) or "its top"

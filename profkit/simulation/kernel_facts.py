@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -173,7 +173,7 @@ def find_facts(view: TraceView, device: int, program: Program) -> StepFacts:
         gpu=view.gpus[device] if device < len(view.gpus) else None,
         kernels=kernels,
         family=np.array([k.family if k else None for k in kernels] or [None], object)[: len(kernels)],
-        dtype=np.array([(k.dtype or "") if k else "" for k in kernels] or [""], object)[: len(kernels)],
+        dtype=_dtypes(view, rows, kernels),
         operators=names,
         operator_row=np.array([_shaped(view, chain) for chain in chains], np.int64),
         outer_row=np.array([chain[-1] if chain else -1 for chain in chains], np.int64),
@@ -185,6 +185,15 @@ def find_facts(view: TraceView, device: int, program: Program) -> StepFacts:
         bytes=view.work.dram_bytes[rows],
         token=launched,
     )
+
+
+def _dtypes(
+    view: TraceView, rows: NDArray[np.int64], kernels: Sequence[KernelClass | None]
+) -> NDArray[np.object_]:
+    half = np.array([k is not None and k.is_half_attention for k in kernels], bool)
+    known = np.array([*view.work.dtypes, ""], object)[view.work.dtype[rows]]
+    dtypes: NDArray[np.object_] = np.where(half & (known == ""), "bf16", known)
+    return dtypes
 
 
 def _chain(view: TraceView, row: int) -> Iterator[int]:

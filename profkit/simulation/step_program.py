@@ -82,7 +82,7 @@ class Program:
 def step_program(view: TraceView, device: int) -> Program | None:
     """The program of the kept step of median length, or None where there is none to replay.
 
-    Without steps, the whole window is one step.
+    Without steps, all is one step: from the first launch to the end of the last operation.
     """
     rows, since, until = _representative(view, device)
     rows = rows[view.launches.linked[rows]]
@@ -104,7 +104,9 @@ def step_program(view: TraceView, device: int) -> Program | None:
     counts = np.append(np.diff(np.append(first, len(rows))), 0)
     op_first = np.concatenate(([0], np.cumsum(_spread(tokens["kind"], counts))))
     return Program(
-        step_ns=until - since if not view.steps.count else _length(view, device),
+        step_ns=until - since
+        if not view.steps.count
+        else int(view.steps.tile_ns[device, view.median_step(device)]),
         first=op_first.astype(np.int64),
         row=rows,
         duration_ns=(operations.end_ns - operations.start_ns)[rows].astype(np.int64),
@@ -123,22 +125,16 @@ def _spread(kind: NDArray[np.int8], counts: Column) -> Column:
     return spread
 
 
-def _median_step(view: TraceView, device: int) -> int:
-    length = np.diff(view.steps.border_ns[device])[view.first_kept :]
-    return view.first_kept + int(np.argsort(length, kind="stable")[(len(length) - 1) // 2])
-
-
-def _length(view: TraceView, device: int) -> int:
-    return int(np.diff(view.steps.border_ns[device])[_median_step(view, device)])
-
-
 def _representative(view: TraceView, device: int) -> tuple[Column, int, int]:
     """The operations of the step, and the host time from the end of the step before to its own end."""
     mine = view.trace.operations.device == device
     if not view.steps.count:
-        return np.flatnonzero(mine), *view.windows[device]
-    step = _median_step(view, device)
-    since = int(view.steps.end_ns[step - 1]) if step else int(view.steps.start_ns[0])
+        rows = np.flatnonzero(mine)
+        launched = rows[view.launches.linked[rows]]
+        since, until = view.window_hull(device)
+        return rows, int(view.launches.time_ns[launched].min(initial=since)), until
+    step = view.median_step(device)
+    since = int(view.steps.start_ns[step] if view.steps.resumes[step] else view.steps.end_ns[step - 1])
     return np.flatnonzero(mine & (view.steps.of_operation == step)), since, int(view.steps.end_ns[step])
 
 
@@ -146,7 +142,9 @@ def _usual_tail(view: TraceView, device: int) -> int:
     """Host time from the last launch of a step to its end, the median: a recorder that stops there is no part of it."""
     step = view.steps.of_operation
     rows = np.flatnonzero(
-        (view.trace.operations.device == device) & (step >= view.first_kept) & view.launches.linked
+        (view.trace.operations.device == device)
+        & np.append(view.kept_steps, False)[step]
+        & view.launches.linked
     )
     if not view.steps.count or not len(rows):
         return int(np.iinfo(np.int64).max)

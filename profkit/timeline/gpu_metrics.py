@@ -32,7 +32,8 @@ def utilisation_rows(
     rows = []
     for view, offset, ids in zip(views, offsets, device_ids, strict=True):
         samples = view.trace.samples
-        for device, (first, last) in enumerate(view.windows):
+        for device in range(len(view.windows)):
+            first, last = view.window_hull(device)
             for metric in np.unique(samples.metric[samples.device == device]).tolist():
                 name = view.trace.strings[metric] if metric >= 0 else ""
                 if not name.startswith(_SHOWN):

@@ -232,10 +232,10 @@ def _waits_of_window(view: TraceView) -> tuple[NDArray[np.int64], Column]:
     inside, cost = np.zeros(len(waits), bool), np.zeros(len(waits), np.int64)
     if not view.windows:
         inside = view.begun_in_window(waits.thread, waits.start_ns)
-    for device, (start, end) in enumerate(view.windows):
+    for device, window in enumerate(view.windows):
         own = np.isin(waits.device, (device, -1))
         own &= np.isin(waits.process, operations.process[operations.device == device])
-        here = own & (waits.end_ns > start) & (waits.end_ns <= end)
+        here = own & window.contains(waits.end_ns - 1)
         inside |= here
         cost[here] += view.wait_cost_ns[device, here]
     chosen = np.flatnonzero(inside)

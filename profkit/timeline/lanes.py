@@ -12,6 +12,7 @@ from profkit.model.result import Row
 from profkit.model.states import CAUSE_OF_STATE, State
 from profkit.timeline.phases import phase_at
 from profkit.timeline.view import TraceView
+from profkit.timeline.window_table import states_of
 
 __all__ = ["MOST_BARS", "timeline_row"]
 
@@ -36,9 +37,7 @@ def timeline_row(
     best: tuple[int, int, int] | None = None
     for at, view in enumerate(views):
         for device in range(len(view.trace.devices)):
-            busy = int(
-                view.segments[device].within(*[[w] for w in view.windows[device]])[: State.INPUT].sum()
-            )
+            busy = int(states_of(view, device)[: State.INPUT].sum())
             if best is None or busy > best[0]:
                 best = (busy, at, device)
     if best is None:
@@ -69,11 +68,10 @@ def timeline_row(
 
 def _chosen(view: TraceView, device: int) -> tuple[str | None, int, int]:
     if not view.steps.count:
-        return None, *view.windows[device]
-    border = view.steps.border_ns[device]
-    length = np.diff(border)[view.first_kept :]
-    at = view.first_kept + int(np.argsort(length, kind="stable")[(len(length) - 1) // 2])
-    return view.steps.names[at], int(border[at]), int(border[at + 1])
+        return None, *view.window_hull(device)
+    at = view.median_step(device)
+    tiles = view.steps.tile_start_ns, view.steps.tile_end_ns
+    return view.steps.names[at], int(tiles[0][device, at]), int(tiles[1][device, at])
 
 
 def _lane(

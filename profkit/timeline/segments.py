@@ -50,6 +50,19 @@ class Segments:
         inside = first < last
         return Segments(first[inside], last[inside], self.state[inside], self.operation[inside])
 
+    def inside(self, windows: Intervals) -> Segments:
+        """The parts inside any of some windows."""
+        first = np.searchsorted(self.end_ns, windows.start, side="right")
+        met = np.maximum(np.searchsorted(self.start_ns, windows.end, side="left") - first, 0)
+        window = np.repeat(np.arange(len(windows)), met)
+        row = np.arange(len(window)) + np.repeat(first - np.cumsum(met) + met, met)
+        return Segments(
+            np.maximum(self.start_ns[row], windows.start[window]),
+            np.minimum(self.end_ns[row], windows.end[window]),
+            self.state[row],
+            self.operation[row],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Gaps:

@@ -9,24 +9,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import RangeKind, Trace
+from profkit.model import Trace
+from profkit.model.names import FoundBy
 from profkit.timeline.launches import Launches
-from profkit.timeline.range_names import matching, profiler_step, step_like
+from profkit.timeline.step_breaks import steps_resume
+from profkit.timeline.step_names import kind_of, marked_rows, steps_inside
 
-__all__ = ["WARM_UP_RATIO", "Steps", "find_steps", "leading_steps_left_out", "warm_up_steps"]
+__all__ = ["WARM_UP_RATIO", "Steps", "find_steps", "leading_steps_left_out", "steps_left_out"]
 
 WARM_UP_RATIO = 1.1
 """A first step longer than this times the median of the later ones is warm-up (design, section 2)."""
 
 Column = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
     """The steps of a trace; the k-th step of every process is step k."""
 
-    rows: NDArray[np.bool_]
+    rows: Flags
     """Which rows of `Trace.ranges` are steps (all candidates, nested doubles included)."""
+    found_by: FoundBy
+    """What tells the steps."""
     names: list[str]
     start_ns: Column
     """Host start of each step: the earliest over processes."""
@@ -34,15 +39,29 @@ class Steps:
     """Host end of each step: the latest over processes."""
     by_process: tuple[NDArray[np.int64], NDArray[np.int64]]
     """Host start and end of each step in each process: arrays of shape (processes, steps)."""
+    resumes: Flags
+    """Steps that begin anew: what lies between them and the step before belongs to neither."""
     of_operation: Column
-    """The step that launched each operation; -1 before the first and after the last."""
-    border_ns: NDArray[np.int64]
-    """Shape (devices, steps + 1): tile k of device d is ``(border[d, k], border[d, k + 1]]``."""
+    """The step that launched each operation; -1 outside of all."""
+    tile_start_ns: NDArray[np.int64]
+    """Shape (devices, steps): tile k of device d is ``(tile_start[d, k], tile_end[d, k]]``."""
+    tile_end_ns: NDArray[np.int64]
 
     @property
     def count(self) -> int:
         """How many steps there are."""
         return len(self.names)
+
+    @property
+    def tile_ns(self) -> NDArray[np.int64]:
+        """The length of each tile: shape (devices, steps)."""
+        length: NDArray[np.int64] = self.tile_end_ns - self.tile_start_ns
+        return length
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kind of each step, by its name."""
+        return [kind_of(name) for name in self.names]
 
     def at(self, process: NDArray[Any], time: NDArray[Any]) -> Column:
         """The step of what a process does at a time: between steps the next one, outside all of them -1."""
@@ -50,8 +69,20 @@ class Steps:
         start, end = self.by_process
         for each in range(len(start)):
             mine = process == each
-            found[mine] = _step_at(start[each], end[each], time[mine])
+            found[mine] = _step_at(start[each], end[each], self.resumes, time[mine])
         return found
+
+    def borders(self, device: int) -> Column:
+        """Where tiles of a device begin or end, in order."""
+        return np.unique(np.concatenate((self.tile_start_ns[device], self.tile_end_ns[device])))
+
+    def tile_of(self, device: int, time: NDArray[Any]) -> Column:
+        """The step whose tile of a device holds each instant, or -1."""
+        if not self.count:
+            return np.full(len(time), -1, np.int64)
+        at = np.searchsorted(self.tile_end_ns[device], time, side="left")
+        inside = (at < self.count) & (self.tile_start_ns[device][np.minimum(at, self.count - 1)] < time)
+        return np.where(inside, at, -1)
 
 
 def find_steps(trace: Trace, launches: Launches, name: str | None = None) -> Steps:
@@ -60,62 +91,71 @@ def find_steps(trace: Trace, launches: Launches, name: str | None = None) -> Ste
     Args:
         trace: The timeline.
         launches: Its launches.
-        name: The name of the ranges that are steps; by default ``ProfilerStep#N``, else ranges named step,
-            iteration, train_step and the like.
+        name: The name of the ranges that are steps (see `profkit.timeline.step_names.step_test`); by default
+            ``ProfilerStep#N``, else ranges named step, iteration, train_step and the like, else an inference engine's
+            iterations.
     """
-    rows = _step_rows(trace, name)
+    rows, found_by = marked_rows(trace, name)
     names, start, end = _instances(trace, rows)
-    count = len(names)
+    resumes = steps_resume(trace, launches, names, start, end)
     of_operation = np.full(len(trace.operations), -1, np.int64)
     for process in range(len(trace.processes)):
         mine = np.flatnonzero((trace.operations.process == process) & launches.linked)
-        of_operation[mine] = _step_at(start[process], end[process], launches.time_ns[mine])
-    host_start = start.min(axis=0, initial=np.iinfo(np.int64).max) if count else np.empty(0, np.int64)
-    host_end = end.max(axis=0, initial=np.iinfo(np.int64).min) if count else np.empty(0, np.int64)
-    border = _borders(trace, of_operation, start, host_start)
-    return Steps(rows, names, host_start, host_end, (start, end), of_operation, border)
+        of_operation[mine] = _step_at(start[process], end[process], resumes, launches.time_ns[mine])
+    begun, over = _tiles(trace, of_operation, start, resumes)
+    return Steps(
+        rows=rows | steps_inside(trace, rows),
+        found_by=found_by,
+        names=names,
+        start_ns=start.min(axis=0, initial=np.iinfo(np.int64).max) if names else np.empty(0, np.int64),
+        end_ns=end.max(axis=0, initial=np.iinfo(np.int64).min) if names else np.empty(0, np.int64),
+        by_process=(start, end),
+        resumes=resumes,
+        of_operation=of_operation,
+        tile_start_ns=begun,
+        tile_end_ns=over,
+    )
 
 
-def leading_steps_left_out(device_ns: Column) -> int:
-    """How many leading steps are warm-up: while the first exceeds 1.1x the median of the later ones and two remain."""
+def leading_steps_left_out(device_ns: Column, kinds: Sequence[str] = ()) -> int:
+    """How many leading steps are warm-up: while the first exceeds 1.1x the median of the later ones and two remain.
+
+    Args:
+        device_ns: The length of each step.
+        kinds: The kind of each, where they differ: a step is compared with those of its own kind.
+    """
+    device_ns, kind = np.asarray(device_ns), np.array(kinds or [""] * len(device_ns))
     left_out = 0
-    while len(device_ns) - left_out > 2:
-        if device_ns[left_out] <= WARM_UP_RATIO * float(np.median(device_ns[left_out + 1 :])):
+    while left_out < len(device_ns):
+        later = device_ns[left_out + 1 :][kind[left_out + 1 :] == kind[left_out]]
+        if len(later) < 2 or device_ns[left_out] <= WARM_UP_RATIO * float(np.median(later)):
             break
         left_out += 1
     return left_out
 
 
-def warm_up_steps(device_ns: Sequence[Column]) -> int:
-    """How many leading steps are warm-up, of several recordings at once.
+def steps_left_out(device_ns: Sequence[Column], kinds: Sequence[Sequence[str]]) -> Flags:
+    """Which steps the window leaves out, of several recordings at once: leading ones that are warm-up.
 
     Args:
         device_ns: The device time of each step, for every recording; empty for one without steps or devices.
+        kinds: The kind of each step, for every recording.
+
+    Returns:
+        One flag a step that all recordings have.
     """
-    stepped = [each for each in device_ns if len(each)]
-    count = min((len(each) for each in stepped), default=0)
+    stepped = [at for at, each in enumerate(device_ns) if len(each)]
+    count = min((len(device_ns[at]) for at in stepped), default=0)
     total = np.zeros(count, np.int64)
-    for each in stepped:
-        total += each[:count]
-    return leading_steps_left_out(total)
+    for at in stepped:
+        total += device_ns[at][:count]
+    left_out = np.zeros(count, bool)
+    if stepped:
+        left_out[: leading_steps_left_out(total, kinds[stepped[0]][:count])] = True
+    return left_out
 
 
-def _step_rows(trace: Trace, name: str | None) -> NDArray[np.bool_]:
-    ranges = trace.ranges
-    host = np.isin(ranges.kind, (RangeKind.ANNOTATION, RangeKind.START_END))
-    if name is not None:
-        named: NDArray[np.bool_] = host & matching(trace.strings, ranges.name, lambda text: text == name)
-        return named
-    for test in (profiler_step, step_like):
-        rows: NDArray[np.bool_] = host & matching(trace.strings, ranges.name, test)
-        if rows.any():
-            break
-    return rows
-
-
-def _instances(
-    trace: Trace, rows: NDArray[np.bool_]
-) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+def _instances(trace: Trace, rows: Flags) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
     """Outermost step ranges by process, in order: names, and starts and ends of shape (processes, steps).
 
     A process without steps has those of the first process that has some.
@@ -150,28 +190,57 @@ def _distinct(names: list[str]) -> list[str]:
     return [f"{name} {number}" for number, name in enumerate(names, 1)]
 
 
-def _step_at(start: Column, end: Column, time: NDArray[Any]) -> Column:
-    """The step of each launch: between steps the next one, before the first and after the last none."""
+def _step_at(start: Column, end: Column, resumes: Flags, time: NDArray[Any]) -> Column:
+    """The step of each launch: between steps the next one, unless it begins anew; after the last none."""
     if not len(start):
         return np.full(len(time), -1, np.int64)
     after = np.searchsorted(end, time, side="right")
-    step = np.where((time < start[0]) | (after >= len(start)), -1, after)
-    return step.astype(np.int64)
+    step = np.minimum(after, len(start) - 1)
+    outside = (after >= len(start)) | (resumes[step] & (time < start[step]))
+    return np.where(outside, -1, step).astype(np.int64)
 
 
-def _borders(trace: Trace, step: Column, start: NDArray[np.int64], host_start: Column) -> NDArray[np.int64]:
-    devices, count = len(trace.devices), len(host_start)
-    border = np.zeros((devices, count + 1), np.int64)
+def _tiles(
+    trace: Trace, step: Column, start: NDArray[np.int64], resumes: Flags
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The starts and ends of the tiles on each device: shape (devices, steps)."""
+    devices, count = len(trace.devices), len(resumes)
+    begun, over = np.zeros((devices, count), np.int64), np.zeros((devices, count), np.int64)
     if not count:
-        return border
+        return begun, over
     operations = trace.operations
     for device in range(devices):
-        mine = operations.device == device
+        mine = np.flatnonzero(operations.device == device)
         owners = np.unique(operations.process[mine])
-        first = start[owners, 0].min() if len(owners) else host_start[0]
-        last_end = np.full(count, first, np.int64)
-        launched = np.flatnonzero(mine & (step >= 0))
+        host = start[owners].min(axis=0) if len(owners) else start.min(axis=0)
+        fresh = _fresh_starts(trace, mine, step[mine], host)
+        last_end = np.full(count, np.iinfo(np.int64).min)
+        launched = mine[step[mine] >= 0]
         np.maximum.at(last_end, step[launched], operations.end_ns[launched])
-        border[device, 0] = first
-        border[device, 1:] = np.maximum.accumulate(last_end)
-    return border
+        # A tile that begins anew is never earlier than the end of the one before.
+        reach = np.maximum.accumulate(np.where(resumes, np.maximum(last_end, fresh), last_end))
+        before = np.concatenate((fresh[:1], reach[:-1]))
+        begun[device] = np.where(resumes, np.maximum(fresh, before), before)
+        over[device] = np.maximum(reach, begun[device])
+    return begun, over
+
+
+def _fresh_starts(trace: Trace, mine: Column, step: Column, host: Column) -> Column:
+    """Where the tile of each step would begin on a device if no step came before it.
+
+    That is its start on the host; where operations launched before it still run then, it is their end, or its own
+    first operation if that starts earlier: leftovers of an earlier step count nowhere.
+    """
+    operations = trace.operations
+    order = mine[np.argsort(operations.start_ns[mine], kind="stable")]
+    first = np.full(len(host), np.iinfo(np.int64).max)
+    owned = step >= 0
+    np.minimum.at(first, step[owned], operations.start_ns[mine[owned]])
+    if not len(order):
+        return host
+    reach = np.maximum.accumulate(operations.end_ns[order])
+    at = np.searchsorted(operations.start_ns[order], first, side="left") - 1
+    earlier = np.where(at >= 0, reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
+    known = first < np.iinfo(np.int64).max
+    fresh: Column = np.where(known, np.clip(earlier, host, np.maximum(first, host)), host)
+    return fresh

@@ -15,6 +15,7 @@ from profkit.model.work import OperationWork
 from profkit.readers.registry import role_of
 from profkit.timeline.host_activity import HostActivity
 from profkit.timeline.idle import IdleContext, explain_gaps
+from profkit.timeline.intervals import Intervals
 from profkit.timeline.launch_queue import LaunchQueue
 from profkit.timeline.launches import Launches
 from profkit.timeline.phases import Phases
@@ -78,18 +79,30 @@ class TraceView:
     """For every operation: that of the lender that it was matched with, or -1."""
     counters: Sequence[MatchedCounters] = ()
     """Hardware counters of other runs that were laid beside it."""
-    first_kept: int = 0
-    windows: Sequence[Span] = ()
-    """The analysed window of each device."""
+    kept_steps: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    """Which steps are in the window; warm-up and damaged ones are not."""
+    windows: Sequence[Intervals] = ()
+    """The analysed window of each device: the tiles of the kept steps, else from its first to its last operation."""
 
-    def keeping(self, first_kept: int) -> TraceView:
-        """The same view, with the window that starts at a step; without steps it is the whole recording."""
-        if not self.steps.count:
-            return replace(self, windows=[self.span] * len(self.trace.devices))
-        border = self.steps.border_ns
-        return replace(
-            self, first_kept=first_kept, windows=[(int(b[first_kept]), int(b[-1])) for b in border]
-        )
+    def keeping(self, kept_steps: NDArray[np.bool_]) -> TraceView:
+        """The same view with the window of these steps."""
+        windows = [self._window(device, kept_steps) for device in range(len(self.trace.devices))]
+        return replace(self, kept_steps=kept_steps, windows=windows)
+
+    def _window(self, device: int, kept_steps: NDArray[np.bool_]) -> Intervals:
+        if self.steps.count:
+            tiles = self.steps.tile_start_ns[device], self.steps.tile_end_ns[device]
+            return Intervals.of(*(tile[kept_steps] for tile in tiles))
+        mine = self.trace.operations.device == device
+        if not mine.any():
+            return Intervals.none()
+        operations = self.trace.operations
+        return Intervals.of([operations.start_ns[mine].min()], [operations.end_ns[mine].max()])
+
+    @property
+    def kept_count(self) -> int:
+        """How many steps are in the window."""
+        return int(np.count_nonzero(self.kept_steps))
 
     @property
     def has_timeline(self) -> bool:
@@ -99,22 +112,35 @@ class TraceView:
     @property
     def kept(self) -> NDArray[np.bool_]:
         """Which operations the window's tables count."""
-        if not self.steps.count:
-            return np.ones(len(self.trace.operations), bool)
-        kept: NDArray[np.bool_] = self.step_of_operation >= self.first_kept
-        return kept
+        return self._are_kept(self.step_of_operation)
 
     def begun_in_window(self, thread: NDArray[Any], time: NDArray[Any]) -> NDArray[np.bool_]:
         """Which things that threads began at these times belong to the kept steps of their process."""
         if not self.steps.count:
             return np.ones(len(time), bool)
         process = np.array([t.process for t in self.trace.threads] or [-1], np.int64)[thread]
-        begun: NDArray[np.bool_] = self.steps.at(process, time) >= self.first_kept
-        return begun
+        return self._are_kept(self.steps.at(process, time))
+
+    def _are_kept(self, step: Column) -> NDArray[np.bool_]:
+        if not self.steps.count:
+            return np.ones(len(step), bool)
+        kept: NDArray[np.bool_] = np.append(self.kept_steps, False)[step]
+        return kept
 
     def window_segments(self, device: int) -> Segments:
         """The segments of a device inside its window."""
-        return self.segments[device].clipped(*self.windows[device])
+        return self.segments[device].inside(self.windows[device])
+
+    def window_hull(self, device: int) -> Span:
+        """From the start of a device's window to its end."""
+        window = self.windows[device]
+        return (int(window.start[0]), int(window.end[-1])) if len(window) else (self.span[0], self.span[0])
+
+    def median_step(self, device: int) -> int:
+        """The kept step of median length on a device; there must be one."""
+        kept = np.flatnonzero(self.kept_steps)
+        length = self.steps.tile_ns[device, kept]
+        return int(kept[np.argsort(length, kind="stable")[(len(kept) - 1) // 2]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +163,13 @@ def divide_time(context: IdleContext, steps: Steps, state: NDArray[np.int8], spa
         span: From the first to the last event of host or device.
     """
     devices = len(context.trace.devices)
+    operations = context.trace.operations
+    first_starts = np.full(devices, np.iinfo(np.int64).max)
+    np.minimum.at(first_starts, operations.device, operations.start_ns)
     segments, cost = [], np.zeros((devices, len(context.waits)), np.int64)
     for device in range(devices):
-        borders = steps.border_ns[device] if steps.count else steps.border_ns[device, :0]
+        # What waits before the first operation cost is not charged to the window that begins there.
+        borders = steps.borders(device) if steps.count else first_starts[device : device + 1]
         divided, cost[device] = _divide(context, state, device, span, borders)
         segments.append(divided)
     return DividedTime(segments, cost)
@@ -149,7 +179,7 @@ def step_device_ns(view: TraceView) -> Column:
     """The length of each step, summed over the devices; empty without steps or devices."""
     if not view.steps.count or not len(view.trace.devices):
         return np.empty(0, np.int64)
-    lengths: Column = np.diff(view.steps.border_ns, axis=1).sum(axis=0)
+    lengths: Column = view.steps.tile_ns.sum(axis=0)
     return lengths
 
 
@@ -199,6 +229,5 @@ def steps_of_operations(trace: Trace, launches: Launches, steps: Steps, tail: ND
     lost = np.flatnonzero(~launches.linked & ~tail)
     for device in range(len(trace.devices)):
         mine = lost[trace.operations.device[lost] == device]
-        tile = np.searchsorted(steps.border_ns[device], trace.operations.end_ns[mine], side="left") - 1
-        step[mine] = np.where(tile < steps.count, tile, -1)
+        step[mine] = steps.tile_of(device, trace.operations.end_ns[mine])
     return step

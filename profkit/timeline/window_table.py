@@ -27,8 +27,8 @@ OUTLIER_RATIO: Final = 1.1
 
 def states_of(view: TraceView, device: int) -> NDArray[np.int64]:
     """The time of a device's window in each state, in ns."""
-    start, end = view.windows[device]
-    times: NDArray[np.int64] = view.segments[device].within([start], [end])[:, 0]
+    window = view.windows[device]
+    times: NDArray[np.int64] = view.segments[device].within(window.start, window.end).sum(axis=1)
     return times
 
 
@@ -45,21 +45,30 @@ def window_row(views: Sequence[TraceView], offsets: Sequence[int]) -> Row:
     spans = [
         (start + offset, end + offset)
         for view, offset in zip(views, offsets, strict=True)
-        for start, end in (view.windows or [view.span])
+        for start, end in ([view.window_hull(d) for d in range(len(view.windows))] or [view.span])
     ]
     start, end = min((s for s, _ in spans), default=0), max((e for _, e in spans), default=0)
     return {
         "start_ns": start,
         "end_ns": end,
         "wall_ns": _wall_ns(views, end - start),
-        "device_ns": sum(b - a for view in views for a, b in view.windows),
+        "device_ns": sum(window.total_ns for view in views for window in view.windows),
         "steps": _steps(views, offsets),
     }
 
 
 def _wall_ns(views: Sequence[TraceView], hull_ns: int) -> int:
-    walls = [int(v.steps.end_ns[-1] - v.steps.start_ns[v.first_kept]) for v in views if v.steps.count]
+    walls = [_host_window(v).total_ns for v in views if v.steps.count]
     return max(walls, default=hull_ns)
+
+
+def _host_window(view: TraceView) -> Intervals:
+    """The host's time in the kept steps, and between those that follow each other."""
+    steps = view.steps
+    before = np.where(steps.resumes, steps.start_ns, np.roll(steps.end_ns, 1))
+    joined = np.roll(view.kept_steps, 1) & ~steps.resumes
+    start = np.where(joined, np.minimum(before, steps.start_ns), steps.start_ns)
+    return Intervals.of(start[view.kept_steps], steps.end_ns[view.kept_steps])
 
 
 def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[Row]:
@@ -71,14 +80,16 @@ def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[Row]:
     for view, offset in stepped:
         wall = np.maximum(wall, (view.steps.end_ns - view.steps.start_ns)[:count])
         for device in range(len(view.trace.devices)):
-            border = view.steps.border_ns[device, : count + 1]
-            states += view.segments[device].within(border[:-1], border[1:])
-            device_ns += np.diff(border)
-            start, end = np.minimum(start, border[:-1] + offset), np.maximum(end, border[1:] + offset)
+            begun, over = (
+                tiles[device, :count] for tiles in (view.steps.tile_start_ns, view.steps.tile_end_ns)
+            )
+            states += view.segments[device].within(begun, over)
+            device_ns += over - begun
+            start, end = np.minimum(start, begun + offset), np.maximum(end, over + offset)
     rows: list[Row] = [
         {
             "name": stepped[0][0].steps.names[at],
-            "kept": all(at >= view.first_kept for view, _ in stepped),
+            "kept": all(bool(view.kept_steps[at]) for view, _ in stepped),
             "wall_ns": int(wall[at]),
             "device_ns": int(device_ns[at]),
             "gpu_busy_ns": int(states[list(BUSY_STATES), at].sum()),

@@ -134,9 +134,12 @@ def _timelines(recordings: Sequence[Recording], step: str | None, device: int | 
         timelines = _only(timelines, device, step)
     stepped = [timeline.lengths() for timeline in timelines if timeline.number_of_steps and timeline.devices]
     count = min(map(len, stepped), default=0)
-    left_out = warm_up([sum(lengths[number] for lengths in stepped) for number in range(count)])
+    kinds = next((timeline.kinds() for timeline in timelines if timeline.number_of_steps), [])
+    left_out = warm_up(
+        [sum(lengths[number] for lengths in stepped) for number in range(count)], kinds[:count]
+    )
     for timeline in timelines:
-        timeline.first_kept = min(left_out, max(timeline.number_of_steps - 1, 0))
+        timeline.left_out = set(range(min(left_out, max(timeline.number_of_steps - 1, 0))))
     return timelines
 
 

@@ -31,9 +31,9 @@ def timeline_figures(result: Result, timelines: Sequence[Timeline]) -> list[Figu
     for row, (timeline, device) in zip(result.totals["devices"], places, strict=False):
         figures += _device_totals(row, timeline, device)
     for row, (timeline, device) in zip(result.devices, places, strict=False):
-        start, end = timeline.window(device)
-        figures.append((f"devices[{row['id']}].window_ns", row["window_ns"], end - start))
-        busy = timeline.busy_ns(device, start, end)
+        window = timeline.window(device)
+        figures.append((f"devices[{row['id']}].window_ns", row["window_ns"], length(window)))
+        busy = sum(timeline.busy_ns(device, *piece) for piece in window)
         figures.append((f"devices[{row['id']}].busy_ns", row["busy_ns"], busy))
     figures += _window(result, timelines, places)
     figures += _by_name(
@@ -98,14 +98,14 @@ def _device_totals(row: dict[str, Any], timeline: Timeline, device: int) -> list
 def _window(
     result: Result, timelines: Sequence[Timeline], places: Iterable[tuple[Timeline, int]]
 ) -> list[Figure]:
-    windows = [(timeline, *timeline.window(device)) for timeline, device in places]
-    total = sum(end - start for _, start, end in windows)
+    windows = [piece for timeline, device in places for piece in timeline.window(device)]
+    total = sum(end - start for start, end in windows)
     figures: list[Figure] = [("window.device_ns", result.window["device_ns"], total)]
     if len(timelines) == 1 and windows:  # several files may be moved against each other
         origin = timelines[0].recording.edges()[0]
         for name, value in (
-            ("start_ns", min(s for _, s, _ in windows)),
-            ("end_ns", max(e for _, _, e in windows)),
+            ("start_ns", min(start for start, _ in windows)),
+            ("end_ns", max(end for _, end in windows)),
         ):
             figures.append((f"window.{name}", result.window[name], value - origin))
     stepped = [timeline for timeline in timelines if timeline.number_of_steps]

@@ -7,13 +7,17 @@ with it. Where the two disagree, the definition decides which of them is wrong.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from statistics import median
 from typing import Final
 
 from profkit.verification.events import Call, Op, Recording, Span
-from profkit.verification.intervals import Piece, length, near, united, within
+from profkit.verification.intervals import Piece, length, near, united, within, without
 
 __all__ = ["Step", "Timeline", "is_step", "warm_up"]
 
@@ -22,6 +26,12 @@ _STEP: Final = re.compile(
     r"(global|train|training|optimi[sz]er)?[ _\-.]?(step|iteration|iter)[ _\-#:.]*\d*", re.IGNORECASE
 )
 _LONGEST_STEP_NAME: Final = 64
+_LONGEST_ENGINE_NAME: Final = 256
+_ENGINES: Final = (
+    re.compile(r"execute_\w*(context|generation|prefill|decode|diffusion|new|cached)_?\d.*"),
+    re.compile(r"step\[[A-Z][A-Z_]*\b.*"),
+    re.compile(r"\[Executor\] _forward_step \d+.*"),
+)
 
 
 def is_step(span: Span, name: str | None = None) -> bool:
@@ -29,25 +39,120 @@ def is_step(span: Span, name: str | None = None) -> bool:
     if span.kind not in ("annotation", "start_end"):
         return False
     if name is not None:
-        return span.name == name
+        return span.name == name or any(matches(span.name) for matches in _asked(name))
     plain = span.name.strip()
-    return (
-        bool(plain)
-        and len(span.name) < _LONGEST_STEP_NAME
-        and bool(_PROFILER_STEP.fullmatch(plain) or _STEP.fullmatch(plain))
-    )
+    short = bool(plain) and len(span.name) < _LONGEST_STEP_NAME
+    return (short and bool(_PROFILER_STEP.fullmatch(plain) or _STEP.fullmatch(plain))) or _engine(span.name)
 
 
-def warm_up(lengths: Sequence[int]) -> int:
-    """How many leading steps are left out: while the first exceeds 1.1 times the median of the later ones."""
-    first = 0
-    while len(lengths) - first > 2:
-        later = sorted(lengths[first + 1 :])
-        middle = (later[(len(later) - 1) // 2] + later[len(later) // 2]) / 2
-        if lengths[first] <= 1.1 * middle:
-            break
-        first += 1
-    return first
+def _engine(name: str) -> bool:
+    return len(name) <= _LONGEST_ENGINE_NAME and any(form.fullmatch(name) for form in _ENGINES)
+
+
+def _asked(name: str) -> list[Callable[[str], bool]]:
+    """What a name that is asked for may mean besides itself, best first."""
+    if name.startswith("re:"):
+        found = re.compile(name[3:]).search
+        return [lambda text: len(text) <= _LONGEST_ENGINE_NAME and bool(found(text))]
+    if any(sign in name for sign in "*?["):
+        return [lambda text: fnmatchcase(text, name)]
+
+    def is_word(text: str) -> bool:
+        return text.startswith(name) and re.match("[A-Za-z]", text[len(name) :]) is None
+
+    return [is_word, lambda text: text.startswith(name)]
+
+
+def chosen_steps(spans: Iterable[Span], name: str | None) -> list[Span]:
+    """Of the spans that may be steps those that are: the first kind of name that any has."""
+    spans = [span for span in spans if is_step(span, name)]
+    if name is None:
+        tests: list[Callable[[str], bool]] = [
+            lambda text: bool(_PROFILER_STEP.fullmatch(text)),
+            lambda text: not _engine(text) and not text.strip().lower().startswith("optim"),
+            lambda text: not _engine(text),
+            _engine,
+        ]
+    else:
+        exact = [] if name.startswith("re:") else [lambda text: text == name]
+        tests = [*exact, *_asked(name)]
+    for test in tests:
+        found = [span for span in spans if test(span.name)]
+        if found:
+            return found
+    return []
+
+
+def kind(name: str) -> str:
+    """The kind of a step: what an engine says of its iteration, else the name without its numbers."""
+    if _engine(name):
+        mode = re.match(r"step\[([A-Z_]+)", name)
+        if mode:
+            return "prefill" if mode[1] in ("EXTEND", "PREFILL") else mode[1].lower()
+        prefills = re.search(r"context_(\d+)|(\d+) ctx reqs", name)
+        decodes = re.search(r"generation_(\d+)|(\d+) gen reqs", name)
+        some = [bool(found) and int(found[1] or found[2]) > 0 for found in (prefills, decodes) if found]
+        if any(some):
+            return (
+                "mixed" if all(some) and len(some) == 2 else "prefill" if prefills and some[0] else "decode"
+            )
+    return re.sub(r"\d+", "", name[:_LONGEST_ENGINE_NAME]).strip(" #:_-.")
+
+
+def number_jumps(names: Sequence[str]) -> set[int]:
+    """Where the one number in each name grows by more than it usually does."""
+    found = [re.findall(r"\d+", name) for name in names]
+    if any(len(numbers) != 1 or len(numbers[0]) > 18 for numbers in found) or any(map(_engine, names)):
+        return set()
+    growth = [int(b[0]) - int(a[0]) for a, b in pairwise(found)]
+    usual, times = min(Counter(growth).most_common(), key=lambda entry: (-entry[1], entry[0]), default=(0, 0))
+    if times < 2 or min(growth) <= 0:
+        return set()
+    return {number for number, grown in enumerate(growth, 1) if grown > usual}
+
+
+def pauses(steps: Sequence[Piece], launched: Sequence[int], done: Sequence[Piece]) -> set[int]:
+    """Steps before which there is an unusual pause that holds much of a step's work, or nothing that was recorded.
+
+    Args:
+        steps: Start and end of each on the host.
+        launched: When operations were launched, in order.
+        done: When host or device did anything.
+    """
+    waits = [b[0] - a[1] for a, b in pairwise(steps)]
+    lengths = [end - start for start, end in steps]
+    period = median(min(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(steps))
+    least = max(3 * median(waits), 0.5 * median(lengths))
+
+    def count(start: int, end: int) -> int:
+        return bisect_left(launched, end) - bisect_left(launched, start)
+
+    usual = median(count(*step) for step in steps)
+    found = set()
+    for number, wait in enumerate(waits, 1):
+        since, until = steps[number - 1][1], steps[number][0]
+        if wait <= least:
+            continue
+        if count(since, until) >= max(0.3 * usual, 1):
+            found.add(number)
+        elif wait > 10 * period:
+            holes = without(
+                [(since, until)], [piece for piece in done if piece[1] > since and piece[0] < until]
+            )
+            if max((end - start for start, end in holes), default=0) > 10 * period:
+                found.add(number)
+    return found
+
+
+def warm_up(lengths: Sequence[int], kinds: Sequence[str]) -> int:
+    """How many leading steps are left out: while the first exceeds 1.1 times the median of the later ones of its kind."""
+    for first, length_ns in enumerate(lengths):
+        later = [
+            n for n, of in zip(lengths[first + 1 :], kinds[first + 1 :], strict=True) if of == kinds[first]
+        ]
+        if len(later) < 2 or length_ns <= 1.1 * median(later):
+            return first
+    return len(lengths)
 
 
 @dataclass
@@ -64,20 +169,22 @@ class Step:
 class Timeline:
     """One recording with its launches, its steps and their tiles on every device.
 
-    ``first_kept`` is the report's: it is decided over all of its recordings.
+    ``left_out`` are the steps that are in no window: that is decided over all recordings of a report.
     """
 
     recording: Recording
     step_name: str | None = None
-    first_kept: int = 0
+    left_out: set[int] = field(default_factory=set)
     launch: dict[int, Call] = field(default_factory=dict)
     """By the `id` of an operation."""
     steps: dict[int, list[Step]] = field(default_factory=dict)
     """By process; all have equally many."""
     step_of: dict[int, int | None] = field(default_factory=dict)
     """By the `id` of an operation: the number of the step that launched it."""
-    borders: dict[int, list[int]] = field(default_factory=dict)
-    """By device: step *k* is from the *k*-th to the next one."""
+    anew: set[int] = field(default_factory=set)
+    """The numbers of steps that begin anew: what lies before them is in no step."""
+    edges: dict[int, list[Piece]] = field(default_factory=dict)
+    """By device: the tile of each step."""
 
     def __post_init__(self) -> None:
         self.ops = self.recording.ops
@@ -90,7 +197,7 @@ class Timeline:
         self._find_steps()
         self._tile()
         self._place_unlaunched()
-        self.first_kept = warm_up(self.lengths())
+        self.left_out = set(range(warm_up(self.lengths(), self.kinds())))
 
     def _launches(self) -> dict[int, Call]:
         """The call of an operation's process with its id: of several the runtime's, then the earliest."""
@@ -109,9 +216,7 @@ class Timeline:
 
     def _find_steps(self) -> None:
         """Outermost step ranges by process; one without any has those of the first process that has some."""
-        spans = [span for span in self.recording.spans if is_step(span, self.step_name)]
-        if self.step_name is None:
-            spans = [span for span in spans if _PROFILER_STEP.fullmatch(span.name)] or spans
+        spans = chosen_steps(self.recording.spans, self.step_name)
         reach: dict[int, int] = {}
         for span in sorted(spans, key=lambda span: (span.start, -span.end)):
             process = span.thread[0]
@@ -125,30 +230,60 @@ class Timeline:
             self.steps.setdefault(process, self.steps[order[0]])
         self.steps = {process: steps[: self.number_of_steps] for process, steps in self.steps.items()}
         self._ends = {process: [step.end for step in steps] for process, steps in self.steps.items()}
+        self.names = [step.name for step in self.steps[order[0]]] if order else []
+        self._find_breaks(dict.fromkeys(processes))
         for op in self.ops:
             self.step_of[id(op)] = self.step_index(op.process, self.launch.get(id(op)))
+
+    def _find_breaks(self, processes: Iterable[int]) -> None:
+        if not self.number_of_steps:
+            return
+        self.anew = {0, *number_jumps(self.names)}
+        for process in processes if self.number_of_steps > 1 else ():
+            calls = [call for call in self.recording.calls if call.thread[0] == process]
+            ops = [op for op in self.ops if op.process == process]
+            done = [(call.start, call.end) for call in calls] + [(op.start, op.end) for op in ops]
+            if not self.recording.calls:
+                others = self.recording.others
+                done += zip(others[0::2], others[1::2], strict=True)
+            launched = sorted(self.launch[id(op)].start for op in ops if id(op) in self.launch)
+            self.anew |= pauses([(s.start, s.end) for s in self.steps[process]], launched, done)
 
     def step_index(self, process: int, event: Call | Span | None) -> int | None:
         """The step that an event belongs to: the one it begins in, between steps the next; outside all, none."""
         steps = self.steps.get(process, [])
-        if event is None or not steps or event.start < steps[0].start:
+        if event is None or not steps:
             return None
         number = bisect_right(self._ends[process], event.start)
-        return number if number < len(steps) else None
+        if number == len(steps) or (number in self.anew and event.start < steps[number].start):
+            return None
+        return number
 
     def _tile(self) -> None:
         if not self.number_of_steps:
             return
         for device, ops in self.by_device.items():
             owners = {op.process for op in ops} or set(self.steps)
-            edges = [min(self.steps[process][0].start for process in owners)] * (self.number_of_steps + 1)
-            for op in ops:
-                number = self.step_of[id(op)]
-                if number is not None:
-                    edges[number + 1] = max(edges[number + 1], op.end)
-            for number in range(1, len(edges)):
-                edges[number] = max(edges[number - 1], edges[number])
-            self.borders[device] = edges
+            end, tiles = None, []
+            for number in range(self.number_of_steps):
+                own = [op for op in ops if self.step_of[id(op)] == number]
+                start = end
+                if number in self.anew or end is None:
+                    host = min(self.steps[process][number].start for process in owners)
+                    start = max(self._fresh(ops, own, host), host if end is None else end)
+                assert start is not None
+                end = max([start, *(op.end for op in own)])
+                tiles.append((start, end))
+            self.edges[device] = tiles
+
+    @staticmethod
+    def _fresh(ops: Sequence[Op], own: Sequence[Op], host: int) -> int:
+        """Where a tile begins after a break: leftovers of what came before are not in it."""
+        if not own:
+            return host
+        first = min(op.start for op in own)
+        earlier = max((op.end for op in ops if op.start < first), default=host)
+        return max(host, min(earlier, first))
 
     def _place_unlaunched(self) -> None:
         """Operations whose launch is lost go by their end; those of the warm-up tail (before all others) nowhere."""
@@ -157,34 +292,41 @@ class Timeline:
             for op in ops:
                 tail = op.correlation and first is not None and op.start < first
                 if id(op) not in self.launch and not tail:
-                    for number in range(self.number_of_steps):
-                        if self.borders[device][number] < op.end <= self.borders[device][number + 1]:
+                    for number, (start, end) in enumerate(self.edges[device]):
+                        if start < op.end <= end:
                             self.step_of[id(op)] = number
+
+    def kinds(self) -> list[str]:
+        """The kind of each step."""
+        return [kind(name) for name in self.names]
 
     def lengths(self) -> list[int]:
         """The device time of each step, over all devices."""
-        return [
-            sum(edges[number + 1] - edges[number] for edges in self.borders.values())
-            for number in range(self.number_of_steps)
-        ]
+        return [self.device_ns(number) for number in range(self.number_of_steps)]
 
     def tiles(self, number: int) -> dict[int, Piece]:
         """The tile of one step on every device."""
-        return {device: (edges[number], edges[number + 1]) for device, edges in self.borders.items()}
+        return {device: tiles[number] for device, tiles in self.edges.items()}
 
     def device_ns(self, number: int) -> int:
         """The length of one step, over all devices."""
         return sum(end - start for start, end in self.tiles(number).values())
 
-    def window(self, device: int) -> Piece:
-        """The kept steps of a device, or the whole recording where there are none."""
+    def window(self, device: int) -> list[Piece]:
+        """The kept steps of a device; where there are no steps, from its first operation to its last."""
         if self.number_of_steps:
-            return self.borders[device][self.first_kept], self.borders[device][-1]
-        return self.recording.edges()
+            return united([tile for number, tile in enumerate(self.edges[device]) if self.is_kept(number)])
+        ops = self.by_device[device]
+        return united([(min(op.start for op in ops), max(op.end for op in ops))]) if ops else []
+
+    def hull(self, device: int) -> Piece:
+        """From the start of a device's window to its end."""
+        window = self.window(device) or [self.recording.edges()[:1] * 2]
+        return window[0][0], window[-1][1]
 
     def is_kept(self, number: int | None) -> bool:
         """Whether what belongs to a step is counted."""
-        return not self.number_of_steps or (number is not None and number >= self.first_kept)
+        return not self.number_of_steps or (number is not None and number not in self.left_out)
 
     def in_window(self, op: Op) -> bool:
         """Whether an operation is counted: a kept step launched it."""

@@ -1,19 +1,19 @@
 """What changes bring on models of public libraries: both sides timed in turns, then a trace of the first side.
 
-    public_study.py OUT [BUDGET_S] [NAMES]
+    public_study.py OUT BUDGET_S [NAMES]
 
-The model of prices is fixed by a commit before the run. Each model is timed in a process in which no profiler ever ran,
-every change in turns with the first side; then a fresh process records three steps of the first side with shapes. Every
-result is written at once: a time limit loses one model. The parent imports the libraries and never touches the GPU, so
-that each process starts quickly.
+The model of prices is fixed by a commit before the run. All models are timed in a process in which no profiler ever
+runs, every change in turns with the first side; then a fresh process records three steps of each first side, with
+shapes. Every result is written at once: a time limit or a crash loses one model.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import multiprocessing as mp
+import signal
 import statistics
+import subprocess
 import sys
 import time
 import traceback
@@ -24,11 +24,10 @@ from typing import Any
 import public_models as models
 import torch
 
-STARTED = time.monotonic()
 TURNS = 5
 LOOP_S = 0.15
 WARMUP = 6
-_TIMING_S, _TRACING_S = 90, 40
+_LIMIT_S = 75
 
 
 def wait() -> None:
@@ -98,42 +97,53 @@ def traced(name: str, out: Path) -> None:
     profiler.export_chrome_trace(str(out / f"{name}.json.gz"))
 
 
-def apart(work: Callable[[str, Path], None], name: str, out: Path, limit_s: float) -> None:
-    """Run in a process of its own; one that fails or hangs is told and left behind."""
-    child = mp.get_context("fork").Process(target=quiet, args=(work, name, out))
-    child.start()
-    child.join(limit_s)
-    if child.is_alive():
-        child.kill()
-        print(f"{name}: {work.__name__} took over {limit_s:.0f} s", flush=True)
-    child.join()
+def hangs(*_: Any) -> None:
+    raise TimeoutError(f"took more than {_LIMIT_S} s")
 
 
-def quiet(work: Callable[[str, Path], None], name: str, out: Path) -> None:
-    try:
-        work(name, out)
-    except Exception:  # noqa: BLE001
-        print(f"{name}: {traceback.format_exc(limit=-3)}", flush=True)
+def stage(work: Callable[[str, Path], None], names: list[str], out: Path, until: float) -> None:
+    """One stage for several models, in this process: each is started, then told; one that fails costs only itself."""
+    signal.signal(signal.SIGALRM, hangs)
+    for name in names:
+        if time.time() > until:
+            return
+        with (out / f"{work.__name__}.txt").open("a") as started:
+            started.write(name + "\n")
+        start = time.monotonic()
+        signal.alarm(_LIMIT_S)
+        try:
+            work(name, out)
+        except Exception:  # noqa: BLE001
+            print(f"{name}: {traceback.format_exc(limit=-3)}", flush=True)
+        signal.alarm(0)
+        gc.collect()
+        torch.cuda.empty_cache()
+        print(f"{work.__name__} {name}: {time.monotonic() - start:.1f} s", flush=True)
+
+
+def survived(work: Callable[[str, Path], None], names: list[str], out: Path, until: float) -> None:
+    """Run a stage in a process of its own, and again for what is left when that dies."""
+    begun = out / f"{work.__name__}.txt"
+    while time.time() < until:
+        done = begun.read_text().split() if begun.exists() else []
+        if not (left := [name for name in names if name not in done]):
+            return
+        subprocess.run([sys.executable, __file__, work.__name__, str(out), str(until), *left], check=False)
 
 
 def main() -> None:
-    out = Path(sys.argv[1])
+    if sys.argv[1] in STAGES:
+        stage(STAGES[sys.argv[1]], sys.argv[4:], Path(sys.argv[2]), float(sys.argv[3]))
+        return
+    out, budget_s = Path(sys.argv[1]), float(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
-    budget_s = float(sys.argv[2]) if len(sys.argv) > 2 else 1e9
-    for library in ("transformers", "timm", "torchvision", "torchaudio", "torch_geometric"):
-        try:
-            __import__(library)
-        except Exception as error:  # noqa: BLE001
-            print(f"no {library}: {error}", flush=True)
-    for name in sys.argv[3:] or models.MODELS:
-        if time.monotonic() - STARTED > budget_s:
-            print(f"{name}: no time left", flush=True)
-            continue
-        start = time.monotonic()
-        apart(timed, name, out, _TIMING_S)
-        apart(traced, name, out, _TRACING_S)
-        print(f"{name}: {time.monotonic() - start:.1f} s", flush=True)
+    names, now = sys.argv[3:] or list(models.MODELS), time.time()
+    survived(timed, names, out, now + 0.7 * budget_s)
+    begun = (out / "timed.txt").read_text().split()
+    survived(traced, [name for name in names if name in begun], out, now + budget_s)
 
+
+STAGES = {"timed": timed, "traced": traced}
 
 if __name__ == "__main__":
     main()

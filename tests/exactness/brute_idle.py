@@ -76,7 +76,7 @@ class BruteIdle(BruteForce):
     @cache  # noqa: B019
     def gaps(self, device: int) -> list[Gap]:
         """The idle stretches of a device that reach into its window, whole."""
-        low, high = self.window(device)
+        low, high = self.hull(device)
         # An operation without length fills no time, so it ends no gap; of several, the first launched does, a lost launch last.
         mine = [op for op in self.ops if op.device == device and op.length]
         mine.sort(key=lambda op: (op.start, self.launch[id(op)].end if id(op) in self.launch else inf))
@@ -339,6 +339,8 @@ class BruteIdle(BruteForce):
 
     def _next_border(self, device: int, time: int) -> int:
         borders = [edge for n in range(self.number_of_steps) for edge in self.tiles(n)[device]]
+        if not self.number_of_steps:
+            borders = [self.hull(device)[0]]
         return min([edge for edge in borders if edge >= time], default=self.whole()[1])
 
     def _spend_credit(self, device: int, gaps: list[Gap]) -> None:

@@ -40,9 +40,10 @@ def told(result: Result) -> Numbers:
             for row in result.phases
         },
         "kernels of the window": {
-            (row["name"], *(row["grid"] or ()), *(row["block"] or ())): (row["count"], row["total_ns"])
-            for row in result.kernels
+            shape: (sum(row["count"] for row in rows), sum(row["total_ns"] for row in rows))
+            for shape, rows in _rows_by_shape(result).items()
         },
+        "launches by phase": _told_by_phase(result),
         "devices": told_by_device,
         "idle": result.idle["by_cause"],
         "waits": {
@@ -56,7 +57,7 @@ def told(result: Result) -> Numbers:
 def worked_out(brute: BruteIdle) -> Numbers:
     """What the brute force says, in the same words."""
     kernels = brute.kernels()
-    windows = {device: brute.window(device) for device in brute.devices}
+    windows = {device: brute.hull(device) for device in brute.devices}
     origin = brute.whole()[0]
     first = min((window[0] for window in windows.values()), default=origin)
     last = max((window[1] for window in windows.values()), default=origin)
@@ -84,6 +85,7 @@ def worked_out(brute: BruteIdle) -> Numbers:
         },
         "idle by phase": {path: _idle_of_phase(brute, path) for path in brute.phase_rows()},
         "kernels of the window": _by_shape(brute),
+        "launches by phase": _launches_by_phase(brute),
         "devices": [_device(brute, device, by_device[device]) for device in brute.devices],
         "idle": {cause: sum(causes[cause] for causes in by_device.values()) for cause in IDLE_CAUSES},
         "waits": _waits(brute),
@@ -106,7 +108,7 @@ def _told_of_device(row: dict[str, Any]) -> Numbers:
 
 
 def _device(brute: BruteIdle, device: int, idle: dict[str, int]) -> Numbers:
-    start, end = brute.window(device)
+    start, end = brute.hull(device)
     layers = {name: length(within(pieces, start, end)) for name, pieces in brute.layers(device).items()}
     return {
         "window": end - start,
@@ -133,7 +135,7 @@ def _idle_of_phase(brute: BruteIdle, path: str) -> tuple[int, ...]:
 def _gaps(brute: BruteIdle, origin: int) -> list[tuple[int, int, str]]:
     found = []
     for device in brute.devices:
-        low, high = brute.window(device)
+        low, high = brute.hull(device)
         for gap in brute.gaps(device):
             start, end = max(gap.start, low), min(gap.end, high)
             found.append((start - origin, end - start, gap.cause))
@@ -146,6 +148,33 @@ def _by_name(brute: BruteIdle) -> dict[str, tuple[int, int]]:
         count, total = rows.get(op.name, (0, 0))
         rows[op.name] = (count + 1, total + op.length)
     return rows
+
+
+def _rows_by_shape(result: Result) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Rows of one kernel and launch shape, whatever its operators took."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in result.kernels:
+        found.setdefault((row["name"], *(row["grid"] or ()), *(row["block"] or ())), []).append(row)
+    return found
+
+
+def _told_by_phase(result: Result) -> dict[tuple[str, str], tuple[int, int]]:
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in result.kernels:
+        for path, told in row["phases"].items():
+            count, ns = found.get((row["name"], path), (0, 0))
+            found[row["name"], path] = (count + told["count"], ns + told["ns"])
+    return found
+
+
+def _launches_by_phase(brute: BruteIdle) -> dict[tuple[str, str], tuple[int, int]]:
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for op in brute.kernels():
+        path = "/".join(brute.path[id(op)])
+        if path and brute.in_window(op):
+            count, ns = found.get((op.name, path), (0, 0))
+            found[op.name, path] = (count + 1, ns + op.length)
+    return found
 
 
 def _by_shape(brute: BruteIdle) -> dict[tuple[Any, ...], tuple[int, int]]:
@@ -167,7 +196,7 @@ def _waits(brute: BruteIdle) -> dict[tuple[str, str | None], tuple[int, int, int
     calls = {}
     for device in brute.devices:
         brute.gaps(device)
-        start, end = brute.window(device)
+        start, end = brute.hull(device)
         for wait in brute.waits(device):
             if start < wait.call.end <= end:
                 calls[id(wait.call)] = wait

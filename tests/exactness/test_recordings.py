@@ -96,7 +96,7 @@ def test_the_nine_shares_follow_from_the_bound_of_each_operation(path: Path) -> 
     brute, result = brute_force_of(path), report_of(path)
     bounds = bounds_of(path, brute)
     for row, device in zip(result.devices, brute.devices, strict=True):
-        assert row["shares"] == shares_by_hand(brute, bounds, device, brute.window(device))
+        assert row["shares"] == shares_by_hand(brute, bounds, device, brute.hull(device))
     for number, step in enumerate(result.window["steps"]):
         expected = dict.fromkeys(SHARES, 0)
         for device, tile in brute.tiles(number).items():

@@ -261,8 +261,6 @@ def edited(report: Document, change: Callable[[Row], object]) -> Document:
 def as_result(report: Document) -> Result:
     """TRANSITIONAL: the report as what analyses return, under the names of the first edition."""
     d = msgspec.to_builtins(report)
-    for row in d["kernels"]:
-        row["phases"] = {path: part["ns"] for path, part in row["phases"].items()}
     for row in d["ranks"]:
         row["holds_up_ns"] = row.pop("causes_wait_ns")
     for row in d["advice"]:

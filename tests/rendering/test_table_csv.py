@@ -29,7 +29,7 @@ def test_numbers_are_those_of_the_report_and_the_most_expensive_comes_first():
     assert rows[0]["grid"] == "2x66x1"
     assert rows[0]["operators"] == "aten::mm=147"
     assert rows[0]["tensor_core"] == "true"
-    assert rows[0]["phases"] == f"backward={rows[0]['total_ns']}"
+    assert rows[0]["phases"] == f"backward={rows[0]['total_ns']} in {rows[0]['count']}"
     assert {row["efficiency"] for row in rows if row["bound"] == "overhead"} == {""}
 
 

@@ -4,6 +4,7 @@ import pickle
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from profkit.model import Finding
@@ -11,7 +12,7 @@ from profkit.model.rows import Row
 from profkit.readers import read
 from profkit.report import merge_files, summarise_file
 from profkit.report.assembly import summarise
-from profkit.report.merge import common_warm_up, files_shown
+from profkit.report.merge import common_left_out, files_shown
 from profkit.report.views import Options
 from tests.ranks.jobs import MS, Rank, job
 from tests.shared import DATA
@@ -30,7 +31,7 @@ def merged(traces, options=None):
     """As a scheduler would: summarise, agree on the steps to leave out, ask for advice and timeline of the busiest."""
     options = options or Options()
     files = [summarise_file(t, options) for t in traces]
-    left_out = common_warm_up(files)
+    left_out = common_left_out(files)
     shown = files_shown(files)
     files = [
         pickle.loads(pickle.dumps(summarise_file(t, options, left_out=left_out, whole=at in shown)))
@@ -100,9 +101,9 @@ def test_a_file_that_alone_would_leave_out_a_step_follows_the_others():
     """Alone, rank 1 drops its long first step; together the report decides."""
     traces = [*job([Rank(0)], steps=4), *job([Rank(1)], steps=4)]
     left_out = [summarise_file(t, Options()).left_out for t in traces]
-    forced = [summarise_file(t, Options(), left_out=1) for t in traces]
-    assert left_out == [0, 0]
-    assert [f.left_out for f in forced] == [1, 1]
+    forced = [summarise_file(t, Options(), left_out=np.array([True])) for t in traces]
+    assert [flags.tolist() for flags in left_out] == [[False] * 4] * 2
+    assert [f.left_out.tolist() for f in forced] == [[True, False, False, False]] * 2
     assert all(len([s for s in f.result.window["steps"] if s["kept"]]) == 3 for f in forced)
 
 

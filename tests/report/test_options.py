@@ -61,7 +61,7 @@ def test_advice_without_steps_speaks_of_the_recording_and_is_trusted_less():
 
 def test_allocating_while_it_starts_is_no_churn_of_steps():
     report = profkit.analyze(DATA / "nsys/tiny_mlp.sqlite.gz")
-    made = TraceBuilder(format="kineto").call(0, 900_000, "cudaMalloc")
+    made = TraceBuilder(format="kineto").kernel(-500, 0, launch=(-900, -800)).call(0, 900_000, "cudaMalloc")
     made.kernel(1_000_000, 1_400_000, launch=(950_000, 960_000)).kernel(
         1_400_000, 1_900_000, launch=(970_000, 980_000)
     )

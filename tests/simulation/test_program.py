@@ -30,7 +30,7 @@ def a_step():
     made.call(3_500, 12_700, "cudaStreamSynchronize")
     made.copy(13_500, 15_000, launch=(13_000, 15_200))
     made._calls[-1]["name"] = made.text("cudaMemcpy")
-    return made.range(15_500, 16_000, "rest")
+    return made.range(15_500, 16_000, "rest").range(0, 16_000, "step")
 
 
 def test_tokens_are_the_launches_and_waits_in_order_with_the_host_time_before_and_in_them():
@@ -45,10 +45,10 @@ def test_tokens_are_the_launches_and_waits_in_order_with_the_host_time_before_an
     assert found.input_ns.tolist() == [900, 0, 0, 0, 0, 0]
     assert found.allocation_ns.tolist() == [0, 600, 0, 0, 0, 0]
     assert found.call.tolist() == [0, 2, 3, 4, 4, -1]
-    assert found.ranges.tolist() == [2, 0, 0, 0, 0, 1]
+    assert found.ranges.tolist() == [3, 0, 0, 0, 0, 1]
     assert found.calls.tolist() == [1, 2, 1, 0, 1, 0]
     assert found.first.tolist() == [0, 1, 2, 2, 3, 3, 3]
-    assert found.step_ns == 16_000
+    assert found.step_ns == 15_000
 
 
 def test_operations_have_their_streams_and_what_they_waited_for():
@@ -170,6 +170,7 @@ def test_launches_and_waits_of_other_processes_and_devices_are_no_part_of_the_st
     made = TraceBuilder(processes=2, devices=2, threads=((0, ()), (1, ())))
     made.kernel(30, 50, launch=(10, 20)).kernel(30, 90, launch=(21, 29), device=1, thread=1)
     made.call(60, 70, "cudaStreamSynchronize").call(60, 95, "cudaStreamSynchronize", thread=1)
+    made.range(0, 99, "step").range(0, 99, "step", thread=1)
     found = program_of(made)
 
     assert found.row.tolist() == [0]
@@ -194,13 +195,14 @@ def test_operations_of_one_launch_belong_to_one_token_in_the_order_of_their_star
 def test_what_another_thread_fetches_is_not_the_launching_threads_time():
     made = TraceBuilder().range(0, 80, "data", thread=LOADER).range(0, 50, "dataloader", thread=MAIN)
     made.kernel(130, 150, launch=(100, 110)).range(110, 160, "data").kernel(170, 180, launch=(160, 165))
+    made.range(0, 180, "step")
 
     assert program_of(made).input_ns.tolist() == [50, 50, 0]
 
 
 def test_overlapping_calls_of_threads_leave_no_negative_gap():
     made = TraceBuilder().kernel(130, 150, launch=(0, 100)).kernel(150, 160, launch=(40, 60), thread=LOADER)
-    made.kernel(160, 170, launch=(105, 115))
+    made.kernel(160, 170, launch=(105, 115)).range(0, 170, "step")
     found = program_of(made)
 
     assert found.gap_ns.tolist() == [0, 0, 5, 55]

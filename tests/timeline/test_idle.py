@@ -5,15 +5,20 @@ from dataclasses import replace
 import pytest
 
 from profkit.model import Device, RangeKind, Syncs
+from profkit.model.states import CAUSE_OF_STATE
 from profkit.report.assembly import summarise
-from profkit.report.views import Options
+from profkit.report.views import Options, analysed_views
 from tests.builders import BACKWARD, LOADER, MAIN, TraceBuilder
 
 
 def causes(builder, **options):
-    return {
-        c: ns for c, ns in summarise([builder.trace()], Options(**options)).idle["by_cause"].items() if ns
-    }
+    """Idle time by cause over the whole recording, also before its first operation and after the last."""
+    (view,) = analysed_views([builder.trace()], Options(**options))
+    found = {}
+    for segments in view.segments:
+        for state, cause in CAUSE_OF_STATE.items():
+            found[cause] = found.get(cause, 0) + segments.in_state(state).total_ns
+    return {cause: ns for cause, ns in found.items() if ns}
 
 
 Q = 3_000
@@ -128,7 +133,7 @@ def test_a_wait_is_charged_to_later_idle_host_time_oldest_first_and_never_more_t
     result = summarise([made.trace()])
 
     # 10 ns of the first gap are inside the wait: host. It blocked 90: 35 in the first gap, 55 in the second.
-    assert {c: ns for c, ns in result.idle["by_cause"].items() if ns} == {
+    assert causes(made) == {
         "host": 4 + 10 + 135, "sync": 90, "queue": 1 + 5 + 10,
     }  # fmt: skip
     assert [(s["api"], s["count"], s["blocked_ns"], s["cost_ns"]) for s in result.syncs] == [
@@ -168,7 +173,7 @@ def test_credit_lapses_with_the_step():
         .kernel(400, 500, launch=(380, 390))
     )
 
-    assert causes(made) == {"host": 9 + 190, "queue": 1 + 10}
+    assert causes(made) == {"host": 9 + 190, "queue": 1 + 10, "tail": 300}
 
 
 def test_the_profilers_cost_is_taken_from_launch_first_and_stays_out_of_the_verdict():
@@ -215,7 +220,7 @@ def test_gaps_of_two_processes_on_one_device_are_charged_to_the_threads_of_each(
     result = summarise([made.trace()])
 
     # The first process had waited for 20; the second's allocation takes 30 of its own gap.
-    assert {c: ns for c, ns in result.idle["by_cause"].items() if ns} == {
+    assert causes(made) == {
         "host": 4 + 70 + 60, "sync": 20, "allocation": 30, "queue": 1 + 10 + 10,
     }  # fmt: skip
     assert sum(step["cost_ns"] for step in result.syncs) == 20
@@ -226,6 +231,7 @@ def test_a_wait_for_one_device_is_not_charged_to_another():
     for at, device in enumerate((0, 1)):
         made.kernel(200, 300, launch=(180 + at, 190), device=device, context=11 + device)
     made._operations[0]["context"] = 11
+    made.kernel(90, 100, launch=(80, 81), device=1, context=12)
     made.call(20, 110, "cudaStreamSynchronize", correlation=77)
     trace = made.trace()
     one = replace(trace, syncs=Syncs.of(1, process=[0], correlation=[77], context=[11]))
@@ -255,7 +261,7 @@ def test_gaps_that_touch_at_an_instant_of_other_work_keep_their_own_enders():
     )
     result = summarise([made.trace()])
 
-    assert result.idle["by_cause"]["host"] == 4 + 75 + 95
+    assert result.idle["by_cause"]["host"] == 75 + 95
     launches = {row["path"]: row["shares"]["launch"] for row in result.phases}
     # Each has a gap and a small kernel of 100.
     assert launches == {"a": 200, "b": 200}

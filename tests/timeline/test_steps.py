@@ -5,7 +5,7 @@ import pytest
 
 from profkit.model import RangeKind
 from profkit.timeline.launches import find_launches
-from profkit.timeline.steps import find_steps, leading_steps_left_out, warm_up_steps
+from profkit.timeline.steps import find_steps, leading_steps_left_out, steps_left_out
 from tests.builders import LOADER, TraceBuilder
 
 
@@ -57,7 +57,8 @@ def test_marks_of_the_profiler_come_before_names_that_look_like_steps():
 
     assert steps_of(made).names == ["ProfilerStep#7", "ProfilerStep#8"]
     assert steps_of(made, "step").names == ["step"]
-    assert steps_of(made, "ste").names == []
+    assert steps_of(made, "ste").names == ["step"]  # a prefix
+    assert steps_of(made, "tep").names == []
 
 
 def test_operators_are_no_steps_but_ranges_of_start_and_end_are():
@@ -68,10 +69,11 @@ def test_operators_are_no_steps_but_ranges_of_start_and_end_are():
     assert steps_of(made).start_ns.tolist() == [60]
 
 
-def test_without_steps_there_is_one_border_and_no_operation_has_a_step():
+def test_without_steps_there_are_no_tiles_and_no_operation_has_a_step():
     found = steps_of(TraceBuilder(devices=2).kernel(0, 5, launch=(0, 1)))
 
-    assert found.border_ns.tolist() == [[0], [0]]
+    assert found.tile_start_ns.shape == found.tile_end_ns.shape == (2, 0)
+    assert found.found_by == "none"
     assert found.of_operation.tolist() == [-1]
     assert found.at(np.array([0, 0]), np.array([0, 1])).tolist() == [-1, -1]
     assert (found.start_ns.tolist(), found.end_ns.tolist(), found.names) == ([], [], [])
@@ -91,7 +93,8 @@ def test_tiles_of_each_device_start_with_the_first_step_of_its_processes_and_end
 
     assert found.of_operation.tolist() == [0, 1, 0, 1, -1]
     # Device 2 has no operation: it starts with the earliest step.
-    assert found.border_ns.tolist() == [[0, 90, 90], [7, 15, 35], [0, 0, 0]]
+    assert found.tile_start_ns.tolist() == [[0, 90], [7, 15], [0, 0]]
+    assert found.tile_end_ns.tolist() == [[90, 90], [15, 35], [0, 0]]
 
 
 def test_a_launch_belongs_to_the_steps_of_its_own_process():
@@ -116,7 +119,8 @@ def test_a_launch_belongs_to_the_steps_of_its_own_process():
     ],
 )
 def test_warm_up_is_left_out_of_all_recordings_at_once(lengths, left_out):
-    assert warm_up_steps([np.array(each, np.int64) for each in lengths]) == left_out
+    each = [np.array(one, np.int64) for one in lengths]
+    assert int(steps_left_out(each, [[""] * len(one) for one in lengths]).sum()) == left_out
 
 
 def test_a_first_step_at_the_very_ratio_is_kept():

@@ -209,7 +209,7 @@ def plant_a_lost_kernel(monkeypatch):
 
 def plant_a_wrong_window(monkeypatch):
     """One step too many is left out as warm-up."""
-    monkeypatch.setattr("profkit.report.views.warm_up_steps", lambda lengths: 2)
+    monkeypatch.setattr("profkit.report.views.steps_left_out", lambda *_: np.array([True, True]))
     return STEPPED, "window.start_ns"
 
 

@@ -18,7 +18,7 @@ profkit.kernels = (() => {
     steps: data.steps.map((step) => text(step.name)),
     devices: data.devices.map(({ id, rank }) => `GPU ${id}${rank === null || rank === undefined ? "" : `, rank ${rank}`}`),
   };
-  const shapeKey = (row) => `${row.id} ${dims(row.grid)} ${dims(row.block)}`;
+  const shapeKey = (row) => `${row.id} ${dims(row.grid)} ${dims(row.block)} ${row.shapes}`;
   const chosen = () => Object.fromEntries(["phase", "step", "family", "bound", "device"].map((id) => [id, byId(id).value]));
 
   // With a step or a device chosen, times are of that one alone, and shares are of its own busy time.
@@ -213,9 +213,10 @@ profkit.kernels = (() => {
       const copyButton = element("button", { type: "button", onclick: (event) => profkit.copy(members[0].name, event.currentTarget) }, "Copy name");
       parts.push(element("p", { class: "full" }, element("code", {}, element("bdi", {}, profkit.visible(members[0].name))), copyButton));
     }
+    const inputs = members.some((row) => row.shapes >= 0);
     const shapes = smallTable(byKernel ? "Launch shapes" : "Kernels",
-      [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"]],
-      members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ms(shown(row.total_ns)), countText(row.count),
+      [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], ...(inputs ? [["Operator's inputs", ""]] : []), [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"]],
+      members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ...(inputs ? [clip(text(row.shapes) ?? "–", 80)] : []), ms(shown(row.total_ns)), countText(row.count),
         row.median_ns === null ? "–" : fixed(row.median_ns / 1e3, 2), `${fixed(row.min_ns / 1e3, 2)} to ${fixed(row.max_ns / 1e3, 2)}`,
         `${percent(row.efficiency)}${row.unsaturated ? " !" : ""}`, fixed(row.tflops, 1), fixed(row.gbs, 0)]));
     parts.push(element("div", { class: "scroll" }, shapes));

@@ -1,0 +1,53 @@
+"""The type that a kernel computes in: what its operator took beats the letters in its name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import IntColumn, Trace
+from profkit.model.kernel_class import KernelClass
+from profkit.roofline.kernel_groups import group_rows
+from profkit.roofline.operator_shapes import floating_input_type
+
+__all__ = ["computed_type", "computed_types"]
+
+_SIXTEEN_BITS: Final = frozenset({"bf16", "fp16"})
+
+
+def computed_type(kernel: KernelClass, taken: str | None) -> str | None:
+    """The type of a kernel's arithmetic, or None.
+
+    Libraries write ``f16`` for both types of 16 bits (cuDNN's attention), and the names of generic kernels (Triton's
+    among them) say nothing at all. Between fp32 and a narrower type the name decides: it may multiply fp32 in TF32.
+
+    Args:
+        kernel: What the name says.
+        taken: The type that the operator around the launch took, where the recording has it.
+    """
+    if kernel.is_half_attention or (kernel.is_matrix and kernel.dtype in _SIXTEEN_BITS):
+        return taken if taken in _SIXTEEN_BITS else kernel.dtype
+    return kernel.dtype or taken
+
+
+def computed_types(
+    trace: Trace, rows: NDArray[np.intp], classes: dict[int, KernelClass], operator_row: IntColumn
+) -> tuple[NDArray[np.int16], list[str]]:
+    """The type of each of some kernels, as indices into a list of types; -1 is unknown."""
+    operator = np.asarray(operator_row)[rows].astype(np.int64)
+    known = trace.ranges.dtypes[operator] if len(trace.ranges) else np.full(len(rows), -1)
+    written = np.where(operator >= 0, known, -1)
+    names = trace.operations.name[rows]
+    first, group = group_rows([names, written])
+    dtypes: list[str] = []
+    codes = np.full(len(first), -1, np.int16)
+    for at, row in enumerate(first.tolist()):
+        text = trace.strings[written[row]] if written[row] >= 0 else ""
+        found = computed_type(classes[int(names[row])], floating_input_type(text))
+        if found is not None:
+            if found not in dtypes:
+                dtypes.append(found)
+            codes[at] = dtypes.index(found)
+    return codes[group], dtypes
