@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -34,30 +35,30 @@ class Result:
     Times are int nanoseconds from the report's origin, sizes int bytes, shares 0..1, unknown is None.
     """
 
-    inputs: list[Row]
-    devices: list[Row]
+    inputs: Sequence[Any]
+    devices: Sequence[Any]
     health: Any
-    window: Row
+    window: Any
     verdict: Any
-    totals: Row
-    phases: list[Row] = field(default_factory=list)
-    kernels: list[Row] = field(default_factory=list)
-    operators: list[Row] = field(default_factory=list)
-    ranges: list[Row] = field(default_factory=list)
-    idle: Row
-    syncs: list[Row] = field(default_factory=list)
+    totals: Any
+    phases: Sequence[Any] = field(default_factory=list)
+    kernels: Sequence[Any] = field(default_factory=list)
+    operators: Sequence[Any] = field(default_factory=list)
+    ranges: Sequence[Any] = field(default_factory=list)
+    idle: Any
+    syncs: Sequence[Any] = field(default_factory=list)
     memory: Any = None
     """TRANSITIONAL: a `profkit.model.report_memory.Memory`, or a dictionary of a report that was read back."""
-    communication: list[Row] = field(default_factory=list)
-    ranks: list[Row] = field(default_factory=list)
-    advice: list[Row] = field(default_factory=list)
-    timeline: Row | None = None
+    communication: Sequence[Any] = field(default_factory=list)
+    ranks: Sequence[Any] = field(default_factory=list)
+    advice: Sequence[Any] = field(default_factory=list)
+    timeline: Any = None
     """One representative step for the page: ``{step, device, start_ns, end_ns, lanes[], left_out}``; a lane is
     ``{kind: "phase"|"stream"|"thread"|"idle", label, bars[]}``, a bar ``[start_ns, dur_ns, name, tone, phase]`` with
     a share's, bound's or idle cause's name as its tone, and the path of its phase or null."""
-    utilisation: list[Row] = field(default_factory=list)
+    utilisation: Sequence[Any] = field(default_factory=list)
     """GPU metrics over time when the file has them: ``{device, metric, time_ns[], value[]}``, resampled."""
-    method: Row = field(default_factory=dict)
+    method: Any = field(default_factory=dict)
     """How the numbers were made: versions, options, thresholds with their sources, what was left out."""
 
     def as_dict(self) -> Row:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
+
+from profkit.model.names import IDLE_CAUSES, IdleCause, ShareName
 
 __all__ = ["BUSY_STATES", "CAUSE_OF_STATE", "SHARE_OF_STATE", "State"]
 
@@ -35,10 +38,10 @@ class State(IntEnum):
 BUSY_STATES: Final = tuple(State(s) for s in range(State.INPUT))
 """The states in which the device runs something."""
 
-CAUSE_OF_STATE: Final = {s: s.name.lower() for s in State if s not in BUSY_STATES}
+CAUSE_OF_STATE: Final[Mapping[State, IdleCause]] = {State[cause.upper()]: cause for cause in IDLE_CAUSES}
 """The idle causes by the names of the report."""
 
-SHARE_OF_STATE: Final = {
+SHARE_OF_STATE: Final[Mapping[State, ShareName]] = {
     State.COMPUTE: "compute",
     State.MEMORY: "memory",
     State.SMALL_KERNELS: "launch",

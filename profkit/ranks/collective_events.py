@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind
-from profkit.model.result import Row
+from profkit.model.names import Shares
+from profkit.model.report import DeviceRow
 from profkit.model.states import State
 from profkit.ranks.collective_table import Described, describe_communication
 from profkit.ranks.point_to_point import find_messages
@@ -49,7 +50,7 @@ class DeviceCollectives:
     window_ns: int
     step_ns: Sequence[int]
     """The tiles of the kept steps; without steps, the window."""
-    shares: Mapping[str, int]
+    shares: Shares
     exposed: Intervals
     """When the window's time is communication that nothing else hides."""
     start_ns: Column
@@ -76,7 +77,7 @@ class DeviceCollectives:
         return len(self.start_ns)
 
 
-def collectives_of(view: TraceView, file: int, devices: Sequence[Row]) -> list[DeviceCollectives]:
+def collectives_of(view: TraceView, file: int, devices: Sequence[DeviceRow]) -> list[DeviceCollectives]:
     """The collectives of each device of a trace.
 
     Args:
@@ -88,14 +89,16 @@ def collectives_of(view: TraceView, file: int, devices: Sequence[Row]) -> list[D
     return [_of_device(view, file, at, row, described) for at, row in enumerate(devices)]
 
 
-def _of_device(view: TraceView, file: int, at: int, device: Row, described: Described) -> DeviceCollectives:
+def _of_device(
+    view: TraceView, file: int, at: int, device: DeviceRow, described: Described
+) -> DeviceCollectives:
     operations = view.trace.operations
     chosen = (operations.device == at) & (operations.kind == OperationKind.KERNEL)
     chosen = (
         chosen[described.rows]
         & np.array([k[0] != "other" for k in described.keys] or [False])[described.kind]
     )
-    place, key, keys = _keyed(view, described, device["rank"])
+    place, key, keys = _keyed(view, described, device.rank)
     order = np.flatnonzero(chosen[place])
     order = order[
         np.lexsort((described.rows[place[order]], operations.start_ns[described.rows[place[order]]]))
@@ -104,13 +107,13 @@ def _of_device(view: TraceView, file: int, at: int, device: Row, described: Desc
     mine = described.rows[place]
     return DeviceCollectives(
         file=file,
-        device=device["id"],
-        rank=device["rank"],
+        device=device.id,
+        rank=device.rank,
         epoch_ns=view.trace.unix_epoch_ns,
         span=view.span,
-        window_ns=device["window_ns"],
+        window_ns=device.window_ns,
         step_ns=_step_ns(view, at),
-        shares=device["shares"],
+        shares=device.shares,
         exposed=view.window_segments(at).in_state(State.COMMUNICATION),
         start_ns=operations.start_ns[mine].astype(np.int64),
         end_ns=operations.end_ns[mine].astype(np.int64),

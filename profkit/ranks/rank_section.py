@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from profkit.model import Finding
+from profkit.model.report import DeviceRow
 from profkit.model.result import Row
 from profkit.ranks.collective_events import DeviceCollectives, collectives_of
 from profkit.ranks.collective_table import add_waiting
@@ -46,7 +47,7 @@ class RankSection:
     method: Row
 
 
-def file_of_ranks(view: TraceView, file: int, devices: Sequence[Row]) -> FileOfRanks:
+def file_of_ranks(view: TraceView, file: int, devices: Sequence[DeviceRow]) -> FileOfRanks:
     """What a trace gives to the comparison.
 
     Args:
@@ -58,7 +59,7 @@ def file_of_ranks(view: TraceView, file: int, devices: Sequence[Row]) -> FileOfR
     return FileOfRanks(
         devices=collectives_of(view, file, devices),
         parallelism=parallelism_of(view),
-        streams=stream_rows(view, [row["id"] for row in devices]),
+        streams=stream_rows(view, [row.id for row in devices]),
         world_size=int(said) if said.isdecimal() else None,
     )
 

@@ -11,6 +11,7 @@ import msgspec
 
 from profkit.model import report_memory, report_ranks
 from profkit.model.report import Threshold
+from profkit.model.report_time import StepRow
 from profkit.model.report_verdict import Verdict
 from profkit.model.result import Result
 from profkit.rendering import document
@@ -18,6 +19,7 @@ from profkit.rendering.sentences import (
     finding_message,
     oom_explanation,
     parallelism_evidence,
+    step_note,
     threshold_words,
     verdict_caveats,
     verdict_remedy,
@@ -36,7 +38,22 @@ def spoken(result: Result) -> Result:
         method = {**method, "ranks": _ranks(method["ranks"])}
     if method.get("thresholds"):
         method = {**method, "thresholds": [_threshold(row) for row in method["thresholds"]]}
-    return replace(result, memory=memory, health=health, method=method, verdict=_verdict(result))
+    return replace(
+        result,
+        memory=memory,
+        health=health,
+        method=method,
+        verdict=_verdict(result),
+        window=_window(result.window),
+    )
+
+
+def _window(window: Any) -> Any:
+    steps = [
+        _said(document.StepRow, row, note=step_note(row)) if isinstance(row, StepRow) else row
+        for row in window["steps"]
+    ]
+    return {**window, "steps": steps}
 
 
 def _threshold(row: Any) -> Any:

@@ -12,6 +12,7 @@ from profkit.memory import memory_row
 from profkit.model import Finding, Trace
 from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
+from profkit.model.report import DeviceRow, InputRow
 from profkit.model.report_memory import Memory
 from profkit.model.result import Result, Row
 from profkit.model.rows import replace
@@ -32,13 +33,11 @@ from profkit.report.verdict import verdict_row
 from profkit.report.views import Options, analysed_views
 from profkit.roofline.kernel_table import kernel_rows
 from profkit.timeline.gpu_metrics import utilisation_rows
-from profkit.timeline.host_time import host_time_row
 from profkit.timeline.idle_tables import idle_row, sync_rows
 from profkit.timeline.lanes import timeline_row
 from profkit.timeline.phase_table import phase_rows
 from profkit.timeline.range_tables import operator_rows, range_rows
 from profkit.timeline.view import TraceView
-from profkit.timeline.window_parts import part_rows
 from profkit.timeline.window_table import shares_row, states_of, totals_row, window_row
 
 __all__ = ["summarise", "summarise_views", "time_offsets", "timelines"]
@@ -84,12 +83,8 @@ def summarise_views(
     busy = sum(
         int(states_of(v, d)[list(BUSY_STATES)].sum()) for v in views for d in range(len(v.trace.devices))
     )
-    phases = phase_rows(views)
     ranges, too_deep = range_rows(views)
     memory = memory_row(histories, views, offsets)
-    peaks = {row.path: row.peak_allocated_bytes for row in memory.by_phase} if memory else {}
-    for row in phases:
-        row["peak_allocated_bytes"] = peaks.get(row["path"])
     verdict: Any = verdict_row(
         views, plain_step_ns=options.plain_step_ns, undecided=_undecided(views, histories)
     )
@@ -101,14 +96,14 @@ def summarise_views(
         health=health_row(
             views, [*_findings(recordings, memory), *ranks.findings, *too_deep], _dropped(recordings)
         ),
-        window={**window_row(views, offsets), "parts": part_rows(views)},
+        window=window_row(views, offsets),
         verdict=verdict_on_ranks(verdict, ranks.found),
         totals=totals_row(views, device_ids),
-        phases=phases,
+        phases=phase_rows(views, memory),
         kernels=kernel_rows(views, busy, device_ids),
         operators=operator_rows(views),
         ranges=ranges,
-        idle={**idle_row(views, offsets, device_ids), "host": host_time_row(views)},
+        idle=idle_row(views, offsets, device_ids),
         syncs=sync_rows(views),
         memory=memory,
         communication=communication,
@@ -142,7 +137,7 @@ def time_offsets(views: Sequence[TraceView]) -> list[int]:
     return report_offsets([(v.span, v.trace.unix_epoch_ns) for v in views], compared.clocks)
 
 
-def _files_of_ranks(views: Sequence[TraceView], devices: Sequence[Row]) -> list[FileOfRanks]:
+def _files_of_ranks(views: Sequence[TraceView], devices: Sequence[DeviceRow]) -> list[FileOfRanks]:
     found, first = [], 0
     for file, view in enumerate(views):
         own = devices[first : first + len(view.trace.devices)]
@@ -159,27 +154,25 @@ def _device_ids(traces: Sequence[Trace], only: int | None) -> list[list[int]]:
     return ids
 
 
-def _device_rows(views: Sequence[TraceView], device_ids: Sequence[Sequence[int]]) -> list[Row]:
+def _device_rows(views: Sequence[TraceView], device_ids: Sequence[Sequence[int]]) -> list[DeviceRow]:
     rows = []
     for view, ids in zip(views, device_ids, strict=True):
         for at, device in enumerate(view.trace.devices):
             states, card = states_of(view, at), view.gpus[at]
             bandwidth = card.bandwidth_bytes_per_s if card else device.bandwidth_bytes_per_s
             rows.append(
-                {
-                    "id": ids[at],
-                    "ordinal": device.ordinal,
-                    "rank": _rank(view.trace, at),
-                    "name": device.name,
-                    "peaks": {d: rate / 1e12 for d, rate in sorted(card.best_peaks().items())}
-                    if card
-                    else {},
-                    "bandwidth_gbs": bandwidth / 1e9 if bandwidth else None,
-                    "peaks_source": card.source if card else None,
-                    "window_ns": view.windows[at].total_ns,
-                    "shares": shares_row(states),
-                    "busy_ns": int(states[list(BUSY_STATES)].sum()),
-                }
+                DeviceRow(
+                    id=ids[at],
+                    ordinal=device.ordinal,
+                    rank=_rank(view.trace, at),
+                    name=device.name,
+                    peaks={d: rate / 1e12 for d, rate in sorted(card.best_peaks().items())} if card else {},
+                    bandwidth_gbs=bandwidth / 1e9 if bandwidth else None,
+                    peaks_source=card.source if card else None,
+                    window_ns=view.windows[at].total_ns,
+                    shares=shares_row(states),
+                    busy_ns=int(states[list(BUSY_STATES)].sum()),
+                )
             )
     return rows
 
@@ -190,17 +183,17 @@ def _rank(trace: Trace, device: int) -> int | None:
     return ranks.pop() if len(ranks) == 1 and None not in ranks else trace.source.rank
 
 
-def _input_row(recording: Trace | MemoryHistory) -> Row:
+def _input_row(recording: Trace | MemoryHistory) -> InputRow:
     source = recording.source
     ranks = {p.rank for p in recording.processes} if isinstance(recording, Trace) else set()
-    return {
-        "path": source.name,
-        "format": source.format,
-        "tool": source.tool,
-        "tool_version": source.tool_version,
-        "ranks": sorted({r for r in (*ranks, source.rank) if r is not None}),
-        "facts": dict(source.facts),
-    }
+    return InputRow(
+        path=source.name,
+        format=source.format,
+        tool=source.tool,
+        tool_version=source.tool_version,
+        ranks=sorted({r for r in (*ranks, source.rank) if r is not None}),
+        facts=dict(source.facts),
+    )
 
 
 def _findings(recordings: Sequence[Trace | MemoryHistory], memory: Memory | None) -> list[Finding]:

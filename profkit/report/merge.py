@@ -11,14 +11,19 @@ from numpy.typing import NDArray
 from profkit.advice import MOST_DEVICES
 from profkit.model import Finding
 from profkit.model.findings import Fact
+from profkit.model.report_time import Timeline
 from profkit.model.result import Result, Row
 from profkit.model.rows import replace
 from profkit.model.states import State
+from profkit.model.summing import added
 from profkit.ranks import rank_section, report_offsets, verdict_on_ranks
 from profkit.ranks.collective_table import merge_communication
 from profkit.report import merged_tables
 from profkit.report.part import FileSummary
 from profkit.report.verdict import UNDECIDED, Grounds, verdict_on
+from profkit.timeline.idle_tables import costliest_syncs
+from profkit.timeline.lanes import shifted
+from profkit.timeline.range_tables import busiest_operators, busiest_ranges
 from profkit.timeline.steps import steps_left_out
 
 __all__ = ["common_left_out", "files_shown", "merge_files"]
@@ -86,7 +91,7 @@ def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) 
     verdict = verdict_on(grounds, plain_step_ns=plain_step_ns, undecided=_undecided(files, grounds))
     fullest = _fullest(files)
     devices = [
-        {**d, "id": d["id"] + first}
+        replace(d, id=d.id + first)
         for f, first in zip(files, first_device, strict=True)
         for d in f.result.devices
     ]
@@ -101,17 +106,17 @@ def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) 
         totals=merged_tables.totals(files, first_device),
         phases=merged_tables.phases(files, fullest),
         kernels=merged_tables.kernels(files, sum(d["busy_ns"] for d in devices), first_device),
-        operators=merged_tables.operators(files),
-        ranges=merged_tables.ranges(files),
+        operators=busiest_operators([row for f in files for row in f.result.operators]),
+        ranges=busiest_ranges([row for f in files for row in f.result.ranges]),
         idle=merged_tables.idle(files, shifts, first_device),
-        syncs=merged_tables.syncs(files),
+        syncs=costliest_syncs([row for f in files for row in f.result.syncs]),
         memory=fullest.result.memory if fullest else None,
         communication=communication,
         ranks=ranks.found.rows,
         advice=_advice(files),
         timeline=_timeline(files, shifts, first_device),
         utilisation=[
-            {**row, "device": row["device"] + first, "time_ns": [t + shift for t in row["time_ns"]]}
+            replace(row, device=row.device + first, time_ns=[t + shift for t in row.time_ns])
             for f, shift, first in zip(files, shifts, first_device, strict=True)
             for row in f.result.utilisation
         ],
@@ -154,15 +159,14 @@ def _fullest(files: Sequence[FileSummary]) -> FileSummary | None:
     return max(with_memory, key=lambda f: f.result.memory["peak_allocated_bytes"] or 0, default=None)
 
 
-def _timeline(files: Sequence[FileSummary], shifts: Sequence[int], first_device: Sequence[int]) -> Row | None:
+def _timeline(
+    files: Sequence[FileSummary], shifts: Sequence[int], first_device: Sequence[int]
+) -> Timeline | None:
     at = _busiest_file(files)
     made = files[at].result.timeline if at is not None else None
     if at is None or made is None:
         return None
-    shift = shifts[at]
-    lanes = [{**lane, "bars": [[b[0] + shift, *b[1:]] for b in lane["bars"]]} for lane in made["lanes"]]
-    times = {name: made[name] + shift for name in ("start_ns", "end_ns")}
-    return {**made, **times, "device": made["device"] + first_device[at], "lanes": lanes}
+    return shifted(replace(made, device=made.device + first_device[at]), shifts[at])
 
 
 def _health(rows: Sequence[Row], made_anew: Sequence[Finding]) -> Row:
@@ -180,7 +184,7 @@ def _health(rows: Sequence[Row], made_anew: Sequence[Finding]) -> Row:
     total: Row = {}
     for row in rows:
         counts = {k: v for k, v in row.items() if k not in ("ok", "findings", "profiler_overhead_ns")}
-        total = merged_tables.added(total, counts)
+        total = added(total, counts)
     overhead = [row["profiler_overhead_ns"] for row in rows if row["profiler_overhead_ns"] is not None]
     return {
         "ok": all(row["ok"] for row in rows),

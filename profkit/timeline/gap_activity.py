@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import Calls, RangeKind, Ranges
-from profkit.model.result import Row
+from profkit.model.report_time import GapActivity as Doing
 from profkit.model.states import State
 from profkit.timeline.call_sites import frame_text, is_users_frame
 from profkit.timeline.intervals import previous_enclosing
@@ -21,6 +21,13 @@ __all__ = ["GapActivity"]
 
 _MOST: Final = 6
 """Entries of one gap, longest first."""
+
+_KINDS: Final[tuple[Literal["range", "frame", "operator", "call"], ...]] = (
+    "range",
+    "frame",
+    "operator",
+    "call",
+)
 
 _LEAST_SHARE: Final = 0.05
 """What fills less of a gap does not explain it."""
@@ -79,11 +86,11 @@ class GapActivity:
         self._lane = cache(self._made_lane)
         self._labels = cache(self._made_labels)
 
-    def doing(self, thread: int, since: int, until: int) -> list[Row]:
+    def doing(self, thread: int, since: int, until: int) -> list[Doing]:
         """What a thread was in for most of a stretch: kind, name and ns, longest first."""
         trace = self._view.trace
-        found: list[Row] = []
-        for kind in ("range", "frame", "operator", "call"):
+        found: list[Doing] = []
+        for kind in _KINDS:
             table: Ranges | Calls = trace.calls if kind == "call" else trace.ranges
             rows, own = self._lane(kind, thread).own_ns(since, until)
             names, at = np.unique(table.name[rows], return_inverse=True)
@@ -91,10 +98,9 @@ class GapActivity:
             for name, ns in zip(names.tolist(), total.tolist(), strict=True):
                 if ns > _LEAST_SHARE * (until - since):
                     text = trace.strings[name] if name >= 0 else ""
-                    found.append(
-                        {"kind": kind, "name": frame_text(text) if kind == "frame" else text, "ns": int(ns)}
-                    )
-        return sorted(found, key=lambda row: -row["ns"])[:_MOST]
+                    name_told = frame_text(text) if kind == "frame" else text
+                    found.append(Doing(kind=kind, name=name_told, ns=int(ns)))
+        return sorted(found, key=lambda row: -row.ns)[:_MOST]
 
     def names(self, state: State, start: Column, end: Column, ender: Column) -> tuple[Column, Column, Column]:
         """The ranges that fill pieces of idle time of the cause input or host work.

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from profkit.model.result import Row
+from profkit.model.report_time import UtilisationRow
 from profkit.timeline.view import TraceView
 
 __all__ = ["utilisation_rows"]
@@ -27,7 +27,7 @@ _SHOWN: Final = (
 
 def utilisation_rows(
     views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]
-) -> list[Row]:
+) -> list[UtilisationRow]:
     """The mean of each throughput metric in equal parts of each device's window; parts without samples are left out."""
     rows = []
     for view, offset, ids in zip(views, offsets, device_ids, strict=True):
@@ -41,15 +41,9 @@ def utilisation_rows(
                 mine = (samples.device == device) & (samples.metric == metric)
                 mine &= (samples.time_ns >= first) & (samples.time_ns < last) & np.isfinite(samples.value)
                 if mine.any():
-                    row = _resampled(samples.time_ns[mine], samples.value[mine], first, last)
-                    rows.append(
-                        {
-                            "device": ids[device],
-                            "metric": name,
-                            "time_ns": [t + offset for t in row[0]],
-                            "value": row[1],
-                        }
-                    )
+                    time, value = _resampled(samples.time_ns[mine], samples.value[mine], first, last)
+                    times = [t + offset for t in time]
+                    rows.append(UtilisationRow(device=ids[device], metric=name, time_ns=times, value=value))
     return rows
 
 

@@ -9,39 +9,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import RangeKind
-from profkit.model.result import Row
+from profkit.model.report_time import HostOperator, HostTime
 from profkit.model.states import State
+from profkit.model.summing import Summed
 from profkit.timeline.grouping import group_rows, sums
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.launches import launch_calls
 from profkit.timeline.view import TraceView
 
-__all__ = ["host_time_row"]
+__all__ = ["host_time", "summed_host_time"]
 
 _MOST_OPERATORS: Final = 12
+_BY_OPERATOR: Final = Summed[HostOperator](("name",), ("ns",))
 
 Column = NDArray[np.int64]
 
 
-def host_time_row(views: Sequence[TraceView]) -> Row:
-    """The window's idle time of cause ``host`` by what the launching threads did in it.
+def host_time(views: Sequence[TraceView]) -> HostTime:
+    """The window's idle time of cause ``host`` by what the launching threads did in it."""
+    return summed_host_time(
+        [_host_time(view, thread, waiting) for view in views for thread, waiting in _waiting_by_thread(view)]
+    )
 
-    Returns:
-        ``launch_calls_ns`` (cudaLaunchKernel and the like), ``other_calls_ns`` (the rest of the CUDA API),
-        ``operators_ns`` (dispatch: inside an operator, outside of any call), ``outside_ns`` (Python, autograd's
-        bookkeeping and whatever was not recorded), adding up to the cause; and ``by_operator``, the operators
-        with the most of that time to themselves.
-    """
-    row = {"launch_calls_ns": 0, "other_calls_ns": 0, "operators_ns": 0, "outside_ns": 0}
-    by_operator: dict[str, int] = {}
-    for view in views:
-        for thread, waiting in _waiting_by_thread(view):
-            parts = _split(view, thread, waiting)
-            for name, ns in parts.items():
-                row[name] += ns
-            _add_operators(view, thread, waiting, by_operator)
-    top = sorted(by_operator.items(), key=lambda item: (-item[1], item[0]))[:_MOST_OPERATORS]
-    return {**row, "by_operator": [{"name": name, "ns": ns} for name, ns in top if ns]}
+
+def summed_host_time(parts: Sequence[HostTime]) -> HostTime:
+    """The host time of several threads or files as one, with the operators that took most of it."""
+    names = _BY_OPERATOR.rows(row for part in parts for row in part.by_operator if row.ns)
+    return HostTime(
+        launch_calls_ns=sum(part.launch_calls_ns for part in parts),
+        other_calls_ns=sum(part.other_calls_ns for part in parts),
+        operators_ns=sum(part.operators_ns for part in parts),
+        outside_ns=sum(part.outside_ns for part in parts),
+        by_operator=sorted(names, key=lambda row: (-row.ns, row.name))[:_MOST_OPERATORS],
+    )
 
 
 def _waiting_by_thread(view: TraceView) -> list[tuple[int, Intervals]]:
@@ -57,7 +57,7 @@ def _waiting_by_thread(view: TraceView) -> list[tuple[int, Intervals]]:
     return found
 
 
-def _split(view: TraceView, thread: int, waiting: Intervals) -> dict[str, int]:
+def _host_time(view: TraceView, thread: int, waiting: Intervals) -> HostTime:
     calls, ranges = view.trace.calls, view.trace.ranges
     mine = np.flatnonzero(calls.thread == thread)
     launching = launch_calls(view.trace, calls.name[mine])
@@ -65,19 +65,21 @@ def _split(view: TraceView, thread: int, waiting: Intervals) -> dict[str, int]:
     other = Intervals.of(calls.start_ns[mine[~launching]], calls.end_ns[mine[~launching]]).difference(launch)
     inside = (ranges.thread == thread) & (ranges.kind == RangeKind.OPERATOR)
     operators = Intervals.of(ranges.start_ns[inside], ranges.end_ns[inside]).difference(launch.union(other))
-    parts = {
-        "launch_calls_ns": waiting.intersection(launch).total_ns,
-        "other_calls_ns": waiting.intersection(other).total_ns,
-        "operators_ns": waiting.intersection(operators).total_ns,
-    }
-    return {**parts, "outside_ns": waiting.total_ns - sum(parts.values())}
+    parts = [waiting.intersection(each).total_ns for each in (launch, other, operators)]
+    return HostTime(
+        launch_calls_ns=parts[0],
+        other_calls_ns=parts[1],
+        operators_ns=parts[2],
+        outside_ns=waiting.total_ns - sum(parts),
+        by_operator=_by_operator(view, thread, waiting),
+    )
 
 
-def _add_operators(view: TraceView, thread: int, waiting: Intervals, by_operator: dict[str, int]) -> None:
+def _by_operator(view: TraceView, thread: int, waiting: Intervals) -> list[HostOperator]:
     ranges, parent = view.trace.ranges, view.launches.operators.parent
     rows = np.flatnonzero((ranges.thread == thread) & (ranges.kind == RangeKind.OPERATOR))
     if not len(rows):
-        return
+        return []
     own = np.zeros(len(ranges), np.int64)
     own[rows] = waiting.within(ranges.start_ns[rows], ranges.end_ns[rows])
     nested = rows[parent[rows] >= 0]
@@ -85,6 +87,7 @@ def _add_operators(view: TraceView, thread: int, waiting: Intervals, by_operator
     np.subtract.at(own, parent[nested], inclusive[nested])
     group, example = group_rows(ranges.name[rows])
     total = sums(group, np.maximum(own[rows], 0), len(example))
-    for at, row in enumerate(rows[example].tolist()):
-        name = view.trace.strings[ranges.name[row]]
-        by_operator[name] = by_operator.get(name, 0) + int(total[at])
+    return [
+        HostOperator(name=view.trace.strings[ranges.name[row]], ns=int(total[at]))
+        for at, row in enumerate(rows[example].tolist())
+    ]

@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model.result import Row
+from profkit.model.report_time import GapActivity as Doing
+from profkit.model.report_time import GapRow, Idle, IdleRange, SyncRow
+from profkit.model.rows import replace
 from profkit.model.states import CAUSE_OF_STATE, State
+from profkit.model.summing import Summed
 from profkit.timeline.call_sites import call_operators, frame_text, source_frames
 from profkit.timeline.gap_activity import GapActivity
 from profkit.timeline.grouping import group_rows, sums
+from profkit.timeline.host_time import host_time
 from profkit.timeline.idle import late_until
 from profkit.timeline.segments import Gaps
 from profkit.timeline.view import TraceView
 
 Column = NDArray[np.int64]
 
-__all__ = ["MOST_GAPS", "MOST_RANGES", "idle_row", "range_rows", "sync_rows"]
+__all__ = ["costliest_syncs", "idle_row", "largest_ranges", "longest_gaps", "sync_rows"]
 
-MOST_GAPS: Final = 200
+_MOST_GAPS: Final = 200
 """Gaps that a report lists, longest first."""
 
-MOST_RANGES: Final = 40
+_MOST_RANGES: Final = 40
 """Ranges that a report lists by the idle time that they fill."""
 
+_FILLED: Final[Mapping[State, Literal["input", "host_work"]]] = {
+    State.INPUT: "input",
+    State.HOST_WORK: "host_work",
+}
+"""The causes whose idle time ranges of the program fill."""
 
-def idle_row(views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]) -> Row:
-    """Idle time of the window by cause, and its longest gaps.
+_BY_RANGE: Final = Summed[IdleRange](("cause", "name"), ("ns",))
+_SYNCS: Final = Summed[SyncRow](("api", "operator", "where", "phase"), ("count", "blocked_ns", "cost_ns"))
+
+
+def idle_row(views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]) -> Idle:
+    """Idle time of the window by cause, its longest gaps, and what the host did meanwhile.
 
     Args:
         views: The traces, with their windows.
@@ -37,38 +50,43 @@ def idle_row(views: Sequence[TraceView], offsets: Sequence[int], device_ids: Seq
         device_ids: The report's id of each device of each trace.
     """
     by_cause = dict.fromkeys(CAUSE_OF_STATE.values(), 0)
-    gaps: list[Row] = []
-    by_range: dict[tuple[str, str], int] = {}
-    left_out = 0
+    gaps: list[GapRow] = []
+    by_range: list[IdleRange] = []
+    count = 0
     for view, offset, ids in zip(views, offsets, device_ids, strict=True):
         activity = GapActivity(view)
         for device in range(len(view.trace.devices)):
-            causes, longest, count = _gaps_of(view, device, activity)
-            for key, ns in _by_range(view, device, activity).items():
-                by_range[key] = by_range.get(key, 0) + ns
+            causes, longest, own = _gaps_of(view, device, activity)
+            by_range += _by_range(view, device, activity)
             for state, ns in causes.items():
                 by_cause[CAUSE_OF_STATE[state]] += ns
-            gaps += [{**gap, "device": ids[device], "start_ns": gap["start_ns"] + offset} for gap in longest]
-            left_out += count - len(longest)
-    gaps.sort(key=lambda g: (-g["dur_ns"], g["device"], g["start_ns"]))
-    return {
-        "total_ns": sum(by_cause.values()),
-        "by_cause": by_cause,
-        "by_range": range_rows(by_range),
-        "gaps": gaps[:MOST_GAPS],
-        "gaps_left_out": left_out + max(len(gaps) - MOST_GAPS, 0),
-    }
+            gaps += [replace(gap, device=ids[device], start_ns=gap.start_ns + offset) for gap in longest]
+            count += own
+    longest = longest_gaps(gaps)
+    return Idle(
+        total_ns=sum(by_cause.values()),
+        by_cause=by_cause,
+        by_range=largest_ranges(by_range),
+        gaps=longest,
+        gaps_left_out=count - len(longest),
+        host=host_time(views),
+    )
 
 
-def range_rows(by_range: Mapping[tuple[str, str], int]) -> list[Row]:
-    """Time by (cause, name of the range that filled it) as rows, longest first."""
-    order = sorted(by_range.items(), key=lambda item: (-item[1], item[0]))
-    return [{"cause": cause, "name": name, "ns": ns} for (cause, name), ns in order[:MOST_RANGES]]
+def longest_gaps(gaps: Sequence[GapRow]) -> list[GapRow]:
+    """The longest of some gaps."""
+    return sorted(gaps, key=lambda g: (-g.dur_ns, g.device, g.start_ns))[:_MOST_GAPS]
 
 
-def _by_range(view: TraceView, device: int, activity: GapActivity) -> dict[tuple[str, str], int]:
-    segments, found = view.window_segments(device), {}
-    for state in (State.INPUT, State.HOST_WORK):
+def largest_ranges(rows: Sequence[IdleRange]) -> list[IdleRange]:
+    """Idle time by cause and the range that filled it, longest first."""
+    return sorted(_BY_RANGE.rows(rows), key=lambda r: (-r.ns, r.cause, r.name))[:_MOST_RANGES]
+
+
+def _by_range(view: TraceView, device: int, activity: GapActivity) -> list[IdleRange]:
+    segments = view.window_segments(device)
+    found: dict[tuple[Literal["input", "host_work"], str], int] = {}
+    for state, cause in _FILLED.items():
         mine = np.flatnonzero(segments.state == state)
         _, row, ns = activity.names(
             state, segments.start_ns[mine], segments.end_ns[mine], segments.operation[mine]
@@ -76,11 +94,13 @@ def _by_range(view: TraceView, device: int, activity: GapActivity) -> dict[tuple
         names, example, at = np.unique(view.trace.ranges.name[row], return_index=True, return_inverse=True)
         total = sums(np.ravel(at), ns, len(names))
         for each, spent in zip(row[example].tolist(), total.tolist(), strict=True):
-            found[CAUSE_OF_STATE[state], activity.text(each)] = spent
-    return found
+            found[cause, activity.text(each)] = spent
+    return [IdleRange(cause=cause, name=name, ns=ns) for (cause, name), ns in found.items()]
 
 
-def _gaps_of(view: TraceView, device: int, activity: GapActivity) -> tuple[dict[State, int], list[Row], int]:
+def _gaps_of(
+    view: TraceView, device: int, activity: GapActivity
+) -> tuple[dict[State, int], list[GapRow], int]:
     segments = view.window_segments(device)
     idle = segments.state >= State.INPUT
     start, end, state = segments.start_ns[idle], segments.end_ns[idle], segments.state[idle]
@@ -96,7 +116,7 @@ def _gaps_of(view: TraceView, device: int, activity: GapActivity) -> tuple[dict[
     total = sums(gap, length, count)
     by_state = np.zeros((count, len(State)), np.int64)
     np.add.at(by_state, (gap, state), length)
-    longest = np.lexsort((start[first], -total))[:MOST_GAPS]
+    longest = np.lexsort((start[first], -total))[:_MOST_GAPS]
     begin, row = start[first[longest]], ender[first[longest]]
     ended = row >= 0  # by an operation; the last gap is not
     call = np.full(len(row), -1, np.int64)
@@ -105,19 +125,19 @@ def _gaps_of(view: TraceView, device: int, activity: GapActivity) -> tuple[dict[
     filled = _filled_by(activity, (start, end, state, ender), gap, longest)
     doing = _doing(view, activity, begin, begin + total[longest], row)
     rows = [
-        {
-            "device": device,
-            "start_ns": int(begin[at]),
-            "dur_ns": int(total[longest[at]]),
-            "cause": CAUSE_OF_STATE[State(int(by_state[longest[at]].argmax()))],
-            "before": _operation_ending_at(view, device, int(begin[at])),
-            "after": _operation_name(view, int(row[at])),
-            "phase": _path_of_operation(view, int(row[at])),
-            "operator": operator[at],
-            "where": frame[at],
-            "range": filled.get(int(longest[at])),
-            "doing": doing[at],
-        }
+        GapRow(
+            device=device,
+            start_ns=int(begin[at]),
+            dur_ns=int(total[longest[at]]),
+            cause=CAUSE_OF_STATE[State(int(by_state[longest[at]].argmax()))],
+            before=_operation_ending_at(view, device, int(begin[at])),
+            after=_operation_name(view, int(row[at])),
+            phase=_path_of_operation(view, int(row[at])),
+            operator=operator[at],
+            where=frame[at],
+            range=filled.get(int(longest[at])),
+            doing=doing[at],
+        )
         for at in range(len(longest))
     ]
     return causes, rows, count
@@ -129,7 +149,7 @@ def _filled_by(
     """The range that fills most of what input and host work have of each chosen gap."""
     start, end, state, ender = pieces
     most: dict[int, tuple[int, int]] = {}
-    for cause in (State.INPUT, State.HOST_WORK):
+    for cause in _FILLED:
         mine = np.flatnonzero((state == cause) & np.isin(gap, chosen))
         piece, row, ns = activity.names(cause, start[mine], end[mine], ender[mine])
         group, example = group_rows(gap[mine[piece]], row)
@@ -141,7 +161,7 @@ def _filled_by(
 
 def _doing(
     view: TraceView, activity: GapActivity, begin: Column, end: Column, ender: Column
-) -> list[list[Row]]:
+) -> list[list[Doing]]:
     """What the launching thread did in each gap until the launch that ends it had returned."""
     late = late_until(view.launches, Gaps(begin, end, ender))
     return [
@@ -183,20 +203,28 @@ def _operation_ending_at(view: TraceView, device: int, time: int) -> str | None:
     )
 
 
-def sync_rows(views: Sequence[TraceView]) -> list[Row]:
+def sync_rows(views: Sequence[TraceView]) -> list[SyncRow]:
     """The waits of the window by call, operator, line and phase: the most costly first."""
-    merged: dict[tuple[Any, ...], Row] = {}
-    for view in views:
-        for key, numbers in _syncs_of(view):
-            row = merged.setdefault(key, dict(zip(("api", "operator", "where", "phase"), key, strict=True)))
-            for name, value in numbers.items():
-                row[name] = row.get(name, 0) + value
-    return sorted(
-        merged.values(), key=lambda r: (-r["cost_ns"], -r["blocked_ns"], *map(str, list(r.values())[:4]))
-    )
+    return costliest_syncs([row for view in views for row in _syncs_of(view)])
 
 
-def _syncs_of(view: TraceView) -> list[tuple[tuple[Any, ...], dict[str, int]]]:
+def costliest_syncs(rows: Sequence[SyncRow]) -> list[SyncRow]:
+    """Waits of several traces as one table."""
+
+    def place(row: SyncRow) -> tuple[Any, ...]:
+        return (
+            -(row.cost_ns or 0),
+            -row.blocked_ns,
+            row.api,
+            str(row.operator),
+            str(row.where),
+            str(row.phase),
+        )
+
+    return sorted(_SYNCS.rows(rows), key=place)
+
+
+def _syncs_of(view: TraceView) -> list[SyncRow]:
     waits, trace = view.waits, view.trace
     chosen, charged = _waits_of_window(view)
     if not len(chosen):
@@ -208,18 +236,18 @@ def _syncs_of(view: TraceView) -> list[tuple[tuple[Any, ...], dict[str, int]]]:
     count = np.bincount(group)
     blocked = sums(group, (waits.end_ns - waits.start_ns)[chosen], len(example))
     cost = sums(group, charged, len(example))
-    found = []
-    for at, row in enumerate(example.tolist()):
-        key = (
-            trace.strings[trace.calls.name[call[row]]],
-            trace.strings[operator[row]] if operator[row] >= 0 else None,
-            frame_text(trace.strings[frame[row]]) if frame[row] >= 0 else None,
-            view.phases.paths[path[row]] if path[row] >= 0 else None,
+    return [
+        SyncRow(
+            api=trace.strings[trace.calls.name[call[row]]],
+            operator=trace.strings[operator[row]] if operator[row] >= 0 else None,
+            where=frame_text(trace.strings[frame[row]]) if frame[row] >= 0 else None,
+            phase=view.phases.paths[path[row]] if path[row] >= 0 else None,
+            count=int(count[at]),
+            blocked_ns=int(blocked[at]),
+            cost_ns=int(cost[at]),
         )
-        found.append(
-            (key, {"count": int(count[at]), "blocked_ns": int(blocked[at]), "cost_ns": int(cost[at])})
-        )
-    return found
+        for at, row in enumerate(example.tolist())
+    ]
 
 
 def _waits_of_window(view: TraceView) -> tuple[NDArray[np.int64], Column]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model.result import Row
+from profkit.model.report_time import Bar, Lane, Timeline
+from profkit.model.rows import replace
 from profkit.model.states import CAUSE_OF_STATE, State
 from profkit.timeline.phases import phase_at
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import states_of
 
-__all__ = ["MOST_BARS", "timeline_row"]
+__all__ = ["MOST_BARS", "shifted", "timeline_row"]
 
 MOST_BARS: Final = 1_500
 """Bars that a lane shows, the longest first."""
@@ -32,7 +33,7 @@ _TONES: Final = {
 
 def timeline_row(
     views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]
-) -> Row | None:
+) -> Timeline | None:
     """The kept step of median length on the busiest device; without steps, the device's whole window."""
     best: tuple[int, int, int] | None = None
     for at, view in enumerate(views):
@@ -51,19 +52,31 @@ def timeline_row(
         *_phase_lanes(view, start, end),
         *_thread_lanes(view, start, end),
         *_stream_lanes(view, device, start, end),
+        _idle_lane(view, device, start, end),
     ]
-    lanes.append(_idle_lane(view, device, start, end))
-    left_out = sum(lane.pop("left_out") for lane in lanes)
-    for lane in lanes:
-        lane["bars"] = [[b[0] + offset, *b[1:]] for b in lane["bars"]]
-    return {
-        "step": step,
-        "device": device_ids[at][device],
-        "start_ns": start + offset,
-        "end_ns": end + offset,
-        "lanes": lanes,
-        "left_out": left_out,
-    }
+    made = Timeline(
+        step=step,
+        device=device_ids[at][device],
+        start_ns=start,
+        end_ns=end,
+        lanes=[lane for lane, _ in lanes],
+        left_out=sum(left_out for _, left_out in lanes),
+    )
+    return shifted(made, offset)
+
+
+def shifted(timeline: Timeline, ns: int) -> Timeline:
+    """The timeline with a time added to all of its instants, in ns."""
+
+    def later(bar: Bar) -> Bar:
+        return (bar[0] + ns, *bar[1:])
+
+    return replace(
+        timeline,
+        start_ns=timeline.start_ns + ns,
+        end_ns=timeline.end_ns + ns,
+        lanes=[replace(lane, bars=[later(bar) for bar in lane.bars]) for lane in timeline.lanes],
+    )
 
 
 def _chosen(view: TraceView, device: int) -> tuple[str | None, int, int]:
@@ -75,12 +88,16 @@ def _chosen(view: TraceView, device: int) -> tuple[str | None, int, int]:
 
 
 def _lane(
-    kind: str, label: str, start: NDArray[Any], end: NDArray[Any], text: Sequence[tuple[str, str, str | None]]
-) -> Row:
-    """A lane of at most `MOST_BARS` bars; ``text`` gives each bar's name, tone and phase."""
+    kind: Literal["phase", "stream", "thread", "idle"],
+    label: str,
+    start: NDArray[Any],
+    end: NDArray[Any],
+    text: Sequence[tuple[str, str, str | None]],
+) -> tuple[Lane, int]:
+    """A lane of at most `MOST_BARS` bars, and how many more there are; ``text`` gives a bar's name, tone and phase."""
     longest = np.sort(np.argsort(start - end, kind="stable")[:MOST_BARS])
-    bars = [[int(start[i]), int(end[i] - start[i]), *text[i]] for i in longest.tolist()]
-    return {"kind": kind, "label": label, "bars": bars, "left_out": len(start) - len(bars)}
+    bars = [(int(start[i]), int(end[i] - start[i]), *text[i]) for i in longest.tolist()]
+    return Lane(kind=kind, label=label, bars=bars), len(start) - len(bars)
 
 
 def _overlapping(start: NDArray[Any], end: NDArray[Any], first: int, last: int) -> NDArray[np.int64]:
@@ -88,7 +105,7 @@ def _overlapping(start: NDArray[Any], end: NDArray[Any], first: int, last: int) 
     return rows[np.argsort(start[rows], kind="stable")]
 
 
-def _phase_lanes(view: TraceView, first: int, last: int) -> list[Row]:
+def _phase_lanes(view: TraceView, first: int, last: int) -> list[tuple[Lane, int]]:
     """Host time of the phases, a lane for each level of nesting."""
     ranges, phases = view.trace.ranges, view.phases
     rows = _overlapping(ranges.start_ns, ranges.end_ns, first, last)
@@ -103,7 +120,7 @@ def _phase_lanes(view: TraceView, first: int, last: int) -> list[Row]:
     return lanes
 
 
-def _thread_lanes(view: TraceView, first: int, last: int) -> list[Row]:
+def _thread_lanes(view: TraceView, first: int, last: int) -> list[tuple[Lane, int]]:
     calls, trace = view.trace.calls, view.trace
     rows = _overlapping(calls.start_ns, calls.end_ns, first, last)
     lanes = []
@@ -119,7 +136,7 @@ def _thread_lanes(view: TraceView, first: int, last: int) -> list[Row]:
     return lanes
 
 
-def _stream_lanes(view: TraceView, device: int, first: int, last: int) -> list[Row]:
+def _stream_lanes(view: TraceView, device: int, first: int, last: int) -> list[tuple[Lane, int]]:
     operations = view.trace.operations
     rows = _overlapping(operations.start_ns, operations.end_ns, first, last)
     rows = rows[operations.device[rows] == device]
@@ -150,7 +167,7 @@ def _short(view: TraceView, name: int) -> str:
     return known.short_name if known else view.trace.strings[name] if name >= 0 else "<unnamed>"
 
 
-def _idle_lane(view: TraceView, device: int, first: int, last: int) -> Row:
+def _idle_lane(view: TraceView, device: int, first: int, last: int) -> tuple[Lane, int]:
     segments = view.segments[device].clipped(first, last)
     idle = segments.state >= State.INPUT
     causes = [CAUSE_OF_STATE[State(s)] for s in segments.state[idle].tolist()]

@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind
-from profkit.model.result import SHARES, Row
+from profkit.model.names import SHARES
+from profkit.model.report_memory import Memory
+from profkit.model.report_time import PhaseRow
+from profkit.model.rows import replace
 from profkit.model.states import SHARE_OF_STATE, State
+from profkit.model.summing import Summed
 from profkit.timeline.grouping import sums
 from profkit.timeline.intervals import grouped_union_ns
 from profkit.timeline.view import TraceView
+from profkit.timeline.window_table import largest_share
 
-__all__ = ["phase_rows", "unattributed_ns"]
+__all__ = ["phase_rows", "summed_phases", "unattributed_ns"]
 
 Column = NDArray[np.int64]
 
 
-def phase_rows(views: Sequence[TraceView]) -> list[Row]:
+_PHASES: Final = Summed[PhaseRow](
+    ("path",), ("count", "host_wall_ns", "gpu_inclusive_ns", "gpu_exclusive_ns", "kernel_count", "shares")
+)
+
+
+def phase_rows(views: Sequence[TraceView], memory: Memory | None) -> list[PhaseRow]:
     """One row a path, parents before children; times of several traces add up."""
-    merged: dict[str, Row] = {}
-    for view in views:
-        for row in _rows_of(view):
-            known = merged.get(row["path"])
-            if known is None:
-                merged[row["path"]] = row
-                continue
-            for key in ("count", "host_wall_ns", "gpu_inclusive_ns", "gpu_exclusive_ns"):
-                known[key] += row[key]
-            counts = known["kernel_count"], row["kernel_count"]
-            known["kernel_count"] = None if None in counts else sum(counts)
-            known["shares"] = {s: known["shares"][s] + row["shares"][s] for s in SHARES}
-    for row in merged.values():
-        largest = max(SHARES, key=lambda s: row["shares"][s])
-        row["bound"] = largest if row["shares"][largest] else "unknown"
-    return list(merged.values())
+    return summed_phases([row for view in views for row in _rows_of(view)], memory)
+
+
+def summed_phases(rows: Sequence[PhaseRow], memory: Memory | None) -> list[PhaseRow]:
+    """Phases of several traces by path, with the peaks of a memory section."""
+    peaks = {row.path: row.peak_allocated_bytes for row in memory.by_phase} if memory else {}
+    return [
+        replace(row, bound=largest_share(row.shares), peak_allocated_bytes=peaks.get(row.path))
+        for row in _PHASES.rows(rows)
+    ]
 
 
 def unattributed_ns(views: Sequence[TraceView]) -> int:
@@ -52,7 +56,7 @@ def unattributed_ns(views: Sequence[TraceView]) -> int:
     return total
 
 
-def _rows_of(view: TraceView) -> list[Row]:
+def _rows_of(view: TraceView) -> list[PhaseRow]:
     phases, count = view.phases, len(view.phases.paths)
     if not count:
         return []
@@ -60,18 +64,18 @@ def _rows_of(view: TraceView) -> list[Row]:
     exclusive, inclusive, kernels = _device(view)
     shares = _shares(view)
     return [
-        {
-            "name": path.rsplit("/", 1)[-1].replace("∕", "/"),
-            "path": path,
-            "count": int(occurrences[at]),
-            "host_wall_ns": int(wall[at]),
-            "gpu_inclusive_ns": int(inclusive[at]),
-            "gpu_exclusive_ns": int(exclusive[at]),
-            "kernel_count": None if kernels[at] < 0 else int(kernels[at]),
-            "bound": "unknown",
-            "shares": dict(zip(SHARES, shares[at].tolist(), strict=True)),
-            "peak_allocated_bytes": None,
-        }
+        PhaseRow(
+            name=path.rsplit("/", 1)[-1].replace("∕", "/"),
+            path=path,
+            count=int(occurrences[at]),
+            host_wall_ns=int(wall[at]),
+            gpu_inclusive_ns=int(inclusive[at]),
+            gpu_exclusive_ns=int(exclusive[at]),
+            kernel_count=None if kernels[at] < 0 else int(kernels[at]),
+            bound="unknown",
+            shares=dict(zip(SHARES, shares[at].tolist(), strict=True)),
+            peak_allocated_bytes=None,
+        )
         for at, path in enumerate(phases.paths)
         if occurrences[at] or inclusive[at]
     ]

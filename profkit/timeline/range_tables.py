@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import Finding, RangeKind, Severity
-from profkit.model.result import Row
+from profkit.model.report_kernels import OperatorRow, RangeRow
+from profkit.model.summing import Summed
 from profkit.timeline.distinct import distinct
 from profkit.timeline.grouping import group_rows, sums
 from profkit.timeline.intervals import Intervals, grouped_union_ns
@@ -17,33 +18,42 @@ from profkit.timeline.nesting import Nesting
 from profkit.timeline.phases import phase_at
 from profkit.timeline.view import TraceView
 
-__all__ = ["MOST_OPERATORS", "operator_rows", "range_rows"]
+__all__ = ["busiest_operators", "busiest_ranges", "operator_rows", "range_rows"]
 
-MOST_OPERATORS = 2_000
-"""Rows of the operator table that a report keeps, most host time first."""
+_MOST_ROWS: Final = 2_000
+"""Rows of each table that a report keeps."""
 
 Column = NDArray[np.int64]
+
+_OPERATORS: Final = Summed[OperatorRow](
+    ("name", "phase"), ("count", "host_ns", "host_self_ns", "gpu_ns", "gpu_self_ns")
+)
+_RANGES: Final = Summed[RangeRow](("domain", "kind", "name"), ("count", "host_wall_ns", "gpu_inclusive_ns"))
+_KINDS: Final[dict[int, Literal["step", "annotation", "operator", "start_end"]]] = {
+    -1: "step",
+    RangeKind.ANNOTATION: "annotation",
+    RangeKind.OPERATOR: "operator",
+    RangeKind.START_END: "start_end",
+}
 
 _DEEPEST: Final = 128
 """Levels of ranges that device work is counted to; what is pushed and never popped would cost work times levels."""
 
 
-def operator_rows(views: Sequence[TraceView]) -> list[Row]:
+def operator_rows(views: Sequence[TraceView]) -> list[OperatorRow]:
     """Operators by name and phase, most device time first, then most host time."""
-    merged: dict[tuple[str, str | None], Row] = {}
-    for view in views:
-        for row in _operators_of(view):
-            known = merged.setdefault((row["name"], row["phase"]), row)
-            if known is not row:
-                for key in ("count", "host_ns", "host_self_ns", "gpu_ns", "gpu_self_ns"):
-                    known[key] += row[key]
-    rows = sorted(
-        merged.values(), key=lambda r: (-r["gpu_self_ns"], -r["host_self_ns"], r["name"], str(r["phase"]))
+    return busiest_operators([row for view in views for row in _operators_of(view)])
+
+
+def busiest_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
+    """Operators of several traces as one table."""
+    order = sorted(
+        _OPERATORS.rows(rows), key=lambda r: (-r.gpu_self_ns, -r.host_self_ns, r.name, str(r.phase))
     )
-    return rows[:MOST_OPERATORS]
+    return order[:_MOST_ROWS]
 
 
-def _operators_of(view: TraceView) -> list[Row]:
+def _operators_of(view: TraceView) -> list[OperatorRow]:
     ranges, nesting = view.trace.ranges, view.launches.operators
     rows = np.flatnonzero((ranges.kind == RangeKind.OPERATOR) & _in_window(view))
     if not len(rows):
@@ -67,11 +77,11 @@ def _operators_of(view: TraceView) -> list[Row]:
         "gpu_self_ns": sums(group, own[rows], count),
     }
     return [
-        {
-            "name": view.trace.strings[ranges.name[rows[example[at]]]],
-            "phase": view.phases.paths[path[example[at]]] if path[example[at]] >= 0 else None,
+        OperatorRow(
+            name=view.trace.strings[ranges.name[rows[example[at]]]],
+            phase=view.phases.paths[path[example[at]]] if path[example[at]] >= 0 else None,
             **{key: int(column[at]) for key, column in columns.items()},
-        }
+        )
         for at in range(count)
     ]
 
@@ -109,22 +119,17 @@ def _in_window(view: TraceView) -> NDArray[np.bool_]:
     return view.begun_in_window(ranges.thread, ranges.start_ns)
 
 
-def range_rows(views: Sequence[TraceView]) -> tuple[list[Row], list[Finding]]:
+def range_rows(views: Sequence[TraceView]) -> tuple[list[RangeRow], list[Finding]]:
     """Every range that is no phase, by domain, kind and name, in order of device time; and what lies too deep."""
-    merged: dict[tuple[str | None, str, str], Row] = {}
-    too_deep = 0
-    for view in views:
-        rows, left_out = _ranges_of(view)
-        too_deep += left_out
-        for row in rows:
-            known = merged.setdefault((row["domain"], row["kind"], row["name"]), row)
-            if known is not row:
-                for key in ("count", "host_wall_ns", "gpu_inclusive_ns"):
-                    known[key] += row[key]
-    rows = sorted(
-        merged.values(), key=lambda r: (-r["gpu_inclusive_ns"], -r["host_wall_ns"], r["name"], r["kind"])
-    )
-    return rows[:MOST_OPERATORS], _too_deep(too_deep)
+    found = [_ranges_of(view) for view in views]
+    rows = busiest_ranges([row for own, _ in found for row in own])
+    return rows, _too_deep(sum(too_deep for _, too_deep in found))
+
+
+def busiest_ranges(rows: Sequence[RangeRow]) -> list[RangeRow]:
+    """Ranges of several traces as one table."""
+    order = sorted(_RANGES.rows(rows), key=lambda r: (-r.gpu_inclusive_ns, -r.host_wall_ns, r.name, r.kind))
+    return order[:_MOST_ROWS]
 
 
 def _too_deep(count: int) -> list[Finding]:
@@ -133,7 +138,7 @@ def _too_deep(count: int) -> list[Finding]:
     return [Finding("ranges-too-deep", Severity.WARNING, count=count, params={"deepest": _DEEPEST})]
 
 
-def _ranges_of(view: TraceView) -> tuple[list[Row], int]:
+def _ranges_of(view: TraceView) -> tuple[list[RangeRow], int]:
     """The rows of one trace, and how many ranges lie too deep for device work to be counted to them."""
     ranges = view.trace.ranges
     wanted = np.isin(ranges.kind, (RangeKind.ANNOTATION, RangeKind.OPERATOR, RangeKind.START_END))
@@ -148,15 +153,15 @@ def _ranges_of(view: TraceView) -> tuple[list[Row], int]:
     device_ns, too_deep = _projected(view, group_of_range, count)
     wall = sums(group, (ranges.end_ns - ranges.start_ns)[rows].astype(np.int64), count)
     occurrences = np.bincount(group, minlength=count)
-    made: list[Row] = [
-        {
-            "domain": view.trace.strings[ranges.domain[row]] if ranges.domain[row] >= 0 else None,
-            "kind": "step" if kind[at] < 0 else RangeKind(int(kind[at])).name.lower(),
-            "name": view.trace.strings[ranges.name[row]],
-            "count": int(occurrences[group[at]]),
-            "host_wall_ns": int(wall[group[at]]),
-            "gpu_inclusive_ns": int(device_ns[group[at]]),
-        }
+    made = [
+        RangeRow(
+            domain=view.trace.strings[ranges.domain[row]] if ranges.domain[row] >= 0 else None,
+            kind=_KINDS[int(kind[at])],
+            name=view.trace.strings[ranges.name[row]],
+            count=int(occurrences[group[at]]),
+            host_wall_ns=int(wall[group[at]]),
+            gpu_inclusive_ns=int(device_ns[group[at]]),
+        )
         for at, row in zip(example.tolist(), rows[example].tolist(), strict=True)
     ]
     return made, too_deep

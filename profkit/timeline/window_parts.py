@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind
-from profkit.model.result import Row
+from profkit.model.report_time import PartRow
+from profkit.model.rows import replace
 from profkit.model.states import BUSY_STATES, CAUSE_OF_STATE, SHARE_OF_STATE, State
+from profkit.model.summing import Summed
 from profkit.timeline.grouping import group_rows, sums
 from profkit.timeline.view import TraceView
 
-__all__ = ["MOST_PARTS", "part_rows"]
+__all__ = ["MOST_PARTS", "longest_parts", "part_rows"]
 
 MOST_PARTS: Final = 500
 """Rows that name a kernel and a phase; the others are united by share, cause and family."""
@@ -24,42 +26,43 @@ _FAMILY_OF_KIND: Final = {
     OperationKind.MEMSET: "memset",
     OperationKind.GRAPH: "graph",
 }
-Key = tuple[str, str | None, str | None, str | None, str | None]
+
+_PARTS: Final = Summed[PartRow](("share", "cause", "family", "kernel", "phase", "rest"), ("ns",))
 
 
-def part_rows(views: Sequence[TraceView]) -> list[Row]:
+def part_rows(views: Sequence[TraceView]) -> list[PartRow]:
     """The window's device time by what the device was doing; the rows add up to ``window.device_ns``.
 
     A busy nanosecond belongs to one operation, the one that gives it its share (see `Segments.operation`), so
     kernels that overlap are not counted twice. An idle one has a cause, and the phase of the operation that it
     waits for.
-
-    Returns:
-        Rows ``{share, cause, family, kernel, phase, ns}``, longest first: ``cause`` is null where the device is
-        busy, ``family`` and ``kernel`` (a short name) where it is idle. What is beyond `MOST_PARTS` is in rows
-        without kernel and phase, and with ``rest`` true.
     """
-    time: dict[Key, int] = {}
-    for view in views:
-        for device in range(len(view.trace.devices)):
-            _add(time, view, device)
-    ordered = sorted(time.items(), key=lambda item: (-item[1], str(item[0])))
-    rows = [_row(key, ns) for key, ns in ordered[:MOST_PARTS]]
-    rest: dict[Key, int] = {}
-    for (share, cause, family, _, _), ns in ordered[MOST_PARTS:]:
-        key = (share, cause, family, None, None)
-        rest[key] = rest.get(key, 0) + ns
-    return rows + [_row(key, ns) | {"rest": True} for key, ns in rest.items()]
+    return longest_parts(
+        [
+            row
+            for view in views
+            for device in range(len(view.trace.devices))
+            for row in _parts_of(view, device)
+        ]
+    )
 
 
-def _row(key: Key, ns: int) -> Row:
-    return {**dict(zip(("share", "cause", "family", "kernel", "phase"), key, strict=True)), "ns": ns}
+def longest_parts(rows: Sequence[PartRow]) -> list[PartRow]:
+    """Parts of several devices as one table, longest first; those beyond `MOST_PARTS` have no kernel and no phase."""
+    summed = _PARTS.rows(rows)
+    named = sorted((row for row in summed if not row.rest), key=_place)
+    beyond = [replace(row, kernel=None, phase=None, rest=True) for row in named[MOST_PARTS:]]
+    return named[:MOST_PARTS] + _PARTS.rows([*(row for row in summed if row.rest), *beyond])
 
 
-def _add(time: dict[Key, int], view: TraceView, device: int) -> None:
+def _place(row: PartRow) -> tuple[int, str]:
+    return -row.ns, str((row.share, row.cause, row.family, row.kernel, row.phase))
+
+
+def _parts_of(view: TraceView, device: int) -> list[PartRow]:
     segments = view.window_segments(device)
     if not len(segments.start_ns):
-        return
+        return []
     operation, state = segments.operation, segments.state.astype(np.int64)
     known = operation >= 0
     busy = np.isin(state, BUSY_STATES) & known
@@ -69,11 +72,21 @@ def _add(time: dict[Key, int], view: TraceView, device: int) -> None:
     path = view.phases.path_of(view.phases.at(operation))
     group, example = group_rows(state, name, kind, path)
     total = sums(group, (segments.end_ns - segments.start_ns).astype(np.int64), len(example))
+    rows = []
     for at, ns in zip(example.tolist(), total.tolist(), strict=True):
         what = State(int(state[at]))
         family, kernel = _work(view, int(name[at]), int(kind[at]))
-        key = (SHARE_OF_STATE[what], CAUSE_OF_STATE.get(what), family, kernel, _path(view, int(path[at])))
-        time[key] = time.get(key, 0) + ns
+        rows.append(
+            PartRow(
+                share=SHARE_OF_STATE[what],
+                cause=CAUSE_OF_STATE.get(what),
+                family=family,
+                kernel=kernel,
+                phase=_path(view, int(path[at])),
+                ns=ns,
+            )
+        )
+    return rows
 
 
 def _of(column: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from profkit.model import Device, RangeKind, Syncs
+from profkit.model.report_time import GapActivity, IdleRange
 from profkit.model.states import CAUSE_OF_STATE
 from profkit.report.assembly import summarise
 from profkit.report.views import Options, analysed_views
@@ -299,9 +300,9 @@ def test_a_long_range_that_launches_nothing_is_the_programs_own_work_and_is_name
     idle = idle_of(with_pause("log_images"))
 
     assert idle["by_cause"]["host_work"] == 700 * US
-    assert idle["by_range"] == [{"cause": "host_work", "name": "log_images", "ns": 700 * US}]
+    assert idle["by_range"] == [IdleRange(cause="host_work", name="log_images", ns=700 * US)]
     assert [(gap["cause"], gap["range"]) for gap in idle["gaps"]][:1] == [("host", "log_images")]
-    assert idle["gaps"][0]["doing"] == [{"kind": "range", "name": "log_images", "ns": 700 * US}]
+    assert idle["gaps"][0]["doing"] == [GapActivity(kind="range", name="log_images", ns=700 * US)]
 
 
 @pytest.mark.parametrize(
@@ -340,15 +341,15 @@ def test_a_function_of_python_is_named_with_its_line_and_a_mark_goes_before_it()
     made.range(1_000, 601_000, "log_images")
 
     assert idle_of(made)["by_range"] == [
-        {"cause": "host_work", "name": "tok.py:12 encode_batch", "ns": 900 * US},
-        {"cause": "host_work", "name": "log_images", "ns": 600 * US},
+        IdleRange(cause="host_work", name="tok.py:12 encode_batch", ns=900 * US),
+        IdleRange(cause="host_work", name="log_images", ns=600 * US),
     ]
 
 
 def test_a_gap_that_data_fills_names_the_phase():
     idle = idle_of(with_pause("get_batch"))
 
-    assert idle["by_range"] == [{"cause": "input", "name": "get_batch", "ns": 700 * US}]
+    assert idle["by_range"] == [IdleRange(cause="input", name="get_batch", ns=700 * US)]
     assert idle["gaps"][0]["range"] == "get_batch"
 
 
