@@ -113,7 +113,9 @@ def parse_tags(tags: tuple[str, ...]) -> dict[str, str]:
 
 
 def _listed(rows: list[dict[str, object]]) -> str:
-    lines = [f"{'run':>6}  {'saved (UTC)':<16}  {'step':>10}  {'busy':>10}  {'bound':<13}  what"]
+    from profkit.rendering.sentences.labels import share_label
+
+    lines = [f"{'run':>6}  {'saved (UTC)':<16}  {'step':>10}  {'busy':>10}  {'bound':<15}  what"]
     for row in rows:
         step, busy = (
             f"{row[k]:.3f} ms" if isinstance(row[k], int | float) else "–" for k in ("step_ms", "busy_ms")
@@ -123,7 +125,7 @@ def _listed(rows: list[dict[str, object]]) -> str:
         saved = str(row["saved_at"])[:16].replace("T", " ")
         lines.append(
             printable(
-                f"{row['id']:>6}  {saved:<16}  {step:>10}  {busy:>10}  {row['verdict']:<13}  {names}{what}"
+                f"{row['id']:>6}  {saved:<16}  {step:>10}  {busy:>10}  {share_label(str(row['verdict'])):<15}  {names}{what}"
             )
         )
     return "\n".join(lines)

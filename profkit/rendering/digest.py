@@ -10,6 +10,7 @@ from profkit.model.findings import Severity
 from profkit.model.names import SHARES, KernelBound, ShareName, Shares
 from profkit.model.report import AdviceRow, InputRow, KernelRow, PhaseRow, Report, SyncRow
 from profkit.rendering.document import Document, Finding, Verdict
+from profkit.rendering.sentences.labels import LAUNCH_PARTS, share_label
 from profkit.units import count_text, duration_text, noun_text, percent_text
 
 __all__ = [
@@ -107,7 +108,7 @@ def health_note(report: Document) -> str:
     worst = max((row.severity for row in report.health.findings), default=Severity.INFO)
     if worst is Severity.ERROR:
         return "the verdict cannot be trusted"
-    return "some numbers are incomplete" if worst is Severity.WARNING else "nothing that changes a number"
+    return "some results are incomplete" if worst is Severity.WARNING else "no issue affects the results"
 
 
 def phase_tree(phases: Iterable[PhaseRow]) -> list[tuple[int, PhaseRow]]:
@@ -143,8 +144,7 @@ def kernels_by_name(report: Document) -> list[KernelSum]:
 
 def launch_parts(verdict: Verdict) -> list[tuple[str, int]]:
     """What the share ``launch`` consists of, in words and ns."""
-    parts = verdict.launch
-    return [("host", parts.host), ("queue", parts.queue), ("small kernels", parts.small_kernels)]
+    return [(label.lower(), getattr(verdict.launch, name)) for name, label in LAUNCH_PARTS.items()]
 
 
 def syncs_by_cost(report: Document) -> list[SyncRow]:
@@ -159,12 +159,12 @@ def what_to_record(verdict: Verdict) -> str | None:
 
 
 def facts(report: Document) -> list[str]:
-    """What was looked at, in a few words each: cards, files, steps, and the verdict that is close behind."""
-    cards: dict[str, int] = {}
+    """What was looked at, in a few words each: GPUs, files, steps, and the verdict that is close behind."""
+    gpus: dict[str, int] = {}
     for device in report.devices:
         name = device.name or "unnamed device"
-        cards[name] = cards.get(name, 0) + 1
-    found = [f"{count} × {name}" if count > 1 else name for name, count in cards.items()]
+        gpus[name] = gpus.get(name, 0) + 1
+    found = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]
     found += [_input_text(row) for row in report.inputs[:4]]
     if len(report.inputs) > 4:
         found.append(f"and {noun_text(len(report.inputs) - 4, 'more file')}")
@@ -174,7 +174,9 @@ def facts(report: Document) -> list[str]:
             f"{kept} of {len(steps)} steps counted" if kept < len(steps) else noun_text(kept, "step")
         )
     if runner_up := report.verdict.runner_up:
-        found.append(f"close behind: {runner_up.bound} with {share_text(runner_up.share)}")
+        found.append(
+            f"close behind: {share_label(runner_up.bound).lower()} with {share_text(runner_up.share)}"
+        )
     return found
 
 
@@ -188,8 +190,10 @@ def no_advice(report: Document) -> str | None:
     if report.advice or not any(row.busy_ns for row in report.devices):
         return None
     if not report.window.steps:
-        return "Nothing is advised: no steps are marked, and no known change would clearly shorten the whole recording."
-    return "Nothing is advised: no change that profkit knows would save 1 % of this step."
+        return (
+            "No advice: no steps are marked, and no known change would clearly shorten the whole recording."
+        )
+    return "No advice: no known change would save 1 % of this step."
 
 
 def gain_text(row: AdviceRow, label: str) -> str | None:
@@ -198,7 +202,7 @@ def gain_text(row: AdviceRow, label: str) -> str | None:
         return None
     text = f"saves {duration_text(row.saving_ns)} {label}"
     if row.before_ns and row.after_ns:
-        text += f" ({duration_text(row.before_ns)} → {duration_text(row.after_ns)} without the recorder)"
+        text += f" ({duration_text(row.before_ns)} → {duration_text(row.after_ns)} without the profiler)"
     return text
 
 

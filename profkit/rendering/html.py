@@ -31,7 +31,7 @@ from profkit.rendering.page_devices import memory_section, ranks_section
 from profkit.rendering.page_summary import advice_entry, health_section, method_section, verdict_section
 from profkit.rendering.page_tables import idle_section, operators_section, phases_section, steps_section
 from profkit.rendering.report_json import json_text
-from profkit.rendering.words import SHARES, bound_term
+from profkit.rendering.sentences.labels import SHARES, bound_term
 from profkit.units import bytes_text, count_text, duration_text
 
 __all__ = ["render_html"]

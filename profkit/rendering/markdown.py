@@ -26,7 +26,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
-from profkit.rendering.words import bound_term, cause_term, share_term
+from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text
 
 __all__ = ["as_code", "as_prose", "as_table", "render_markdown"]
@@ -132,7 +132,7 @@ def _phases(report: Document, scale: Scale) -> Iterable[str]:
     ]
     if rows:
         yield f"### Phases ({scale.label})"
-        yield from as_table(("phase", "GPU, with children>", "GPU, own>", "host>", "bound"), rows, len(tree))
+        yield from as_table(("phase", "GPU total>", "GPU self>", "host>", "bound"), rows, len(tree))
 
 
 def _kernels(report: Document, scale: Scale) -> Iterable[str]:

@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 from profkit.model.names import MemoryCategory, ShareName, Shares
 from profkit.rendering.digest import number_of, parts_of, share_text
-from profkit.rendering.words import BOUNDS, CAUSES, SHARES, share_term
+from profkit.rendering.sentences.labels import BOUNDS, CAUSES, SHARES, share_term
 from profkit.units import NS_PER_MS
 
 __all__ = ["Segment", "bar_text", "clip", "digits", "milliseconds", "segments_of", "tone", "visible"]

@@ -18,7 +18,7 @@ from profkit.rendering.page_plots import (
     timeline_plot,
 )
 from profkit.rendering.page_strings import PageStrings
-from profkit.rendering.words import BASES, BOUNDS, CAUSES, SHARES, Term, shapes_text
+from profkit.rendering.sentences.labels import BASES, BOUNDS, CAUSES, SHARES, Term, shapes_text
 
 __all__ = ["KERNEL_ROWS", "PageData", "has_plots", "page_data"]
 

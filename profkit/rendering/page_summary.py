@@ -21,7 +21,7 @@ from profkit.rendering.digest import (
 )
 from profkit.rendering.document import Document, Finding, Threshold
 from profkit.rendering.page_cells import Segment, clip, segments_of
-from profkit.rendering.words import BASES
+from profkit.rendering.sentences.labels import BASES
 from profkit.units import count_text, duration_text
 
 __all__ = [
@@ -130,7 +130,7 @@ def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:
         numbers.append((share_text(busy / window.device_ns), "of it busy"))
     if window.wall_ns:
         steps = max(1, scale.divisor // max(1, len(report.devices)))
-        clock = "by the host's clock" if steps == 1 else "by the host's clock per step"
+        clock = "on the host" if steps == 1 else "on the host per step"
         numbers.append((duration_text(window.wall_ns / steps), clock))
     if kernels := sum(row.count for row in report.kernels):
         numbers.append((scale.count(kernels), f"kernels {scale.label}"))
@@ -152,7 +152,11 @@ def health_section(report: Document) -> HealthSection:
             count_text(health.launches_without_kernel),
             health.launches_without_kernel,
         ),
-        ("kernels from before the recording, left out", count_text(health.warm_up_tail), health.warm_up_tail),
+        (
+            "kernels launched before the recording, left out",
+            count_text(health.warm_up_tail),
+            health.warm_up_tail,
+        ),
         (
             f"profiler's own time, {scale.label}",
             duration_text(scale(health.profiler_overhead_ns)),
@@ -173,7 +177,7 @@ def advice_entry(row: AdviceRow) -> AdviceEntry:
     """A piece of advice with its gain as text."""
     change = None
     if row.before_ns and row.after_ns:
-        change = f"{duration_text(row.before_ns)} → {duration_text(row.after_ns)} without the recorder"
+        change = f"{duration_text(row.before_ns)} → {duration_text(row.after_ns)} without the profiler"
     return AdviceEntry(
         row=row,
         saving=duration_text(row.saving_ns) if row.saving_ns else None,

@@ -18,7 +18,7 @@ from profkit.rendering.digest import (
 )
 from profkit.rendering.document import Document, StepRow
 from profkit.rendering.page_cells import Segment, digits, segments_of
-from profkit.rendering.words import Term, cause_term
+from profkit.rendering.sentences.labels import Term, cause_term
 from profkit.units import duration_text
 
 __all__ = [

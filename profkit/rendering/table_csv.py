@@ -11,7 +11,7 @@ from typing import Final
 from profkit.model.report import KernelRow
 from profkit.model.report_kernels import PhaseTime
 from profkit.rendering.document import Document
-from profkit.rendering.words import shapes_text
+from profkit.rendering.sentences.labels import shapes_text
 
 __all__ = ["COLUMNS", "render_csv"]
 

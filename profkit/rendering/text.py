@@ -32,7 +32,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
-from profkit.rendering.words import bound_term, cause_term, share_term
+from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text, percent_text
 
 __all__ = ["render_text"]
@@ -96,7 +96,7 @@ def _verdict(console: Console, report: Document, scale: Scale) -> None:
     launch = [f"{name} {duration_text(scale(ns))}" for name, ns in launch_parts(verdict) if ns]
     if launch:
         words = ", ".join(launch)
-        console.print(Text(f"  launch overhead is {words}", style="dim"))
+        console.print(Text(f"  of which {words}", style="dim"))
 
 
 def _health(console: Console, report: Document, scale: Scale) -> None:
@@ -118,7 +118,7 @@ def _phases(console: Console, report: Document, scale: Scale) -> None:
     if not tree:
         return
     if not any(row.gpu_inclusive_ns for row in report.phases) and not report.kernels:
-        _heading(console, "Phases", f"host time {scale.label}: no device work is known")
+        _heading(console, "Phases", f"host time {scale.label}: the file has no device work")
         table = _table(("phase", "left"), ("host", "right"))
         for depth, row in tree[:40]:
             name = Text("  " * min(depth, 8) + _clean(row.name))
@@ -127,7 +127,7 @@ def _phases(console: Console, report: Document, scale: Scale) -> None:
         return
     _heading(console, "Phases", f"GPU time {scale.label}")
     table = _table(
-        ("phase", "left"), ("with children", "right"), ("own", "right"), ("host", "right"), ("bound", "left")
+        ("phase", "left"), ("total", "right"), ("self", "right"), ("host", "right"), ("bound", "left")
     )
     for depth, row in tree[:40]:
         bound = bound_term(row.bound)
@@ -170,7 +170,7 @@ def _kernels(console: Console, report: Document, scale: Scale) -> None:
         table.add_row(*(cells[name] for name, _ in columns))
     _print(console, table, len(rows) - _TOP, "kernels")
     if any(row.unsaturated for row in rows[:_TOP]):
-        note = "  ! unsaturated: mostly launches under 40 % of their limit with idle units: the kernel is slow, not the GPU"
+        note = "  ! unsaturated: under 40 % of its bound, with idle units. The kernel is slow, not the GPU."
         console.print(Text(note, style="dim"))
 
 
@@ -207,7 +207,7 @@ def _syncs(console: Console, report: Document, scale: Scale) -> None:
     rows = syncs_by_cost(report)
     if not rows:
         return
-    _heading(console, "Synchronisation", f"{scale.label}; cost is the most that removing it can bring")
+    _heading(console, "Synchronisation", f"{scale.label}; cost is the idle time that it explains")
     table = _table(
         ("call", "left"), ("where", "left"), ("count", "right"), ("blocked", "right"), ("cost", "right")
     )
@@ -237,7 +237,7 @@ def _memory(console: Console, report: Document, scale: Scale) -> None:
         for category, where, size, count in rows[:6]:
             name = where_text(category, where) or "unknown"
             table.add_row(Text(_clean(name)), bytes_text(size), count_text(count))
-        _print(console, table, len(rows) - 6, "places")
+        _print(console, table, len(rows) - 6, "call sites")
     for row in memory.oom[:3]:
         text = f"  out of memory: {bytes_text(row.requested_bytes)} wanted, {bytes_text(row.free_bytes)} free"
         console.print(Text(_clean(where_text(text, row.where), None), style="bold red"))

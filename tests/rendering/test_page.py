@@ -292,11 +292,11 @@ def test_ranks_say_who_waits_and_who_holds_the_others_up(show):
         values["communication"][0] |= {"waiting_ns": 12 * MS, "transfer_bus_gbs": 300.25}
 
     page = show(edited(SAMPLES["multi_rank"](), change))
-    cells = page.locator("#ranks table", has_text="Holds up").locator("tbody tr")
+    cells = page.locator("#ranks table", has_text="Causes wait").locator("tbody tr")
     assert cells.nth(0).locator("td").all_inner_texts()[2:4] == ["2.000", "0.000"]
     assert cells.nth(1).locator("td").all_inner_texts()[2:4] == ["0.000", "2.000"]
     assert "300.2" in page.locator("#ranks table", has_text="Bus, moving").inner_text()
-    assert "Holds up" not in show(SAMPLES["multi_rank"]()).inner_text("#ranks")
+    assert "Causes wait" not in show(SAMPLES["multi_rank"]()).inner_text("#ranks")
 
 
 def test_on_paper_plots_are_light_and_fit_the_sheet(show):

@@ -30,7 +30,7 @@ _BOUNDS: Final = {
 
 _CAUSES: Final = {
     "host": "mostly waiting for the host to launch",
-    "queue": "mostly launch gaps between very short kernels",
+    "queue": "mostly queue latency between very short kernels",
     "small_kernels": "mostly kernels too short to do useful work",
     "initialisation": "because CUDA initialises or loads kernels",
     "allocation": "because of memory allocation (cudaMalloc, cudaFree)",
