@@ -34,9 +34,15 @@ class _Judged:
     def incomparable(self) -> bool:
         return self.comparison is not None and self.comparison.step.incomparable is not None
 
+    @property
+    def is_the_baseline(self) -> bool:
+        """Whether both are of the same recording, which does not differ from itself by chance."""
+        before, after = self.baseline, self.report
+        return before is not None and (before.inputs, before.window) == (after.inputs, after.window)
+
     def noises(self) -> tuple[Noise, Noise]:
         """Of the step, and of its busy time."""
-        if self.baseline is None:
+        if self.baseline is None or self.is_the_baseline:
             return NO_NOISE, NO_NOISE
         found = noises(Side([self.baseline]), self.side)
         return found["step"], found["busy"]
@@ -82,11 +88,12 @@ def _step(limits: Limits, judged: _Judged) -> Iterator[LimitResult]:
     else:
         step = judged.comparison.step
         allowed = limit.allowed(step.before_ns)
-        outcome = _outcome(step.delta_ns, step.noise_ns, allowed)
+        noise_ns = 0 if judged.is_the_baseline else step.noise_ns
+        outcome = _outcome(step.delta_ns, noise_ns, allowed)
         cure = judged.noises()[step.evidence == "busy"].cure(allowed) if outcome == "unknown" else None
         yield _result(
             "max-step", limit, outcome, "step-over-baseline", cure=cure,
-            before_ns=step.before_ns, after_ns=step.after_ns, delta_ns=step.delta_ns, noise_ns=step.noise_ns,
+            before_ns=step.before_ns, after_ns=step.after_ns, delta_ns=step.delta_ns, noise_ns=noise_ns,
         )  # fmt: skip
 
 
