@@ -39,6 +39,8 @@ class Result:
     devices: Sequence[Any]
     health: Any
     window: Any
+    step: Any = None
+    """A `profkit.model.report_verdict.Step`, or a dictionary of a report that was read back."""
     verdict: Any
     totals: Any
     phases: Sequence[Any] = field(default_factory=list)

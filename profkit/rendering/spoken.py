@@ -12,7 +12,7 @@ import msgspec
 from profkit.model import report_memory, report_ranks
 from profkit.model.report import Threshold
 from profkit.model.report_time import StepRow
-from profkit.model.report_verdict import Verdict
+from profkit.model.report_verdict import Step, Verdict
 from profkit.model.result import Result
 from profkit.rendering import document
 from profkit.rendering.sentences import (
@@ -73,7 +73,7 @@ def _verdict(result: Result) -> Any:
         memory=result.memory,
         devices=result.devices,
         window=SimpleNamespace(device_ns=result.window["device_ns"]),
-        step=None,
+        step=_step(result),
     )
     late = plain.pop("straggler", None)
     return {
@@ -83,6 +83,10 @@ def _verdict(result: Result) -> Any:
         "caveats": verdict_caveats(report),
         "held_up_by": late and {name: late[name] for name in ("rank", "waiting_ns", "share", "bound")},
     }
+
+
+def _step(result: Result) -> Step | None:
+    return msgspec.convert(result.step, Step) if isinstance(result.step, dict) else result.step
 
 
 def _finding(row: Any) -> Any:

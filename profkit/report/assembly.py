@@ -37,6 +37,7 @@ from profkit.timeline.idle_tables import idle_row, sync_rows
 from profkit.timeline.lanes import timeline_row
 from profkit.timeline.phase_table import phase_rows
 from profkit.timeline.range_tables import operator_rows, range_rows
+from profkit.timeline.step_times import step_times
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import shares_row, states_of, totals_row, window_row
 
@@ -97,6 +98,7 @@ def summarise_views(
             views, [*_findings(recordings, memory), *ranks.findings, *too_deep], _dropped(recordings)
         ),
         window=window_row(views, offsets),
+        step=step_times(views),
         verdict=verdict_on_ranks(verdict, ranks.found),
         totals=totals_row(views, device_ids),
         phases=phase_rows(views, memory),

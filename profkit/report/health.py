@@ -12,6 +12,7 @@ from profkit.model.findings import Fact, Param
 from profkit.model.report_verdict import Health
 from profkit.model.states import State
 from profkit.report.contradictions import contradictions, overrun_ns
+from profkit.report.step_findings import step_findings
 from profkit.report.verdict import UNDECIDED
 from profkit.timeline.launches import launches_captured, launches_without_kernel
 from profkit.timeline.phase_table import unattributed_ns
@@ -44,7 +45,13 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
     found += _captured(views)
-    found += _attribution(views, without_phase) + _warm_up(views) + _without_work(views) + _too_deep(views)
+    found += (
+        _attribution(views, without_phase)
+        + _warm_up(views)
+        + step_findings(views)
+        + _without_work(views)
+        + _too_deep(views)
+    )
     found.sort(key=lambda f: f.severity, reverse=True)
     moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
     return Health(
@@ -236,9 +243,7 @@ def _without_work(views: Sequence[TraceView]) -> list[Finding]:
 def _warm_up(views: Sequence[TraceView]) -> list[Finding]:
     stepped = [v for v in views if v.steps.count]
     if not stepped:
-        if not any(len(v.trace.operations) for v in views):
-            return []
-        return [Finding("no-steps", Severity.INFO)]
+        return []
     steps = stepped[0].steps.count
     left_out = int(np.argmax(stepped[0].kept_steps))
     return (

@@ -24,6 +24,7 @@ from profkit.report.verdict import UNDECIDED, Grounds, verdict_on
 from profkit.timeline.idle_tables import costliest_syncs
 from profkit.timeline.lanes import shifted
 from profkit.timeline.range_tables import busiest_operators, busiest_ranges
+from profkit.timeline.step_times import median_step
 from profkit.timeline.steps import steps_left_out
 
 __all__ = ["common_left_out", "files_shown", "merge_files"]
@@ -41,7 +42,7 @@ _MADE_ANEW: Final = frozenset(
 _ONLY_OF_ALL: Final = frozenset({"no-phases", "no-steps"})
 """Findings that hold for a report only when they hold for every file."""
 
-_SAME_EVERYWHERE: Final = frozenset({"warm-up-steps"})
+_SAME_EVERYWHERE: Final = frozenset({"warm-up-steps", "steps-by-period", "steps-differ", "step-outlier"})
 
 
 def common_left_out(files: Sequence[FileSummary]) -> NDArray[np.bool_]:
@@ -95,13 +96,16 @@ def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) 
         for f, first in zip(files, first_device, strict=True)
         for d in f.result.devices
     ]
+    window = merged_tables.window(
+        [f for f in files if f.span], [s for f, s in zip(files, shifts, strict=True) if f.span]
+    )
+    kept = [row["device_ns"] / max(len(devices), 1) for row in window["steps"] if row["kept"]]
     return Result(
         inputs=[row for f in files for row in f.result.inputs],
         devices=devices,
         health=_health([f.result.health for f in files], ranks.findings),
-        window=merged_tables.window(
-            [f for f in files if f.span], [s for f, s in zip(files, shifts, strict=True) if f.span]
-        ),
+        window=window,
+        step=median_step([f.result.step for f in files if f.span], kept),
         verdict=verdict_on_ranks(verdict, ranks.found),
         totals=merged_tables.totals(files, first_device),
         phases=merged_tables.phases(files, fullest),

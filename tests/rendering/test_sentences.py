@@ -90,7 +90,14 @@ def _values(node, function):
     return None
 
 
-EXAMPLES = {"ranks": [1, 2], "reason": "one-rank", "kind": "full"}
+EXAMPLES = {
+    "ranks": [1, 2],
+    "kinds": ["decode"],
+    "counts": [3],
+    "medians_ns": [5],
+    "reason": "one-rank",
+    "kind": "full",
+}
 
 
 def _example(name, node):

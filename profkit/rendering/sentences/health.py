@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from profkit.rendering.sentences.memory import HISTORY_CLOCK
 from profkit.rendering.sentences.wording import Params, Table, say
+from profkit.units import duration_text
 
 __all__ = ["FINDINGS"]
 
@@ -53,6 +54,26 @@ def _efficiency_over_105(params: Params) -> str:
     )
 
 
+def _no_steps(params: Params) -> str:
+    text = (
+        "No steps are marked and none repeat, so the window goes from the first GPU operation to the last. "
+    )
+    if params.get("startup_ns") or params.get("teardown_ns"):
+        text += "{startup_ns} of start-up and {teardown_ns} of tear-down are outside it. "
+    return say(text + "Mark a range named step, or pass --step NAME.", params)
+
+
+def _steps_differ(params: Params) -> str:
+    kinds: Any = params["kinds"]
+    counts: Any = params["counts"]
+    medians: Any = params["medians_ns"]
+    each = [
+        f"{count} {kind or 'unnamed'} of {duration_text(ns)}"
+        for kind, count, ns in zip(kinds, counts, medians, strict=True)
+    ]
+    return f"The steps are of different kinds: {', '.join(each)} (medians). Their shares are mixed here."
+
+
 FINDINGS: Final[Table] = {
     "counters-only": "Nsight Compute runs each kernel by itself: times and bounds of the {count:kernel} are measured, "
     "but not idle time, order, overlap or phases.",
@@ -74,7 +95,11 @@ FINDINGS: Final[Table] = {
     "Check that the program closes every range.",
     "steps-without-work": "{count} of {steps:step} launched nothing on a GPU. "
     "They are empty, the recording was cut, or CUPTI lost records.",
-    "no-steps": "No steps are marked, so the window is the whole recording. Mark a range named step, or pass --step NAME.",
+    "no-steps": _no_steps,
+    "steps-by-period": "No steps are marked: {count} were found by the repetition of their launches. "
+    "Mark a range named step, or pass --step NAME, to be sure.",
+    "steps-differ": _steps_differ,
+    "step-outlier": "{count:step} took much longer than the median of {median_ns}; {name} took {longest_ns}.",
     "warm-up-steps": _warm_up_steps,
     "busy-over-100": "Impossible times: {count:operation} overlap later ones on the same stream, "
     "{written_ns} as recorded where {possible_ns} are possible. "

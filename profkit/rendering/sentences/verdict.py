@@ -149,5 +149,7 @@ def _subject(report: Report) -> tuple[str, str]:
         return "The recording", duration_text(report.window.device_ns / (verdict.device_count or 1))
     if step is not None and step.unprofiled_ns is not None:
         return "The step", f"its {duration_text(step.unprofiled_ns.likely)}"
+    if step is not None and step.recorded_ns is not None:
+        return "The step", f"its {duration_text(step.recorded_ns)}"
     each = report.window.device_ns / (verdict.step_count or 1) / (verdict.device_count or 1)
     return "The step", f"its {duration_text(each)}"

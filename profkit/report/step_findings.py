@@ -1,0 +1,73 @@
+"""What a person should know of the steps: how they were found, and whether they are of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from profkit.model import Finding, Severity
+from profkit.model.findings import Param
+from profkit.timeline.step_times import step_times
+from profkit.timeline.view import TraceView
+
+__all__ = ["step_findings"]
+
+_UNLIKE: Final = 1.3
+"""Kinds of steps whose median lengths differ by more than this are told apart."""
+
+_MOST_KINDS: Final = 6
+
+_OUTLIER: Final = 1.5
+"""A kept step longer than this times the median is named."""
+
+
+def step_findings(views: Sequence[TraceView]) -> list[Finding]:
+    """How the steps of some traces were found, where nobody marked them, and their kinds where these differ."""
+    stepped = [view for view in views if view.steps.count]
+    if not stepped:
+        if not any(len(view.trace.operations) for view in views):
+            return []
+        times = step_times(views)
+        params = {"startup_ns": times.startup_ns or 0, "teardown_ns": times.teardown_ns or 0}
+        return [Finding("no-steps", Severity.INFO, params=params)]
+    steps = stepped[0].steps
+    found = []
+    if steps.found_by == "period":
+        found.append(Finding("steps-by-period", Severity.INFO, count=steps.count))
+    return found + (_kinds(stepped[0]) or _outliers(stepped[0]))
+
+
+def _kinds(view: TraceView) -> list[Finding]:
+    """The kinds of the kept steps by their names, most frequent first, where their lengths differ."""
+    kinds = np.array(view.steps.kinds)[view.kept_steps]
+    length = view.steps.tile_ns.sum(axis=0)[view.kept_steps]
+    names, count = np.unique(kinds, return_counts=True)
+    order = np.argsort(-count, kind="stable")[:_MOST_KINDS]
+    medians = [int(np.median(length[kinds == names[at]])) for at in order]
+    if len(names) < 2 or max(medians) <= _UNLIKE * min(medians):
+        return []
+    params: dict[str, Param] = {
+        "kinds": [str(names[at]) for at in order],
+        "counts": [int(count[at]) for at in order],
+        "medians_ns": medians,
+    }
+    return [Finding("steps-differ", Severity.INFO, count=len(names), params=params)]
+
+
+def _outliers(view: TraceView) -> list[Finding]:
+    """Kept steps that are far longer than the median, which is what the headline says."""
+    kept = np.flatnonzero(view.kept_steps)
+    length = view.steps.tile_ns[:, kept].sum(axis=0) / max(len(view.trace.devices), 1)
+    median = float(np.median(length)) if len(kept) else 0.0
+    long = length > _OUTLIER * median
+    if len(kept) < 3 or not median or not long.any():
+        return []
+    longest = int(np.argmax(length))
+    params: dict[str, Param] = {
+        "name": view.steps.names[kept[longest]],
+        "longest_ns": int(length[longest]),
+        "median_ns": int(median),
+    }
+    return [Finding("step-outlier", Severity.INFO, count=int(long.sum()), params=params)]
