@@ -108,15 +108,12 @@ def _told(judged: Gate, format_: str) -> str:
         return judged.comparison.render(format_)
     lines = [judged.comparison.comparison.sentence] if judged.comparison is not None else []
     lines += judged.failures
-    outcome = judged.document.outcome
-    if judged.passed:
-        lines.append(
-            "The gate is passed." if outcome == "kept" else "The gate is open: unknown limits are allowed."
-        )
+    if not judged.passed:
+        if judged.document.outcome == "unknown":
+            lines.append("What cannot be judged keeps the gate closed, unless --allow-unknown is given.")
+        lines.append("The gate has failed.")
     else:
-        lines.append(
-            "The gate has failed." if outcome == "broken" else "The gate cannot judge, so it stays closed."
-        )
+        lines.append("The gate is passed.")
     return "".join(f"{printable(line)}\n" for line in lines)
 
 

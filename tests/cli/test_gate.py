@@ -82,10 +82,10 @@ def test_noise_larger_than_the_limit_cannot_be_judged_and_only_opens_when_that_i
     result = run(*arguments)
     assert result.exit_code == 3
     assert "max-step: cannot judge: 41.0 ms → 41.0 ms per step" in result.output
-    assert result.output.splitlines()[-1] == "The gate cannot judge, so it stays closed."
+    assert "--allow-unknown" in result.output
     allowed = run(*arguments, "--allow-unknown")
     assert allowed.exit_code == 0
-    assert allowed.output.splitlines()[-1] == "The gate is open: unknown limits are allowed."
+    assert "cannot judge" in allowed.output
     broken = run(EAGER, "--baseline", COMPILED, "--max-step", "+0%", "--allow-unknown")
     assert broken.exit_code == 3
 

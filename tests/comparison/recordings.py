@@ -91,6 +91,7 @@ def of_steps(report, times):
     ]
     return replace(
         report,
+        verdict=replace(report.verdict, shares={**none, "compute": busy, "launch": idle}),
         devices=[replace(report.devices[0], busy_ns=busy, window_ns=busy + idle)],
         window=replace(report.window, device_ns=busy + idle, steps=steps, parts=parts),
     )
