@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from profkit.api import PathLike, Report, analyze, write_whole
 from profkit.comparison import Limits, LimitTexts, compare_reports, judge_limits
 from profkit.comparison.rows import PartChange
 from profkit.errors import AnalysisError, OutputError, ReadError
+from profkit.model.result import Result
 from profkit.rendering.comparison_document import (
     ComparisonDocument,
     GateDocument,
@@ -171,9 +172,9 @@ def open_report(source: PathLike, reading: Reading = Reading()) -> Report:  # no
         from profkit.saved_runs import History
 
         with History(saved[0]) as history:
-            return Report(history.load(saved[1]))
+            return Report(cast(Result, history.load(saved[1])))
     result = read_report_file(source) if os.fspath(source) != "-" else None
-    return Report(result) if result is not None else analyze(source, **reading._asdict())
+    return Report(cast(Result, result)) if result is not None else analyze(source, **reading._asdict())
 
 
 @dataclass(frozen=True)
@@ -275,9 +276,9 @@ def save_run(
     from profkit.saved_runs import History, facts_of
 
     place = DATABASE if database is None else os.fspath(database)
-    facts = facts_of(report.result, [os.fspath(file) for file in files])
+    facts = facts_of(report.document, [os.fspath(file) for file in files])
     with History(place, create=True) as history:
-        run = history.save(report.result, tags=tags, environment=facts)
+        run = history.save(report.document, tags=tags, environment=facts)
         if baseline is not None:
             history.set_baseline(baseline, run)
     return f"{place}#{run}"

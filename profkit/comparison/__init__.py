@@ -4,7 +4,7 @@ from profkit.comparison.compare_reports import compare_reports
 from profkit.comparison.gate import judge_limits
 from profkit.comparison.limits import Limits, LimitTexts
 from profkit.comparison.rows import Comparison, LimitResult
-from profkit.comparison.trend import Change, find_changes
+from profkit.comparison.trend import Change, Point, find_changes
 
 __all__ = [
     "Change",
@@ -12,6 +12,7 @@ __all__ = [
     "LimitResult",
     "LimitTexts",
     "Limits",
+    "Point",
     "compare_reports",
     "find_changes",
     "judge_limits",

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
+
+import msgspec
 
 from profkit.comparison.side import Side, kept_steps
 from profkit.errors import ReadError
-from profkit.model.result import Result
 from profkit.rendering import render_json
 from profkit.rendering.document import Document
-from profkit.saved_runs.report_file import result_of
+from profkit.saved_runs.report_file import report_of
 
-__all__ = ["kernel_name_rows", "packed_report", "run_row", "table_rows", "unpacked_report"]
+__all__ = ["Values", "kernel_name_rows", "packed_report", "run_row", "table_rows", "unpacked_report"]
 
 Values: TypeAlias = Mapping[str, str | int | float | None]
 """A row of a table by column."""
@@ -107,12 +107,12 @@ def table_rows(report: Document, run: int, kernels: Mapping[str, int]) -> dict[s
     return {table: [{"run": run, **row} for row in rows] for table, rows in tables.items()}
 
 
-def packed_report(result: Result) -> bytes:
-    """The whole report, to be shown again: `profkit.report/1` compressed with zlib."""
-    return zlib.compress(render_json(result).encode())
+def packed_report(report: Document) -> bytes:
+    """The whole report, to be shown again: `profkit.report/2` compressed with zlib."""
+    return zlib.compress(render_json(report).encode())
 
 
-def unpacked_report(packed: bytes, where: str) -> Result:
+def unpacked_report(packed: bytes, where: str) -> Document:
     """The report back.
 
     Raises:
@@ -123,10 +123,10 @@ def unpacked_report(packed: bytes, where: str) -> Result:
         text = machine.decompress(packed, _LARGEST_REPORT)
         if not machine.eof:
             raise ReadError(where, "the saved report is cut off or larger than 1 GiB", "Save the run anew")
-        document: Any = json.loads(text)
-    except (zlib.error, ValueError, RecursionError, TypeError) as error:
+        document = msgspec.json.decode(text)
+    except (zlib.error, ValueError, RecursionError, TypeError, msgspec.DecodeError) as error:
         raise ReadError(where, f"the saved report is damaged: {error}", "Save the run anew") from error
-    return result_of(document, where)
+    return report_of(document, where)
 
 
 def _one(given: Iterable[str | None]) -> str | None:

@@ -9,7 +9,6 @@ from profkit.api.comparing import gate
 from profkit.cli import main
 from profkit.errors import AnalysisError
 from tests.comparison.recordings import of_steps, recorded
-from tests.rendering.samples import as_result
 from tests.shared import DATA
 
 EAGER, COMPILED, FP32 = (
@@ -77,7 +76,7 @@ def test_a_recording_does_not_differ_from_itself():
 def test_noise_larger_than_the_limit_cannot_be_judged_and_only_opens_when_that_is_allowed(tmp_path):
     steps = [[34_000_000, ms * 1_000_000] for ms in (5, 9, 6, 8, 7, 6, 9, 5, 7, 8)]
     for name, times in (("one", steps), ("other", steps[::-1])):
-        Report(as_result(of_steps(recorded("gpt_bf16"), times))).save(tmp_path / f"{name}.json")
+        Report(of_steps(recorded("gpt_bf16"), times)).save(tmp_path / f"{name}.json")
     arguments = ("one.json", "--baseline", "other.json", "--max-step", "+1%")
     result = run(*arguments)
     assert result.exit_code == 3
