@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from profkit.cli.plain_step import plain_step_option
+from profkit.cli.options import plain_step_option
 
 if TYPE_CHECKING:
     from profkit.simulation.answer import WhatIf
