@@ -191,7 +191,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
             also compressed; ``-`` is standard input. Remote ones and patterns too: ``s3://bucket/run/*.json.gz``.
         step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
         device: The report's id of the only device to look at.
-        peaks: Rates of the card, in place of the table's.
+        peaks: Rates of the GPU, in place of the table's.
         plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
         progress: Called with a few words before each long piece of work.
         cluster: Where to summarise many files: the address of a Dask scheduler (``tcp://host:8786``), ``local`` for

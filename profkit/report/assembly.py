@@ -31,7 +31,7 @@ from profkit.report.method import threshold_rows
 from profkit.report.unprofiled import unprofiled_doubt
 from profkit.report.verdict import verdict_row
 from profkit.report.views import Options, analysed_views
-from profkit.roofline.kernel_table import kernel_rows
+from profkit.roofline.kernel_table import kernel_rows, kernel_sums, kernels_together
 from profkit.timeline.gpu_metrics import utilisation_rows
 from profkit.timeline.idle_tables import idle_row, sync_rows
 from profkit.timeline.lanes import timeline_row
@@ -102,7 +102,14 @@ def summarise_views(
         verdict=verdict_on_ranks(verdict, ranks.found),
         totals=totals_row(views, device_ids),
         phases=phase_rows(views, memory),
-        kernels=kernel_rows(views, busy, device_ids),
+        kernels=kernel_rows(
+            kernels_together(
+                kernel.numbered(ids[0])
+                for view, ids in zip(views, device_ids, strict=True)
+                for kernel in kernel_sums(view)
+            ),
+            busy,
+        ),
         operators=operator_rows(views),
         ranges=ranges,
         idle=idle_row(views, offsets, device_ids),

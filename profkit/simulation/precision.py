@@ -29,7 +29,7 @@ Flags = NDArray[np.bool_]
 _ACTIVATIONS: Final = (Family.ELEMENTWISE, Family.RANDOM, Family.COPY, Family.REDUCE, Family.POOLING)
 _MISALIGNED: Final = re.compile(r"align[ac]?[12](?!\d)")
 _ALIGNED: Final = ("bf16", "fp16", "fp8", "tf32")
-"""Types of the matrix units, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
+"""Types of Tensor Cores, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
 
 
 def simt_products(facts: StepFacts) -> Flags:
@@ -52,7 +52,7 @@ def wide_products(facts: StepFacts) -> Flags:
 
 
 def misaligned(facts: StepFacts) -> Flags:
-    """Products on the matrix units whose kernel was made for rows that are not 16 bytes aligned."""
+    """Products on Tensor Cores whose kernel was made for rows that are not 16 bytes aligned."""
     names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
     marked = np.array([bool(_MISALIGNED.search(n.lower())) for n in names], bool)
     products = facts.family == Family.GEMM
@@ -61,7 +61,7 @@ def misaligned(facts: StepFacts) -> Flags:
 
 
 def use_tf32(edited: EditedStep) -> None:
-    """Products of fp32 matrices on the matrix units; operands stay 32 bits in memory."""
+    """Products of fp32 matrices on Tensor Cores; operands stay 32 bits in memory."""
     narrowed = (edited.dtype == "fp32") & (edited.facts.dtype == "fp64") & edited.facts.matrix
     chosen = (simt_products(edited.facts) | narrowed) & edited.alive
     _retime(edited, chosen, "tf32", bytes_factor=1.0)
@@ -69,7 +69,7 @@ def use_tf32(edited: EditedStep) -> None:
 
 
 def align_matrices(edited: EditedStep) -> None:
-    """Products whose sizes the matrix units like."""
+    """Products whose sizes Tensor Cores like."""
     for dtype in ("bf16", "fp16", "tf32"):
         _retime(
             edited, misaligned(edited.facts) & (edited.dtype == dtype) & edited.alive, dtype, bytes_factor=1.0
