@@ -16,7 +16,7 @@ from profkit.timeline.nesting import Nesting
 from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
 
-__all__ = ["MOST_STEPS", "add_places", "empty_places"]
+__all__ = ["MOST_STEPS", "add_call_sites", "no_call_sites"]
 
 MOST_STEPS: Final = 64
 """With more kept steps than this, kernel rows are not told apart by step."""
@@ -29,16 +29,16 @@ Origins: TypeAlias = list[dict[str, Any]]
 """For each row of the kernel table, maps of names by kind of place."""
 
 
-def empty_places() -> dict[str, Any]:
+def no_call_sites() -> dict[str, Any]:
     """The keys of a row before anything was added."""
     return {"steps": {}, "devices": {}, "modules": {}, "source_lines": {}}
 
 
-def add_places(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:
+def add_call_sites(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:
     """Add the kernels of a trace to what each row of the table says of their places.
 
     Args:
-        owners: The rows, made with `empty_places`.
+        owners: The rows, made with `no_call_sites`.
         view: The trace.
         rows: Its kernels, as rows of `Trace.operations`.
         group: The row of the table that each belongs to.
@@ -56,10 +56,18 @@ def add_places(owners: Origins, view: TraceView, rows: Column, group: Column) ->
         duration,
         {at: at for at in range(len(view.trace.devices))},
     )
+    _add_captured(owners, view, rows, group)
     _add_program(owners, view, rows, group)
-    if view.lender is not None:
-        lent = view.match[rows]
-        _add_program(owners, view.lender, lent[lent >= 0], group[lent >= 0])
+    if view.operator_trace is not None:
+        matched = view.match[rows]
+        _add_program(owners, view.operator_trace, matched[matched >= 0], group[matched >= 0])
+
+
+def _add_captured(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:
+    """Modules that nodes of a graph were captured in, as the file itself names them."""
+    modules = view.trace.operations.module[rows].astype(np.int64)
+    names = {i: view.trace.strings[i] for i in np.unique(modules).tolist() if i >= 0}
+    _add(owners, "modules", group, modules, np.ones(len(rows), np.int64), names)
 
 
 def _add_program(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:

@@ -16,7 +16,7 @@ from profkit.model.names import KernelBound
 from profkit.model.report_kernels import Dim3, KernelRow, PhaseTime
 from profkit.model.summing import added
 from profkit.model.work import Basis, OperationBound
-from profkit.roofline.kernel_origins import add_places, empty_places
+from profkit.roofline.kernel_origins import add_call_sites, no_call_sites
 from profkit.roofline.operator_shapes import tensor_shapes
 from profkit.roofline.thresholds import MOST_EFFICIENT
 from profkit.timeline.grouping import group_rows, sums, weights_by_pair
@@ -244,9 +244,11 @@ def _input_shapes(view: TraceView, rows: Column) -> tuple[Column, list[Shapes | 
     shapes: dict[Shapes, int] = {}
     own = view.launches.operator[rows]
     sources = [(view, np.arange(len(rows)), own)]
-    if view.lender is not None:
-        lent = np.flatnonzero((own < 0) & (view.match[rows] >= 0))
-        sources.append((view.lender, lent, view.lender.launches.operator[view.match[rows[lent]]]))
+    if view.operator_trace is not None:
+        matched = np.flatnonzero((own < 0) & (view.match[rows] >= 0))
+        sources.append(
+            (view.operator_trace, matched, view.operator_trace.launches.operator[view.match[rows[matched]]])
+        )
     for source, at, operator in sources:
         at, operator = at[operator >= 0], operator[operator >= 0]
         texts, which = np.unique(source.trace.ranges.shapes[operator], return_inverse=True)
@@ -259,8 +261,8 @@ def _input_shapes(view: TraceView, rows: Column) -> tuple[Column, list[Shapes | 
 def _origins(
     view: TraceView, rows: Column, group: Column, duration: Column, count: int
 ) -> list[dict[str, Any]]:
-    """What launched the kernels of each group: phases, operators and places of the program."""
-    found: list[dict[str, Any]] = [{"phases": {}, "operators": {}, **empty_places()} for _ in range(count)]
+    """What launched the kernels of each group: phases, operators, modules and call sites."""
+    found: list[dict[str, Any]] = [{"phases": {}, "operators": {}, **no_call_sites()} for _ in range(count)]
     path = view.phases.path_of(view.phases.of_operation[rows])
     counts = weights_by_pair(group, path, np.ones(len(path), np.int64))
     for at, by_path in weights_by_pair(group, path, duration).items():
@@ -268,11 +270,11 @@ def _origins(
             view.phases.paths[each]: PhaseTime(ns=ns, count=counts[at][each]) for each, ns in by_path.items()
         }
     _count_operators(found, group, view, rows)
-    if view.lender is not None:
-        lent = view.match[rows]
-        known = (lent >= 0) & (view.launches.operator[rows] < 0)
-        _count_operators(found, group[known], view.lender, lent[known])
-    add_places(found, view, rows, group)
+    if view.operator_trace is not None:
+        matched = view.match[rows]
+        known = (matched >= 0) & (view.launches.operator[rows] < 0)
+        _count_operators(found, group[known], view.operator_trace, matched[known])
+    add_call_sites(found, view, rows, group)
     return found
 
 
