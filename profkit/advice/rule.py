@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.model.names import Level
 from profkit.model.report_memory import Memory
-from profkit.model.result import Row
+from profkit.model.report_verdict import AdviceRow
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.predict import Change, Step
 from profkit.timeline.view import TraceView
@@ -46,14 +47,14 @@ class Case:
 
     @property
     def capability(self) -> float:
-        """The card's compute capability; 0 where it is not known."""
+        """The GPU's compute capability; 0 where it is not known."""
         gpu = self.facts.gpu
         text = gpu.compute_capability if gpu else ""
         return float(text) if text.replace(".", "", 1).isdigit() else 0.0
 
     @property
     def memory_used(self) -> float | None:
-        """The share of the card's memory that was reserved at most, where both are known."""
+        """The share of the GPU's memory that was reserved at most, where both are known."""
         device = self.view.trace.devices[self.device]
         total = device.memory_bytes or (self.facts.gpu.memory_bytes if self.facts.gpu else None)
         peak = self.memory.peak_reserved_bytes if self.memory else None
@@ -70,7 +71,7 @@ class Evidence:
     """The kernels, calls or ranges that it rests on, most costly first."""
     changes: Sequence[Change] | None
     """What the replay does to the step; None where there is no price."""
-    confidence: str = "medium"
+    confidence: Level = "medium"
     """``high``, ``medium`` or ``low``."""
 
 
@@ -88,25 +89,25 @@ class Rule:
     """When it does not help, or harms."""
     link: str = ""
 
-    def row(self, evidence: Evidence) -> Row:
+    def row(self, evidence: Evidence) -> AdviceRow:
         """The advice without its price."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "why": evidence.why,
-            "evidence": list(evidence.seen),
-            "action": self.action,
-            "code": self.code,
-            "verify": self.verify,
-            "counter": list(self.counter),
-            "saving_ns": None,
-            "speedup": None,
-            "before_ns": None,
-            "after_ns": None,
-            "limit": None,
-            "confidence": evidence.confidence,
-            "link": self.link,
-        }
+        return AdviceRow(
+            id=self.id,
+            title=self.title,
+            why=evidence.why,
+            evidence=list(evidence.seen),
+            action=self.action,
+            code=self.code,
+            verify=self.verify,
+            caveats=list(self.counter),
+            saving_ns=None,
+            speedup=None,
+            before_ns=None,
+            after_ns=None,
+            limit=None,
+            confidence=evidence.confidence,
+            link=self.link,
+        )
 
 
 def kernels_seen(facts: StepFacts, chosen: Flags, most: int = 4) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from profkit.api.output_files import write_whole
 from profkit.errors import OutputError, ReadError
 from profkit.model import rows
 from profkit.model.report import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from profkit.model import Trace
     from profkit.model.memory_history import MemoryHistory
 
-__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]
+__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input"]
 
 PathLike = str | os.PathLike[str]
 
@@ -60,13 +60,13 @@ PathLike = str | os.PathLike[str]
 class Report:
     """A finished analysis: tables as DataFrames, and a page.
 
-    Every table of `profkit.report/1` is an attribute: ``report.kernels``, ``report.phases``, ``report.steps``,
+    Every table of `profkit.report/2` is an attribute: ``report.kernels``, ``report.phases``, ``report.steps``,
     ``report.operators``, ``report.ranges``, ``report.syncs``, ``report.gaps``, ``report.devices``,
     ``report.communication``, ``report.ranks``, ``report.advice``. Times are ns, sizes bytes, shares 0..1.
     """
 
     result: Result
-    """The same as plain values, under the names of the published schema."""
+    """TRANSITIONAL: what the analysis returns; of a saved report its document, whose rows imitate dictionaries."""
 
     @cached_property
     def document(self) -> Document:
@@ -134,8 +134,8 @@ class Report:
         return _frame(AdviceRow, self.document.advice)
 
     def as_dict(self) -> Row:
-        """The report as `profkit.report/1`."""
-        document: Row = json.loads(render_json(self.result))
+        """The report as `profkit.report/2`: an object of JSON."""
+        document: Row = json.loads(render_json(self.document))
         return document
 
     def render(self, format: str) -> str:
@@ -144,10 +144,8 @@ class Report:
         Raises:
             OutputError: There is no such format.
         """
-        if format == "json":
-            return render_json(self.result)
         if format not in RENDERERS:
-            raise OutputError(format, "no such format", f"Choose one of json, {', '.join(RENDERERS)}")
+            raise OutputError(format, "no such format", f"Choose one of {', '.join(RENDERERS)}")
         return RENDERERS[format](self.document)
 
     def save(self, path: PathLike) -> Path:
@@ -193,7 +191,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
             also compressed; ``-`` is standard input. Remote ones and patterns too: ``s3://bucket/run/*.json.gz``.
         step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
         device: The report's id of the only device to look at.
-        peaks: Rates of the card, in place of the table's.
+        peaks: Rates of the GPU, in place of the table's.
         plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
         progress: Called with a few words before each long piece of work.
         cluster: Where to summarise many files: the address of a Dask scheduler (``tcp://host:8786``), ``local`` for
@@ -283,28 +281,6 @@ def _stats(path: PathLike) -> Iterator[os.stat_result]:
             yield Path(file).stat()
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that it appears whole or not at all; what a link leads to, and not the link, is replaced.
-
-    A device or a named pipe stays what it is, and is written to.
-
-    Raises:
-        OutputError: It cannot be written.
-    """
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_bytes(data)
-        else:
-            _replace(path.resolve(), data)
-    except (OSError, RuntimeError) as error:  # a RuntimeError is a circle of links
-        raise OutputError(
-            path,
-            f"cannot be written: {getattr(error, 'strerror', None) or error}",
-            "Choose another place with -o",
-        ) from error
-
-
 def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
     """The files that inputs stand for: those of folders and patterns too, in the order of a report.
 
@@ -312,26 +288,6 @@ def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
         ReadError: A folder has no recording in it.
     """
     return [file for path in _as_list(paths) for file in _expand(path)]
-
-
-def _replace(path: Path, data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            file.write(data)
-            file.flush()
-            # A temporary file is for its owner's eyes only; a report is an ordinary file.
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _as_list(paths: PathLike | Iterable[PathLike]) -> list[PathLike]:

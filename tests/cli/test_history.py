@@ -39,7 +39,7 @@ def history(tmp_path_factory):
 def test_runs_are_listed_with_their_tags(history):
     lines = run("history", "--db", history).output.splitlines()
     assert len(lines) == 8
-    assert "40.513 ms" in lines[1]
+    assert "40.232 ms" in lines[1]
     assert "branch=main number=0" in lines[1]
     assert len(run("history", "--db", history, "--tag", "number=3").output.splitlines()) == 2
 
@@ -70,7 +70,7 @@ def test_a_saved_run_is_shown_as_the_report_it_was(history, tmp_path):
 
 def test_a_saved_run_is_exported_as_its_report(history, tmp_path):
     assert run("export", f"{history}#1", "-o", tmp_path / "report.json").exit_code == 0
-    assert json.loads((tmp_path / "report.json").read_text())["schema"] == "profkit.report/1"
+    assert json.loads((tmp_path / "report.json").read_text())["schema"] == "profkit.report/2"
 
 
 @pytest.mark.parametrize(

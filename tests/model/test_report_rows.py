@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import profkit
 from profkit.model.report import Interval, Severity, replace
 from profkit.model.rows import Row
 from profkit.rendering.document import Document
-from profkit.rendering.first_edition import second_edition
 from profkit.rendering.schema import report_schema
 from tests.shared import DATA, SHARED, needs_shared
 
+ROOT = Path(__file__).parents[2]
 OURS = (
     ["kineto/gpt_bf16_compile.json.gz"],
     ["kineto/sync_item_stack.json.gz"],
@@ -48,10 +49,9 @@ def unknown_names(given: Any, kept: Any, place: str = "") -> list[str]:
 
 def check(document: dict[str, Any]) -> Document:
     """Decode a report strictly, and see that nothing of it is lost and that the schema says the same."""
-    given = second_edition(document)
-    made = msgspec.convert(given, Document, strict=True)
+    made = msgspec.convert(document, Document, strict=True)
     written = json.loads(msgspec.json.encode(made))
-    assert sorted(set(unknown_names(given, written))) == []
+    assert sorted(set(unknown_names(document, written))) == []
     jsonschema.Draft202012Validator(report_schema()).validate(written)
     return made
 
@@ -73,7 +73,7 @@ def test_names_that_are_lost_are_found():
 
 
 def test_a_document_of_another_version_is_refused():
-    document = dict(second_edition(profkit.analyze(DATA / "cases/12_metadata_only.json").as_dict()))
+    document = profkit.analyze(DATA / "cases/12_metadata_only.json").as_dict()
     with pytest.raises(msgspec.ValidationError, match=r"profkit\.report/9"):
         msgspec.convert({**document, "schema": "profkit.report/9"}, Document)
 
@@ -90,6 +90,12 @@ def test_every_field_of_the_schema_is_described():
     ]
     assert silent == []
     assert len(parts) > 40
+
+
+def test_the_schema_and_the_table_of_fields_in_the_docs_are_those_of_the_types():
+    script = runpy.run_path(str(ROOT / "docs/dev/report_fields.py"))
+    for path, text in script["written"]().items():
+        assert path.read_text("utf-8") == text, f"run python docs/dev/report_fields.py: {path.name} is stale"
 
 
 def test_a_row_is_frozen_and_travels():
@@ -117,3 +123,14 @@ def test_severities_are_in_order_of_weight_and_not_of_letters():
 def test_a_field_that_does_not_exist_is_refused():
     with pytest.raises(TypeError, match="gpu_exclusve_ns"):
         replace(Interval(low=1.0, likely=2.0, high=3.0), gpu_exclusve_ns=1)
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["kernels", "phases", "steps", "devices", "operators", "ranges", "syncs", "gaps", "communication", "ranks", "advice"],
+)  # fmt: skip
+def test_a_table_has_its_columns_also_where_it_is_empty(table):
+    empty = getattr(profkit.analyze(DATA / "cases/12_metadata_only.json"), table)
+    full = getattr(profkit.analyze(DATA / "kineto/sync_item_stack.json.gz"), table)
+    assert len(empty) == 0
+    assert list(empty.columns) == list(full.columns) != []

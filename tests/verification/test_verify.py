@@ -13,7 +13,7 @@ import profkit
 from profkit.api import expand
 from profkit.cli import main
 from profkit.errors import ProfkitError
-from profkit.rendering.report_json import report_schema
+from profkit.rendering.schema import report_schema
 from profkit.timeline.intervals import Intervals
 from profkit.verification import Verification, verify, with_verification
 from tests.fuzz.inputs import READERS, nth
@@ -38,6 +38,8 @@ CASES = sorted(
     for path in (DATA / "cases").glob("*.*")
     if path.suffix not in (".txt", ".py") and not path.name.startswith(REFUSED)
 )
+LARGE = 100_000
+"""Bytes of a compressed recording from which the brute force takes seconds."""
 PUBLISHED = sorted((SHARED / "corpus").glob("*/*"))
 OVERLAPPING = DATA / "cases/17_overlap_utilisation.json"
 STEPPED = DATA / "nsys/gpt_bf16.sqlite.gz"
@@ -65,7 +67,13 @@ def verified(*paths, **options) -> Verification:
 # --- agreement
 
 
-@pytest.mark.parametrize("path", [*RECORDINGS, *CASES], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path.stat().st_size > LARGE else [], id=path.name)
+        for path in [*RECORDINGS, *CASES]
+    ],
+)
 def test_a_recording_agrees_with_the_brute_force(path):
     found = verified(path)
     assert found.differing == []
@@ -90,6 +98,7 @@ def test_what_is_compared():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name[:60])
@@ -239,15 +248,16 @@ def plant_unrounded_blocks(monkeypatch):
 
 def plant_names_exchanged(monkeypatch):
     """Two kernels change places in the table by name; every sum stays right."""
+    from profkit.model.rows import replace
     from profkit.timeline import window_table
 
     whole = window_table.totals_row
 
     def exchanged(*arguments):
         row = whole(*arguments)
-        first, second = row["kernels"][:2]
-        first["name"], second["name"] = second["name"], first["name"]
-        return row
+        first, second = row.kernels[:2]
+        exchanged_names = [replace(first, name=second.name), replace(second, name=first.name)]
+        return replace(row, kernels=[*exchanged_names, *row.kernels[2:]])
 
     monkeypatch.setattr("profkit.report.assembly.totals_row", exchanged)
     return STEPPED, "totals.kernels["
