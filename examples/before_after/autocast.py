@@ -1,4 +1,4 @@
-"""Autocast to bf16: half the bytes and, on matrix units, at least twice the rate.
+"""Autocast to bf16: half the bytes and, on Tensor Cores, at least twice the rate.
 
 What it teaches: around forward and loss only; a step that waits for its host gets slower by the casts.
 

@@ -1,4 +1,4 @@
-"""channels_last: the layout that the matrix units of convolutions want.
+"""channels_last: the layout in which convolutions use Tensor Cores best.
 
 What it teaches: in 16 bits, cuDNN transposes every tensor there and back unless the model and its input already
 have the layout.

@@ -200,7 +200,7 @@ def defaults():
 
 
 def with_tf32(build):
-    """The same step, with matrix products of fp32 on the matrix units."""
+    """The same step, with matrix products of fp32 on Tensor Cores."""
 
     def built():
         torch.set_float32_matmul_precision("high")

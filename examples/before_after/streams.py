@@ -1,6 +1,6 @@
 """Streams: two independent branches at the same time.
 
-What it teaches: branches whose kernels fill a part of the card overlap on two streams; large ones gain nothing, since
+What it teaches: branches whose kernels fill a part of the GPU overlap on two streams; large ones gain nothing, since
 one kernel already fills it. A side stream must wait for what it reads, and be waited for.
 
     python examples/before_after/streams.py

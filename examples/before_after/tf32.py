@@ -1,4 +1,4 @@
-"""TF32: products of fp32 matrices on the matrix units.
+"""TF32: products of fp32 matrices on Tensor Cores.
 
 What it teaches: it is off by default, one line turns it on, and only the matrix products get faster, so the rest
 of the step decides what is left of the gain. Inputs keep fp32's range and lose 13 bits of mantissa.

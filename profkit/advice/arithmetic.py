@@ -68,7 +68,7 @@ def _scaler(case: Case) -> Evidence | None:
         "A GradScaler reads and writes every gradient, and the host waits for its result in each step. bf16 has the range "
         "of fp32 and needs no scaler.",
         kernels_seen(facts, chosen),
-        [lambda draft: draft.drop(chosen)],
+        [lambda edited: edited.drop(chosen)],
     )
 
 

@@ -11,7 +11,7 @@ from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model import OperationKind
 from profkit.model.kernel_class import Family
 from profkit.model.states import State
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model, fusible
 from profkit.simulation.launching import capture
 from profkit.units import duration_text, percent_text
@@ -47,10 +47,12 @@ def _breaks(case: Case) -> Evidence | None:
         return None
     count = len(regions)
 
-    def joined(draft: Draft) -> None:
-        tokens = len(draft.gap_ns)
-        draft.gap_ns -= min((count - 1) * 2 * draft.usual_launch_ns, 0.5 * float(draft.gap_ns.sum())) / tokens
-        draft.gap_ns = np.maximum(draft.gap_ns, 0)
+    def joined(edited: EditedStep) -> None:
+        tokens = len(edited.gap_ns)
+        edited.gap_ns -= (
+            min((count - 1) * 2 * edited.usual_launch_ns, 0.5 * float(edited.gap_ns.sum())) / tokens
+        )
+        edited.gap_ns = np.maximum(edited.gap_ns, 0)
 
     return Evidence(
         f"{count} compiled regions of {len(frames)} graphs run in one step, with {int(eager.sum())} eager kernels "
@@ -72,9 +74,9 @@ def _recompiles(case: Case) -> Evidence | None:
     if compiling <= 0 or versions < 1:
         return None
 
-    def compiled_once(draft: Draft) -> None:
-        factor = max(0.0, 1 - float(compiling) / max(float(draft.gap_ns.sum()), 1.0))
-        draft.gap_ns *= factor
+    def compiled_once(edited: EditedStep) -> None:
+        factor = max(0.0, 1 - float(compiling) / max(float(edited.gap_ns.sum()), 1.0))
+        edited.gap_ns *= factor
 
     return Evidence(
         f"The step spends {duration_text(float(compiling))} on compilation, and a region is in version {versions + 1}. "
@@ -151,18 +153,18 @@ def _loop(case: Case) -> Evidence | None:
     return Evidence(
         f"{int(chosen.sum()) + 1} launches in a row do the same to equal parts of a tensor: a Python loop over it.",
         kernels_seen(facts, chosen),
-        [lambda draft: _vectorise(draft, chosen)],
+        [lambda edited: _vectorise(edited, chosen)],
         "low",
     )
 
 
-def _vectorise(draft: Draft, chosen: NDArray[np.bool_]) -> None:
+def _vectorise(edited: EditedStep, chosen: NDArray[np.bool_]) -> None:
     """One launch for each run does the work of all."""
-    work = np.where(chosen, np.maximum(draft.duration_ns - draft.constants.start_ns, 0.0), 0.0)
+    work = np.where(chosen, np.maximum(edited.duration_ns - edited.constants.start_ns, 0.0), 0.0)
     run = np.cumsum(~chosen)
     first = ~chosen & np.append(chosen[1:], False)
-    draft.duration_ns = draft.duration_ns + np.where(first, np.bincount(run, work)[run], 0.0)
-    draft.drop(chosen)
+    edited.duration_ns = edited.duration_ns + np.where(first, np.bincount(run, work)[run], 0.0)
+    edited.drop(chosen)
 
 
 def _regions(case: Case) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model.kernel_class import Family
 from profkit.ranks.collective_table import describe_communication
 from profkit.simulation.collectives import asked_earlier, exposed_ns, shrunk, transfer_ns
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.launching import without_ranges
 from profkit.timeline.range_names import matching
@@ -117,9 +117,9 @@ def _unused(case: Case) -> Evidence | None:
         return None
     spent = float((ranges.end_ns - ranges.start_ns)[inside].sum())
 
-    def change(draft: Draft) -> None:
-        without_ranges(searches)(draft)
-        draft.drop(counts)
+    def change(edited: EditedStep) -> None:
+        without_ranges(searches)(edited)
+        edited.drop(counts)
 
     return Evidence(
         f"DistributedDataParallel searches the graph for unused parameters in each step ({duration_text(spent)} on the host) "
@@ -178,9 +178,9 @@ def _buckets(case: Case) -> Evidence | None:
     bucket = np.where(small, np.cumsum(first), 0)
     kept = np.bincount(bucket, sent)[bucket] - sent
 
-    def merged(draft: Draft) -> None:
-        draft.drop(small & ~first)
-        draft.duration_ns = np.where(first, draft.duration_ns + kept, draft.duration_ns)
+    def merged(edited: EditedStep) -> None:
+        edited.drop(small & ~first)
+        edited.duration_ns = np.where(first, edited.duration_ns + kept, edited.duration_ns)
 
     return Evidence(
         f"{int(small.sum())} collectives a step are shorter than {duration_text(_SMALL_NS)}, so latency limits them, not bandwidth.",
@@ -209,7 +209,7 @@ def _accumulation(case: Case) -> Evidence | None:
     return Evidence(
         f"The step has {passes} forward passes, and each reduces the gradients, although only the last one needs to.",
         kernels_seen(facts, early),
-        [lambda draft: draft.drop(early)],
+        [lambda edited: edited.drop(early)],
     )
 
 

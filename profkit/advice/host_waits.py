@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model import CopyKind, OperationKind, RangeKind
 from profkit.simulation.copies import load_with, pageable_copies, pin_memory
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.launching import keep_memory, lift_waits, without_ranges
 from profkit.simulation.step_program import LAUNCH
 from profkit.timeline.idle_tables import sync_rows
@@ -119,8 +119,8 @@ def _blocking(case: Case) -> Evidence | None:
     if kernels.sum() < 8 or done[kernels].mean() < 0.95:
         return None
 
-    def free(draft: Draft) -> None:
-        draft.own_ns = np.minimum(draft.own_ns, np.maximum(draft.own_ns - _launched_ns(draft), 5_000.0))
+    def free(edited: EditedStep) -> None:
+        edited.own_ns = np.minimum(edited.own_ns, np.maximum(edited.own_ns - _launched_ns(edited), 5_000.0))
 
     return Evidence(
         f"{int(done[kernels].sum())} of {int(kernels.sum())} launch calls return only after their kernel has finished, "
@@ -131,9 +131,9 @@ def _blocking(case: Case) -> Evidence | None:
     )
 
 
-def _launched_ns(draft: Draft) -> NDArray[np.float64]:
-    work = draft.duration_ns + draft.lead_ns
-    return np.bincount(draft.facts.token, work, minlength=len(draft.own_ns)).astype(float)
+def _launched_ns(edited: EditedStep) -> NDArray[np.float64]:
+    work = edited.duration_ns + edited.lead_ns
+    return np.bincount(edited.facts.token, work, minlength=len(edited.own_ns)).astype(float)
 
 
 def _anomalous(case: Case) -> NDArray[np.bool_]:
@@ -151,9 +151,9 @@ def _anomaly(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
 
-    def change(draft: Draft) -> None:
-        draft.drop(chosen)
-        lift_waits(draft)
+    def change(edited: EditedStep) -> None:
+        edited.drop(chosen)
+        lift_waits(edited)
 
     return Evidence(
         f"The backward pass checks its results for NaN (anomaly mode): {int(chosen.sum())} kernels and copies, each with a "
@@ -198,7 +198,7 @@ def _crumbs(case: Case) -> Evidence | None:
         "pageable memory a wait.",
         kernels_seen(facts, chosen),
         # Packing them is work of the host too.
-        [lambda draft: draft.drop(rest, host=0.3)],
+        [lambda edited: edited.drop(rest, host=0.3)],
         "low",
     )
 

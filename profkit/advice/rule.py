@@ -46,14 +46,14 @@ class Case:
 
     @property
     def capability(self) -> float:
-        """The card's compute capability; 0 where it is not known."""
+        """The GPU's compute capability; 0 where it is not known."""
         gpu = self.facts.gpu
         text = gpu.compute_capability if gpu else ""
         return float(text) if text.replace(".", "", 1).isdigit() else 0.0
 
     @property
     def memory_used(self) -> float | None:
-        """The share of the card's memory that was reserved at most, where both are known."""
+        """The share of the GPU's memory that was reserved at most, where both are known."""
         device = self.view.trace.devices[self.device]
         total = device.memory_bytes or (self.facts.gpu.memory_bytes if self.facts.gpu else None)
         peak = self.memory.peak_reserved_bytes if self.memory else None

@@ -8,7 +8,7 @@ import numpy as np
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model.kernel_class import Family
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.layouts import (
     channels_last,
     fuse_attention,
@@ -88,8 +88,8 @@ def _benchmark(case: Case) -> Evidence | None:
     if facts.share(slow) < 0.03:
         return None
 
-    def change(draft: Draft) -> None:
-        draft.retime(slow, draft.duration_ns * draft.constants.tried)
+    def change(edited: EditedStep) -> None:
+        edited.retime(slow, edited.duration_ns * edited.constants.tried)
 
     return Evidence(
         f"Convolutions over {percent_text(facts.share(slow))} of the device's time use general algorithms. cuDNN can try "

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from profkit.api import PathLike, Report, analyze, write_whole
 from profkit.comparison import Comparison, Limits, broken_limits, compare_results
 from profkit.errors import AnalysisError, OutputError, ReadError
-from profkit.model.result import Row
+from profkit.model.result import Result, Row
 from profkit.rendering.comparisons import (
     COMPARISON_RENDERERS,
     render_comparison_html,
@@ -120,7 +120,10 @@ def compare(
     Raises:
         ReadError: A file cannot be read.
     """
-    sides = [[_opened(source, step).result for source in _as_list(side)] for side in (before, after)]
+    sides = [
+        [cast(Result, _opened(source, step).document) for source in _as_list(side)]
+        for side in (before, after)
+    ]
     return ComparisonReport(compare_results(*sides))
 
 
@@ -139,9 +142,9 @@ def open_report(source: PathLike, *, step: str | None = None) -> Report:
         from profkit.saved_runs import History
 
         with History(saved[0]) as history:
-            return Report(history.load(saved[1]))
+            return Report(cast(Result, history.load(saved[1])))
     result = read_report_file(source) if os.fspath(source) != "-" else None
-    return Report(result) if result is not None else analyze(source, step=step)
+    return Report(cast(Result, result)) if result is not None else analyze(source, step=step)
 
 
 @dataclass(frozen=True)
@@ -185,12 +188,12 @@ def gate(
         raise AnalysisError("gate", "neither a baseline nor a limit is given", hint)
     if baseline is None and wanted.need_a_baseline:
         raise AnalysisError("gate", "a limit that starts with + needs a baseline", "Name one with --baseline")
-    judged = _opened(report, None)
+    judged = cast(Result, _opened(report, None).document)
     against = None
     if baseline is not None:
-        before = _opened(_baseline(baseline, database), None)
-        against = ComparisonReport(compare_results([before.result], [judged.result]))
-    return Gate(broken_limits(wanted, judged.result, against.comparison if against else None), against)
+        before = cast(Result, _opened(_baseline(baseline, database), None).document)
+        against = ComparisonReport(compare_results([before], [judged]))
+    return Gate(broken_limits(wanted, judged, against.comparison if against else None), against)
 
 
 def save_run(

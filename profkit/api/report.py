@@ -60,13 +60,13 @@ PathLike = str | os.PathLike[str]
 class Report:
     """A finished analysis: tables as DataFrames, and a page.
 
-    Every table of `profkit.report/1` is an attribute: ``report.kernels``, ``report.phases``, ``report.steps``,
+    Every table of `profkit.report/2` is an attribute: ``report.kernels``, ``report.phases``, ``report.steps``,
     ``report.operators``, ``report.ranges``, ``report.syncs``, ``report.gaps``, ``report.devices``,
     ``report.communication``, ``report.ranks``, ``report.advice``. Times are ns, sizes bytes, shares 0..1.
     """
 
     result: Result
-    """The same as plain values, under the names of the published schema."""
+    """TRANSITIONAL: what the analysis returns; of a saved report its document, whose rows imitate dictionaries."""
 
     @cached_property
     def document(self) -> Document:
@@ -134,8 +134,8 @@ class Report:
         return _frame(AdviceRow, self.document.advice)
 
     def as_dict(self) -> Row:
-        """The report as `profkit.report/1`."""
-        document: Row = json.loads(render_json(self.result))
+        """The report as `profkit.report/2`: an object of JSON."""
+        document: Row = json.loads(render_json(self.document))
         return document
 
     def render(self, format: str) -> str:
@@ -144,10 +144,8 @@ class Report:
         Raises:
             OutputError: There is no such format.
         """
-        if format == "json":
-            return render_json(self.result)
         if format not in RENDERERS:
-            raise OutputError(format, "no such format", f"Choose one of json, {', '.join(RENDERERS)}")
+            raise OutputError(format, "no such format", f"Choose one of {', '.join(RENDERERS)}")
         return RENDERERS[format](self.document)
 
     def save(self, path: PathLike) -> Path:
@@ -193,7 +191,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
             also compressed; ``-`` is standard input. Remote ones and patterns too: ``s3://bucket/run/*.json.gz``.
         step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
         device: The report's id of the only device to look at.
-        peaks: Rates of the card, in place of the table's.
+        peaks: Rates of the GPU, in place of the table's.
         plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
         progress: Called with a few words before each long piece of work.
         cluster: Where to summarise many files: the address of a Dask scheduler (``tcp://host:8786``), ``local`` for

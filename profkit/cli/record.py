@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
+import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,30 +62,74 @@ def _shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--gpu-metrics", is_flag=True, help="Sample the GPU's hardware counters, if permitted.")
 @click.option("--graph-nodes", is_flag=True, help="Record the kernels within CUDA graphs.")
-@click.pass_context
+@click.option("--python", "python_", is_flag=True, help="Sample Python's call stacks: what a slow host does.")
+@click.option(
+    "-t",
+    "--trace",
+    default="cuda,nvtx",
+    show_default=True,
+    metavar="APIS",
+    help="What nsys traces, e.g. cuda,nvtx,osrt.",
+)
+@click.option("--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Begin to record after this.")
+@click.option(
+    "--duration", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Record for this long."
+)
+@click.option(
+    "--nsys-args",
+    default="",
+    metavar="'ARGS'",
+    help="More options of nsys profile, which win over profkit's.",
+)
 def nsys(
-    ctx: click.Context,
     output: str,
     program: tuple[str, ...],
     analyze: bool,
     capture: bool,
     gpu_metrics: bool,
     graph_nodes: bool,
+    python_: bool,
+    trace: str,
+    delay: float | None,
+    duration: float | None,
+    nsys_args: str,
 ) -> None:
     """Record any program with Nsight Systems, and export SQLite."""
     from profkit.recording.nsys_command import NsysRun, record_with_nsys
 
-    run = NsysRun(capture=capture, gpu_metrics=gpu_metrics, graph_nodes=graph_nodes)
+    try:
+        more = tuple(shlex.split(nsys_args))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}", param_hint="--nsys-args") from error
+    run = NsysRun(
+        capture=capture, gpu_metrics=gpu_metrics, graph_nodes=graph_nodes, python=python_, trace=trace,
+        delay_s=delay, duration_s=duration, more=more,
+    )  # fmt: skip
     try:
         code, files = record_with_nsys(run, Path(output), list(program))
     finally:
         for line in run.said:
             click.echo(f"profkit: {line}", err=True)
-    _finish(ctx, code, files, analyze)
+    _finish(code, files, analyze, [])
+
+
+def _script_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    marks = click.Choice(["optimizer", "backward", "module", "loader"])
+    natural = click.IntRange(min=0)
+    for flag, help_, settings in (
+        ("--ranks", "Ranks that record; all of them by default.", {"metavar": "N,N"}),
+        ("--stop-after", "End the program, with exit code 0, when the recording is over.", {"is_flag": True}),
+        ("--step-by", "What ends a step: by default the optimizer, or backward if none.", {"type": marks}),
+        ("--step-every", "How many of those make a step.", {"default": 1, "type": click.IntRange(min=1)}),
+        ("--modules", "How deep modules within the model are phases.", {"default": 0, "type": natural}),
+    ):
+        function = click.option(flag, help=help_, **settings)(function)
+    return function
 
 
 @command.command()
 @_shared_options
+@_script_options
 @click.option(
     "--wait",
     default=2,
@@ -92,78 +137,112 @@ def nsys(
     help="Steps to run first without the profiler, timed for comparison.",
 )
 @click.option("--warmup", default=2, show_default=True, help="Steps with the profiler that are discarded.")
-@click.option(
-    "--steps", default=3, show_default=True, help="Steps to record. A step ends with optimizer.step()."
-)
+@click.option("--steps", default=3, show_default=True, help="Steps to record.")
 @click.option("--whole", is_flag=True, help="Record everything, e.g. for programs without an optimizer.")
 @click.option("--memory", is_flag=True, help="Record the CUDA memory history too.")
 @click.option("--stacks", is_flag=True, help="Record Python stacks (slow).")
 @click.option(
     "--shapes/--no-shapes", default=True, show_default=True, help="Record the input shapes of operators."
 )
-@click.pass_context
 def torch(
-    ctx: click.Context,
     output: str,
     program: tuple[str, ...],
     analyze: bool,
-    wait: int,
-    warmup: int,
-    steps: int,
     whole: bool,
-    memory: bool,
-    stacks: bool,
-    shapes: bool,
+    steps: int,
+    ranks: str | None,
+    **options: Any,
 ) -> None:
-    """Record a Python script with torch.profiler."""
-    options = {"wait": wait, "warmup": warmup, "steps": None if whole else steps}
-    _run_recorded(
-        ctx, output, program, analyze, options | {"memory": memory, "stacks": stacks, "shapes": shapes}
-    )
+    """Record a Python script with torch.profiler, in every rank that it starts."""
+    options |= {"steps": None if whole else steps, "ranks": _numbers(ranks)}
+    _run_recorded(output, program, analyze, options)
 
 
 @command.command()
 @_shared_options
+@click.option("--ranks", metavar="N,N", help="Ranks that record; all of them by default.")
 @click.option("--stacks", is_flag=True, help="Keep C++ frames too.")
-@click.pass_context
-def memory(ctx: click.Context, output: str, program: tuple[str, ...], analyze: bool, stacks: bool) -> None:
+def memory(output: str, program: tuple[str, ...], analyze: bool, ranks: str | None, stacks: bool) -> None:
     """Record the CUDA memory history of a Python script, even if it runs out of memory."""
-    options = {"steps": None, "trace": False, "memory": True, "stacks": stacks}
-    _run_recorded(ctx, output, program, analyze, options)
+    options = {"steps": None, "trace": False, "memory": True, "stacks": stacks, "ranks": _numbers(ranks)}
+    _run_recorded(output, program, analyze, options)
 
 
-def _run_recorded(
-    ctx: click.Context, output: str, program: tuple[str, ...], analyze: bool, options: dict[str, Any]
-) -> None:
-    from profkit.recording.run_script import recorded_command
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise click.BadParameter(f"{text} is no list of numbers", param_hint="--ranks") from error
+
+
+def _run_recorded(output: str, program: tuple[str, ...], analyze: bool, options: dict[str, Any]) -> None:
+    from profkit.recording.launchers import missing_profkit, recorded_command
+    from profkit.recording.signals import run_and_wait
 
     folder = Path(output)
-    before = set(_recordings(folder))
+    before = set(_files_of(folder))
     line = recorded_command(list(program), {"folder": output, **options})
-    click.echo(f"profkit: {' '.join(line)}", err=True)
-    code = subprocess.run(line, check=False).returncode
-    _finish(ctx, code, sorted(set(_recordings(folder)) - before), analyze)
+    if (obstacle := missing_profkit(line)) is not None:
+        raise obstacle
+    click.echo(f"profkit: recording {shlex.join(program)}", err=True)
+    try:
+        code = run_and_wait(line)
+    except OSError as error:
+        raise RecordingError(program[0], f"cannot be run ({error.strerror or error})") from error
+    made = sorted(set(_files_of(folder)) - before)
+    runs = [path for path in made if path.name.startswith("run")]
+    _finish(code, [path for path in made if path not in runs], analyze, runs)
 
 
-def _recordings(folder: Path) -> list[Path]:
-    """Recordings of this folder and of those beside it, where a later run goes (``profkit-2``)."""
+def _files_of(folder: Path) -> list[Path]:
+    """Files of this folder and of those beside it, where a later run goes (``profkit-2``)."""
     parents = [folder, *folder.parent.glob(f"{folder.name}-*")]
-    patterns = ("trace*.json.gz", "trace*.json", "memory*.pickle")
+    patterns = ("trace*.json.gz", "trace*.json", "memory*.pickle", "run*.json")
     return [path for parent in parents for pattern in patterns for path in parent.glob(pattern)]
 
 
-def _finish(ctx: click.Context, code: int, files: list[Path], analyze: bool) -> None:
+def _finish(code: int, files: list[Path], analyze: bool, runs: list[Path]) -> None:
     for path in files:
         click.echo(f"Wrote {path}")
     if analyze and files:
-        from profkit import api
-
-        report = api.analyze(files)
-        page = files[0].parent / "report.profkit.html"
-        report.save(page)
-        click.echo(f"Wrote {page}")
+        _analyze(files)
     elif files:
         click.echo(f"Next: profkit analyze {files[0] if len(files) == 1 else files[0].parent}")
     else:
-        click.echo("profkit: nothing was recorded", err=True)
-    ctx.exit(code if code >= 0 else 128 - code)
+        click.echo(f"profkit: nothing was recorded: {_why_nothing(runs)}", err=True)
+    click.get_current_context().exit(code or (0 if files else 1))
+
+
+def _analyze(files: list[Path]) -> None:
+    from profkit import api
+
+    report = api.analyze(files)
+    page = _free_page(files[0].parent)
+    report.save(page)
+    click.echo(report.verdict.sentence)
+    click.echo(f"Wrote {page}")
+
+
+def _free_page(folder: Path) -> Path:
+    """A page of another recording in the folder is never replaced."""
+    number, page = 2, folder / "report.profkit.html"
+    while page.exists():
+        number, page = number + 1, folder / f"report_{number}.profkit.html"
+    return page
+
+
+def _why_nothing(runs: list[Path]) -> str:
+    problems = []
+    for path in runs:
+        try:
+            problems += json.loads(path.read_text(encoding="utf-8"))["problems"]
+        except (OSError, ValueError, KeyError):
+            continue
+    if problems:
+        return str(problems[-1])
+    return (
+        "no process of the program trained under the recorder. Its child processes are not recorded: name the script"
+        " that trains, or the launcher (torchrun, accelerate launch, deepspeed)"
+    )

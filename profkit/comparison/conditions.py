@@ -15,7 +15,7 @@ from profkit.units import percent_text
 __all__ = ["FORBIDS", "HOST_COST", "NOTE", "WEAKENS", "setup_warnings"]
 
 FORBIDS: Final = "forbids"
-"""No conclusion: the sides do not do the same thing on the same card."""
+"""No conclusion: the sides do not do the same thing on the same GPU."""
 
 HOST_COST: Final = "host cost"
 """The recorders slow the host differently: idle time cannot be compared, busy time can."""

@@ -1,4 +1,4 @@
-"""Cards: dense peaks by data type, bandwidth, and the fixed costs of a kernel."""
+"""GPUs: dense peaks by data type, bandwidth, and the fixed costs of a kernel."""
 
 from profkit.hardware.gpu import DTYPE_BYTES, OVERHEAD_NS, QUEUE_NS, TENSOR, TENSOR_HALF, VECTOR, Gpu
 from profkit.hardware.kept import calibration_path, keep_calibration, kept_calibration

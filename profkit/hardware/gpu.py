@@ -1,4 +1,4 @@
-"""A card and what it can reach: dense rates by data type and unit, bandwidth, fixed costs."""
+"""A GPU and what it can reach: dense rates by data type and unit, bandwidth, fixed costs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from types import MappingProxyType
 __all__ = ["DTYPE_BYTES", "OVERHEAD_NS", "QUEUE_NS", "TENSOR", "TENSOR_HALF", "VECTOR", "Gpu"]
 
 TENSOR = "tensor"
-"""Matrix units, accumulating in fp32 (int32, fp64)."""
+"""Tensor Cores, accumulating in fp32 (int32, fp64)."""
 TENSOR_HALF = "tensor_fp16acc"
-"""Matrix units accumulating in fp16: twice as fast on consumer cards."""
+"""Tensor Cores accumulating in fp16: twice as fast on consumer GPUs."""
 VECTOR = "vector"
 """Ordinary (SIMT) arithmetic."""
 
@@ -34,7 +34,7 @@ DTYPE_BYTES: Mapping[str, float] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """What a card can reach at best; every rate is dense, without sparsity."""
+    """What a GPU can reach at best; every rate is dense, without sparsity."""
 
     name: str
     architecture: str = ""
@@ -53,9 +53,9 @@ class Gpu:
     """Where the rates come from, for a person to check."""
 
     def peak(self, dtype: str, unit: str) -> float | None:
-        """FLOP/s of ``unit`` for ``dtype``, or None when the card has no such rate.
+        """FLOP/s of ``unit`` for ``dtype``, or None when the GPU has no such rate.
 
-        A matrix unit that accumulates in fp16 runs at the ordinary rate where the table has no other.
+        A Tensor Core that accumulates in fp16 runs at the ordinary rate where the table has no other.
         """
         found = self.peaks.get((dtype, unit))
         if found is None and unit == TENSOR_HALF:
@@ -91,7 +91,7 @@ class Gpu:
         return best
 
     def scaled(self, compute: float, memory: float, name: str) -> Gpu:
-        """The card with its rates and sizes cut to shares of one: a MIG slice, or a part with fewer cores."""
+        """The GPU with its rates and sizes cut to shares of one: a MIG slice, or a part with fewer cores."""
         return replace(
             self,
             name=name,

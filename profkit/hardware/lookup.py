@@ -1,4 +1,4 @@
-"""A device's figures: from the table of cards, the recording, and what was measured on the user's own card."""
+"""A device's figures: from the table of GPUs, the recording, and what was measured on the user's own GPU."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def find_gpu(
     bandwidth_bytes_per_s: float | None = None,
     l2_bytes: float | None = None,
 ) -> Gpu | None:
-    """The card that a recording names, or None when nothing surely is it.
+    """The GPU that a recording names, or None when nothing surely is it.
 
     The pattern with most words wins, so that ``NVIDIA H200 NVL`` is no ``H200``; among equals the one nearest
     in memory and cores. A MIG slice, or a variant with another number of cores, has its rates scaled. Peaks are
-    those of the data sheet; `To` and `Q` come from ``profkit hardware calibrate`` where it ran on such a card,
-    and of a card that is not in the table its measured rates stand for the peaks.
+    those of the data sheet; `To` and `Q` come from ``profkit hardware calibrate`` where it ran on such a GPU,
+    and of a GPU that is not in the table its measured rates stand for the peaks.
 
     Args:
         name: As CUDA or HIP reports it, e.g. ``NVIDIA H100 80GB HBM3`` or ``NVIDIA A100-SXM4-40GB MIG 3g.20gb``.

@@ -27,7 +27,7 @@ _LARGEST = 2**20
 
 
 def load_peaks(path: str | Path) -> Gpu:
-    """Read a card's peaks from a TOML, JSON or CSV file (a first line of column names, one line of values).
+    """Read a GPU's peaks from a TOML, JSON or CSV file (a first line of column names, one line of values).
 
     Keys are those of the package's gpus.csv: ``name``, ``bandwidth_gbs`` (GB/s), ``l2_mb``, ``sm_count``,
     ``overhead_ns``, ``queue_ns``, and rates in TFLOP/s: ``fp64``, ``fp64_tensor``, ``fp32``, ``fp16``,

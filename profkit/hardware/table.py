@@ -1,4 +1,4 @@
-"""The table of cards, and the search in it by the name that a recording gives."""
+"""The table of GPUs, and the search in it by the name that a recording gives."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOISE = frozenset(
 _OTHER_MODEL = frozenset(
     {"ti", "super", "d", "laptop", "mobile", "max", "q", "nvl", "pcie", "ultra", "nx", "nano", "ada", "se"}
 )
-"""Words that make another card of a name: an RTX 4070 Ti is no RTX 4070."""
+"""Words that make another GPU of a name: an RTX 4070 Ti is no RTX 4070."""
 _MIG = re.compile(r"\bmig\s*(\d{1,2})(?:c\.\d{1,2})?(?:g)\.(\d{1,4})gb", re.ASCII | re.IGNORECASE)
 _WORD = re.compile(r"[a-z0-9.+]+")
 _MIG_COMPUTE_SLICES = 8
@@ -51,12 +51,12 @@ def _rows() -> tuple[tuple[Gpu, tuple[frozenset[str], ...]], ...]:
 
 
 def all_gpus() -> list[Gpu]:
-    """Every card of the table, in its order."""
+    """Every GPU of the table, in its order."""
     return [gpu for gpu, _ in _rows()]
 
 
 def named_gpu(name: str, memory_bytes: int | None, sm_count: int | None) -> Gpu | None:
-    """The card whose pattern has most words in common with a device's name, scaled to its slice or cores."""
+    """The GPU whose pattern has most words in common with a device's name, scaled to its slice or cores."""
     name = name[:_LONGEST_NAME]
     mig = _MIG.search(name)
     words = _words(name[: mig.start()] if mig else name)
@@ -77,7 +77,7 @@ def named_gpu(name: str, memory_bytes: int | None, sm_count: int | None) -> Gpu 
 
 
 def _slice(gpu: Gpu, mig: re.Match[str], memory_bytes: int | None, sm_count: int | None, name: str) -> Gpu:
-    """A MIG slice: memory comes in eighths of the card, cores as the slice reports or its name says."""
+    """A MIG slice: memory comes in eighths of the GPU, cores as the slice reports or its name says."""
     whole = gpu.memory_bytes or 0.0
     size = float(memory_bytes) if memory_bytes else float(mig[2]) * 1e9
     eighths = max(1, min(8, round(size / whole * 8))) if whole else 8
@@ -92,7 +92,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _distance(gpu: Gpu, memory_bytes: int | None, sm_count: int | None) -> float:
-    """How far the card is from what the recording says, for cards that share a name."""
+    """How far the GPU is from what the recording says, for GPUs that share a name."""
     pairs: Iterable[tuple[float | None, float | None]] = (
         (memory_bytes, gpu.memory_bytes),
         (sm_count, gpu.sm_count),

@@ -52,7 +52,7 @@ class KernelClass:
     """Readable, without template noise; two kernels of different work seldom share one."""
     family: Family
     dtype: str | None = None
-    """The type of its inputs as the unit takes them (``tf32`` where matrix units take fp32)."""
+    """The type of its inputs as the unit takes them (``tf32`` where Tensor Cores take fp32)."""
     out_dtype: str | None = None
     unit: str | None = None
     """`profkit.hardware.TENSOR`, `TENSOR_HALF` or `VECTOR`; None when the name does not tell."""
@@ -71,7 +71,7 @@ class KernelClass:
     gradient: str | None = None
     """Matrix kernels: ``dgrad`` or ``wgrad``, where the name says that it computes a convolution's gradient."""
     before_hopper: bool = False
-    """Matrix kernels: built on the instructions of older cards (mma.sync)."""
+    """Matrix kernels: built on the instructions of older GPUs (mma.sync)."""
     style: str = ""
     """Pointwise kernels: ``vectorized``, ``unrolled`` or ``strided``."""
     function: str = ""
@@ -79,12 +79,12 @@ class KernelClass:
 
     @property
     def tensor_core(self) -> bool | None:
-        """Whether it runs on matrix units; None when the name does not tell."""
+        """Whether it runs on Tensor Cores; None when the name does not tell."""
         return None if self.unit is None else self.unit in (TENSOR, TENSOR_HALF)
 
     @property
     def is_half_attention(self) -> bool:
-        """Whether it is attention on matrix units in fp16 or bf16, which have one rate: cuDNN's names tell no more."""
+        """Whether it is attention on Tensor Cores in fp16 or bf16, which have one rate: cuDNN's names tell no more."""
         return self.family is Family.ATTENTION and self.dtype is None and self.tensor_core is True
 
     @property

@@ -140,7 +140,7 @@ class Straggler(Row, frozen=True, kw_only=True):
     """Whether most of it is for ranks whose recording had not begun."""
     exposed_share: Ratio | None = None
     """The waiting of all exposed communication."""
-    held_share: Ratio | None = None
+    caused_share: Ratio | None = None
     """The waiting for this rank, of the windows of those that wait."""
     late_ns: Ns | None = None
     """How much later than the first it enters."""

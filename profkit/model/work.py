@@ -111,7 +111,7 @@ class OperationWork:
     product: NDArray[np.int32]
     """The matrix product that it computes or has a part in, as an index into `products`; -1 is none or unknown."""
     excess: NDArray[np.float64]
-    """The rate that its work would mean, over the card's peak, where that is more than can be; NaN elsewhere."""
+    """The rate that its work would mean, over the GPU's peak, where that is more than can be; NaN elsewhere."""
     class_of_name: dict[int, KernelClass]
     """The class of each kernel name, by string id."""
     unmodelled: dict[str, int]

@@ -60,7 +60,7 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
     late = [row for row in ranks.rows if row["straggler"]]
     where = "sends and receives" if ranks.waits_in_messages else "collectives"
     for row in late[:8]:
-        share = ranks.held_shares[row["rank"]]
+        share = ranks.caused_shares[row["rank"]]
         params = {"rank": row["rank"], "waiting_ns": row["holds_up_ns"], "where": where, "share": share}
         found.append(Finding("straggler", Severity.INFO, params=params))
     return found

@@ -1,4 +1,4 @@
-"""The ranks of a report: shares, steps, clocks, lateness, and the rank that holds the others up."""
+"""The ranks of a report: shares, steps, clocks, lateness, and stragglers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from profkit.ranks.collective_events import DeviceCollectives, partners_unknown
 from profkit.ranks.collective_waits import Waiting, find_waiting
 from profkit.ranks.instants import common_instants
 from profkit.ranks.matching import Matching, common_steps, match_again, match_collectives
-from profkit.ranks.wait_causes import blame, name_stragglers
+from profkit.ranks.wait_causes import caused_waits, name_stragglers
 from profkit.timeline.grouping import sums
 from profkit.timeline.intervals import Intervals
 
@@ -36,7 +36,7 @@ class RanksFound:
     """The table ``ranks``."""
     method: Row = field(default_factory=dict)
     """How the ranks were compared, and who waits for whom."""
-    held_shares: Mapping[int | None, float] = field(default_factory=dict)
+    caused_shares: Mapping[int | None, float] = field(default_factory=dict)
     """By rank: what ``holds_up_ns`` is of the windows of those that wait for it."""
     steps: Mapping[int | None, int] = field(default_factory=dict)
     """By rank: the marked steps of its recording."""
@@ -103,12 +103,12 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
     waiting = everywhere.in_window()
     errors = _errors(devices, found, shift)
     _add_comparison(rows, devices, waiting, errors, clocks)
-    blamed = blame(devices, everywhere, common_steps(devices)[everywhere.row], shifts)
-    name_stragglers(rows, devices, waiting, blamed)
+    caused = caused_waits(devices, everywhere, common_steps(devices)[everywhere.row], shifts)
+    name_stragglers(rows, devices, waiting, caused)
     return RanksFound(
         rows=rows,
-        method={**_method(devices, found, waiting, rows), "unrecorded_waiting_ns": blamed.unrecorded_ns},
-        held_shares={d.rank: float(s) for d, s in zip(devices, blamed.held_share, strict=True)},
+        method={**_method(devices, found, waiting, rows), "unrecorded_waiting_ns": caused.unrecorded_ns},
+        caused_shares={d.rank: float(s) for d, s in zip(devices, caused.caused_share, strict=True)},
         steps={d.rank: len(d.steps) for d in devices},
         clocks=clocks,
         waiting=_by_table_row(devices, waiting),

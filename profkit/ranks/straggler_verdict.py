@@ -19,7 +19,7 @@ _WORTH_SAYING: Final = 0.02
 """Of the window: less waiting than this is not told."""
 
 _EXPLAINS: Final = 0.1
-"""Of what a rank holds up: with less extra time of its own than this, that is not why it is late."""
+"""Of the waiting that a rank causes: with less extra time of its own than this, that is not why it is late."""
 
 
 def verdict_on_ranks(verdict: Any, ranks: RanksFound) -> Row:
@@ -56,7 +56,7 @@ def verdict_on_ranks(verdict: Any, ranks: RanksFound) -> Row:
         waits_in="message" if ranks.waits_in_messages else "collective",
         before_recording=before_recording,
         exposed_share=waiting / exposed,
-        held_share=ranks.held_shares[late["rank"]],
+        caused_share=ranks.caused_shares[late["rank"]],
         late_ns=late["late_ns"],
         extra_ns=_per_step_ns(late, extra_ns) if explained else None,
         mostly_for=None if is_straggler else _mostly_for(late, compared),

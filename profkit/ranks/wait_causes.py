@@ -1,4 +1,4 @@
-"""Who holds the others up, and whether that makes it a straggler."""
+"""Who makes the others wait, and whether that makes it a straggler."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from profkit.model.result import Row
 from profkit.ranks.collective_events import DeviceCollectives
 from profkit.ranks.collective_waits import Waiting
-from profkit.ranks.wait_attribution import charge
+from profkit.ranks.wait_attribution import attribute
 from profkit.timeline.grouping import group_rows, sums
 
-__all__ = ["STRAGGLER_SHARE", "Blame", "blame", "name_stragglers"]
+__all__ = ["STRAGGLER_SHARE", "CausedWaits", "caused_waits", "name_stragglers"]
 
 Column = NDArray[np.int64]
 
@@ -27,20 +27,22 @@ _TIMES_THE_USUAL: Final = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Blame:
+class CausedWaits:
     """Of every device: the exposed waiting of the others that it causes, as the mean over those others."""
 
-    held_ns: Column
-    held_share: NDArray[np.float64]
+    caused_ns: Column
+    caused_share: NDArray[np.float64]
     """The same of the window of each that waits, so that long and short windows count alike; at most 1."""
     steps: Column
     """In how many steps that is a straggler's share of a step."""
     unrecorded_ns: int
-    """Exposed waiting of all for devices whose recordings had not begun: nobody is blamed for it."""
+    """Exposed waiting of all for devices whose recordings had not begun: attributed to nobody."""
 
 
-def blame(devices: Sequence[DeviceCollectives], waiting: Waiting, step: Column, shift: Column) -> Blame:
-    """Charge exposed waiting to those who cause it.
+def caused_waits(
+    devices: Sequence[DeviceCollectives], waiting: Waiting, step: Column, shift: Column
+) -> CausedWaits:
+    """Attribute exposed waiting to those who cause it.
 
     Args:
         devices: One a rank.
@@ -50,7 +52,7 @@ def blame(devices: Sequence[DeviceCollectives], waiting: Waiting, step: Column, 
     """
     waits = np.flatnonzero(waiting.waiting_ns > 0)
     until = waiting.start[waits] + waiting.waiting_ns[waits]
-    parts = charge(waiting.device[waits], waiting.last[waits], waiting.start[waits], until, len(devices))
+    parts = attribute(waiting.device[waits], waiting.last[waits], waiting.start[waits], until, len(devices))
     began = np.array([d.span[0] for d in devices], np.int64) + shift
     since = np.clip(began[parts.to], parts.start, parts.end)
     whole, recorded = np.zeros((2, len(parts.wait)), np.int64)
@@ -66,9 +68,9 @@ def blame(devices: Sequence[DeviceCollectives], waiting: Waiting, step: Column, 
     window = np.maximum([d.window_ns for d in devices], 1)
     # Members of several groups may wait for one rank at once, and the means of the groups add up.
     share = np.minimum(sums(parts.to, mean / window[parts.device], len(devices)), 1.0)
-    return Blame(
-        held_share=share,
-        held_ns=np.floor(sums(parts.to, mean, len(devices)) + 0.5).astype(np.int64),
+    return CausedWaits(
+        caused_share=share,
+        caused_ns=np.floor(sums(parts.to, mean, len(devices)) + 0.5).astype(np.int64),
         steps=np.bincount(parts.to[example][notable], minlength=len(devices)),
         unrecorded_ns=int((whole - recorded).sum()),
     )
@@ -79,7 +81,7 @@ def _mean_step_ns(devices: Sequence[DeviceCollectives]) -> float:
 
 
 def name_stragglers(
-    rows: Sequence[Row], devices: Sequence[DeviceCollectives], waiting: Waiting, blamed: Blame
+    rows: Sequence[Row], devices: Sequence[DeviceCollectives], waiting: Waiting, caused: CausedWaits
 ) -> None:
     """Fill in ``holds_up_ns`` and ``straggler``.
 
@@ -87,17 +89,17 @@ def name_stragglers(
         rows: The table of ranks, whose waiting is known.
         devices: One a rank.
         waiting: Who waits for whom.
-        blamed: Whom that is charged to.
+        caused: The waiting that each causes.
     """
     compared = [row for row in rows if row["waiting_ns"] is not None]
-    usual = int(np.sort(blamed.held_ns)[(len(devices) - 1) // 2])
+    usual = int(np.sort(caused.caused_ns)[(len(devices) - 1) // 2])
     windows = [d.window_ns for row, d in zip(rows, devices, strict=True) if row["waiting_ns"] is not None]
     least = STRAGGLER_SHARE * float(np.mean(windows))
     error = max(row["clock_error_ns"] for row in compared)
     by_messages = int(waiting.exposed_ns[waiting.message].sum()) * 2 > int(waiting.exposed_ns.sum())
     typical = float(np.median([row["exposed_waiting_ns"] for row in compared]))
     for row, device, ns, notable in zip(
-        rows, devices, blamed.held_ns.tolist(), blamed.steps.tolist(), strict=True
+        rows, devices, caused.caused_ns.tolist(), caused.steps.tolist(), strict=True
     ):
         if row["waiting_ns"] is None:
             continue

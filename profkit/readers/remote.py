@@ -21,7 +21,7 @@ _SECRETS = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_MESSAGE: Final = 300
-_INSTALL = 'Install it: pip install "profkit[remote]" (and the file system that it names).'
+_INSTALL = "Install it: pip install fsspec (and the file system that it names)."
 
 
 def is_remote(path: str) -> bool:

@@ -22,8 +22,8 @@ _REPEATS = 15
 _TINY_KERNELS = 400
 _WAIT_CYCLES = 50_000_000
 _SIDE = 8192
-_FP64_MATRIX_UNITS = ((8, 0), (9, 0), (10, 0))
-"""Compute capabilities whose matrix units have fp64: A100, H100, B200 and their kin."""
+_FP64_TENSOR_CORES = ((8, 0), (9, 0), (10, 0))
+"""Compute capabilities whose Tensor Cores have fp64: A100, H100, B200 and their kin."""
 _QUEUE_MARGIN = 2
 """`Q` over what 99 of 100 gaps stay under: the next queue has other kernels and waits across streams. On an H200 such
 gaps reach 1.5 us where those of one tiny kernel stay under 1.3, and 3 us part them from waiting (reports/calibration)."""
@@ -115,7 +115,7 @@ def _products(torch: Any, capability: tuple[int, int]) -> list[tuple[str, str, C
         ("fp32", VECTOR, square(torch.float32, _SIDE // 2)),
         (
             "fp64",
-            TENSOR if capability in _FP64_MATRIX_UNITS else VECTOR,
+            TENSOR if capability in _FP64_TENSOR_CORES else VECTOR,
             square(torch.float64, _SIDE // 2),
         ),
     ]

@@ -46,7 +46,8 @@ def rank_and_world() -> tuple[int | None, int | None]:
         given, of = os.environ.get(rank, ""), os.environ.get(world, "")
         if given.isdecimal() and of.isdecimal() and int(of) > 1:
             return int(given), int(of)
-    return None, None
+    spawned = re.fullmatch(r"(\d+)/(\d+)", os.environ.get("PROFKIT_RANK", ""))
+    return (int(spawned[1]), int(spawned[2])) if spawned and int(spawned[2]) > 1 else (None, None)
 
 
 def versions() -> dict[str, str | None]:

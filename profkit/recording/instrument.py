@@ -1,12 +1,14 @@
-"""`instrument`: phases in a training loop that is left as it is, by hooks that come off again."""
+"""`instrument`: phases in a training loop that is left as it is; nothing is attached to its objects."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
+from profkit.recording.event_marks import EventMarks, module_names, plain_module
 from profkit.recording.phases import Phase, phase
+from profkit.recording.program_events import Kind, listen, unlisten
 
 __all__ = ["Instrument", "instrument"]
 
@@ -30,21 +32,19 @@ def instrument(model: Any = None, optimizer: Any = None, loader: Any = None, *, 
 
 
 class Instrument:
-    """The hooks of `instrument`.
+    """What `instrument` has marked.
 
     Attributes:
         loader: The loader that was given, whose fetches are phases.
     """
 
     def __init__(self, model: Any, optimizer: Any, loader: Any, depth: int) -> None:
-        self._undo: list[Callable[[], object]] = []
-        self.loader = loader
-        if model is not None:
-            self._mark_model(model, depth)
-        if optimizer is not None:
-            self._mark_optimizer(optimizer)
-        if loader is not None:
-            self._mark_loader(loader)
+        known = hasattr(loader, "_index_sampler")
+        self.loader = loader if known or loader is None else _Fetching(loader)
+        self._marks: EventMarks | None = EventMarks(
+            _NamedParts(model, optimizer, loader if known else None, depth)
+        )
+        listen(self._marks)
 
     def __enter__(self) -> Instrument:
         return self
@@ -53,72 +53,47 @@ class Instrument:
         self.remove()
 
     def remove(self) -> None:
-        """Take every hook off again."""
-        while self._undo:
-            self._undo.pop()()
+        """Mark nothing more."""
+        if self._marks is not None:
+            unlisten(self._marks)
+            self._marks.close_all()
+            self._marks = None
 
-    def _mark_model(self, model: Any, depth: int) -> None:
-        import torch
 
-        # Tensor.backward calls this function through its module, so one wrapper sees every backward.
-        original = torch.autograd.backward
-        torch.autograd.backward = phase("backward")(original)
-        self._undo.append(lambda: setattr(torch.autograd, "backward", original))
-        open_modules = _OpenModules()
-        for name, module in model.named_modules():
-            if not name:
-                self._hook_forward(module, "forward")
-            elif name.count(".") < depth:
-                self._hook_forward(module, name)
-                before = module.register_forward_hook(_watch_backward(f"{name}.backward", open_modules))
-                self._undo.append(before.remove)
+class _NamedParts:
+    """One model with its modules, one optimizer, one loader. Nothing is attached to them."""
 
-    def _hook_forward(self, module: Any, name: str) -> None:
-        marked = phase(name)
+    def __init__(self, model: Any, optimizer: Any, loader: Any, depth: int) -> None:
+        self._optimizer, self._loader = optimizer, loader
+        self._names: MutableMapping[Any, str] = {}
+        self._open_modules = _OpenModules()
+        self.kinds: tuple[Kind, ...] = ()
+        if model is not None:
+            self.kinds += (Kind.BACKWARD, Kind.MODULE)
+            self._names = module_names(plain_module(model), depth)
+            self._model = plain_module(model)
+        if optimizer is not None:
+            self.kinds += (Kind.OPTIMIZER, Kind.CLOSURE, Kind.ZERO_GRAD)
+        if loader is not None:
+            self.kinds += (Kind.LOADER,)
 
-        def enter(module: Any, inputs: Any) -> None:
-            marked.__enter__()
+    def entered(self, kind: Kind, subject: Any) -> str | None:
+        """The phase that a stretch is."""
+        if kind is Kind.MODULE:
+            module = plain_module(subject)
+            return "forward" if module is self._model else self._names.get(module)
+        if kind is Kind.BACKWARD:
+            return "backward"
+        if kind is Kind.LOADER:
+            return "data" if subject._index_sampler is self._loader._index_sampler else None
+        if subject is not self._optimizer:
+            return None
+        return "optimizer" if kind is Kind.OPTIMIZER else "zero_grad"
 
-        def leave(module: Any, inputs: Any, output: Any) -> None:
-            marked.__exit__(None, None, None)
-
-        self._undo.append(module.register_forward_pre_hook(enter, prepend=True).remove)
-        self._undo.append(module.register_forward_hook(leave, always_call=True).remove)
-
-    def _mark_optimizer(self, optimizer: Any) -> None:
-        marked = phase("optimizer")
-
-        def enter(optimizer: Any, args: Any, kwargs: Any) -> None:
-            marked.__exit__(
-                None, None, None
-            )  # a step that raised has left it open: torch skips the post hook
-            marked.__enter__()
-
-        def leave(optimizer: Any, args: Any, kwargs: Any) -> None:
-            marked.__exit__(None, None, None)
-
-        # Hooks, and no replaced step(): learning-rate schedulers insist on a bound method.
-        self._undo.append(optimizer.register_step_pre_hook(enter).remove)
-        self._undo.append(optimizer.register_step_post_hook(leave).remove)
-        self._replace(optimizer, "zero_grad", phase("zero_grad")(optimizer.zero_grad))
-
-    def _mark_loader(self, loader: Any) -> None:
-        if not hasattr(loader, "_get_iterator"):
-            self.loader = _Fetching(loader)
-            return
-        get_iterator = loader._get_iterator
-
-        def marked_iterator() -> Any:
-            iterator = get_iterator()
-            iterator._next_data = phase("data")(iterator._next_data)
-            return iterator
-
-        self._replace(loader, "_get_iterator", marked_iterator)
-
-    def _replace(self, owner: Any, name: str, value: Any) -> None:
-        """Shadow a method of one object; other objects of its class keep theirs."""
-        setattr(owner, name, value)
-        self._undo.append(lambda: delattr(owner, name))
+    def left(self, kind: Kind, subject: Any, values: Any) -> None:
+        """The backward of a module within the model is marked from here on."""
+        if kind is Kind.MODULE and subject in self._names:
+            _watch_backward(f"{self._names[subject]}.backward", self._open_modules, *values)
 
 
 class _Fetching:
@@ -161,35 +136,31 @@ class _OpenModules(threading.local):
                 return
 
 
-def _watch_backward(name: str, open_modules: _OpenModules) -> Callable[[Any, Any, Any], None]:
-    """A forward hook that marks the module's backward: from its output's gradient to its inputs' gradients.
+def _watch_backward(name: str, open_modules: _OpenModules, inputs: Any, output: Any) -> None:
+    """Mark the backward of a module, from its output's gradient to its inputs' gradients.
 
     Hooks on tensors, and no full backward hooks: those put views into the graph, which in-place operations
     that follow the module cannot stand.
     """
+    import torch
 
-    def hook(module: Any, inputs: Any, output: Any) -> None:
-        import torch
+    ends = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad]
+    if not (ends and isinstance(output, torch.Tensor) and output.requires_grad):
+        return
+    if any(value is output for value in ends):
+        return  # it returns its input: there is nothing between
+    marked = Phase(name, {})
+    left = [len(ends)]
 
-        ends = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad]
-        if not (ends and isinstance(output, torch.Tensor) and output.requires_grad):
-            return
-        if any(value is output for value in ends):
-            return  # it returns its input: there is nothing between
-        marked = Phase(name, {})
-        left = [len(ends)]
+    def begin(gradient: Any) -> None:
+        open_modules.open(marked)
 
-        def begin(gradient: Any) -> None:
-            open_modules.open(marked)
+    def end(gradient: Any) -> None:
+        left[0] -= 1
+        if not left[0]:
+            left[0] = len(ends)
+            open_modules.close(marked)
 
-        def end(gradient: Any) -> None:
-            left[0] -= 1
-            if not left[0]:
-                left[0] = len(ends)
-                open_modules.close(marked)
-
-        output.register_hook(begin)
-        for value in ends:
-            value.register_hook(end)
-
-    return hook
+    output.register_hook(begin)
+    for value in ends:
+        value.register_hook(end)

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shlex
 import shutil
+import sqlite3
 import subprocess
-from dataclasses import dataclass, field
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from profkit.errors import RecordingError
 from profkit.recording.environment import output_of
+from profkit.recording.signals import run_and_wait
 
 __all__ = ["NsysRun", "find_nsys", "gpu_metrics_obstacle", "profile_command", "record_with_nsys"]
 
 SMALL_FILES: Final = ("-s", "none", "--cpuctxsw=none", "--backtrace=none", "--resolve-symbols=false")
 """Without CPU samples and symbols; with them the report of a small torch program was seen to reach 2 GB."""
+
+_UNKNOWN_FUNCTION: Final = "Unknown runtime API function"
+"""What an importer says that is older than the CUDA runtime."""
 
 _PLACES: Final = (
     "/opt/nvidia/nsight-systems/*/bin/nsys",
@@ -35,6 +46,16 @@ class NsysRun:
     """Sample the GPU's counters; needs permission."""
     graph_nodes: bool = False
     """Show the kernels within CUDA graphs; each then costs a little."""
+    python: bool = False
+    """Sample Python's call stacks, and keep those of CUDA calls."""
+    trace: str = "cuda,nvtx"
+    """What nsys traces."""
+    delay_s: float | None = None
+    """When to begin; None: at once."""
+    duration_s: float | None = None
+    """How long to record; None: to the end."""
+    more: tuple[str, ...] = ()
+    """Further options of ``nsys profile``, which win over those above."""
     said: list[str] = field(default_factory=list)
     """What was run and what was left out, for the person."""
 
@@ -79,14 +100,20 @@ def gpu_metrics_obstacle(nsys: Path) -> str | None:
 
 def profile_command(nsys: Path, run: NsysRun, output: Path, program: list[str]) -> list[str]:
     """The nsys command line that records ``program`` into ``output.nsys-rep``."""
-    options = ["-t", "cuda,nvtx", *SMALL_FILES]
+    options = ["-t", run.trace, *SMALL_FILES]
+    if run.python:
+        options += ["--python-sampling=true", "--python-backtrace=cuda"]
+    if run.delay_s is not None:
+        options += [f"--delay={run.delay_s:g}"]
+    if run.duration_s is not None:
+        options += [f"--duration={run.duration_s:g}", "--kill=none"]  # the program goes on to its own end
     if run.capture:
         options += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
     if run.gpu_metrics:
         options += ["--gpu-metrics-device=all"]
     if run.graph_nodes:
         options += ["--cuda-graph-trace=node"]
-    return [str(nsys), "profile", *options, "-o", str(output), *program]
+    return [str(nsys), "profile", *options, *run.more, "-o", str(output), *program]
 
 
 def record_with_nsys(run: NsysRun, folder: Path, program: list[str]) -> tuple[int, list[Path]]:
@@ -105,11 +132,11 @@ def record_with_nsys(run: NsysRun, folder: Path, program: list[str]) -> tuple[in
         raise RecordingError(folder, f"cannot be made ({error})", "Choose another folder with -o") from error
     if run.gpu_metrics and (obstacle := gpu_metrics_obstacle(nsys)):
         run.said.append(f"GPU metrics are left out: {obstacle}")
-        run = NsysRun(capture=run.capture, graph_nodes=run.graph_nodes, said=run.said)
+        run = replace(run, gpu_metrics=False)
     output = _free_name(folder)
     command = profile_command(nsys, run, output, program)
-    run.said.append(" ".join(command))
-    code = subprocess.run(command, check=False).returncode
+    run.said.append(shlex.join(command))
+    code, told = _run_and_read(command)
     reports = sorted(folder.glob(f"{output.name}*.nsys-rep"))
     if not reports:
         hint = (
@@ -120,7 +147,73 @@ def record_with_nsys(run: NsysRun, folder: Path, program: list[str]) -> tuple[in
         raise RecordingError(
             output.with_suffix(".nsys-rep"), f"nsys wrote no report (exit code {code})", hint
         )
-    return code, [_export(nsys, report, run) for report in reports]
+    exported = [_export(nsys, report, run) for report in reports]
+    for database in exported:
+        told += _diagnostics(database)
+    run.said.extend(problems_in(told))
+    return code, exported
+
+
+def problems_in(told: list[str]) -> list[str]:
+    """What nsys itself said that went wrong, each kind once, and what it costs.
+
+    An importer that is older than the CUDA runtime does not know its functions, loses their rows, and ends with 0.
+    """
+    kinds = [re.sub(r"\d+", "N", text) for text in told]
+    count = Counter(kinds)
+    first = dict(zip(reversed(kinds), reversed(told), strict=True))
+    lines = [f"nsys: {first[kind]}" + (f" ({n} times)" if n > 1 else "") for kind, n in count.most_common(5)]
+    if any(_UNKNOWN_FUNCTION in text for text in told):
+        lines.append(
+            "this nsys is older than the CUDA runtime, and rows of its calls are lost: install a newer Nsight Systems"
+        )
+    return lines
+
+
+def _run_and_read(command: list[str]) -> tuple[int, list[str]]:
+    """Run nsys, and read beside the person what it and its program write to standard error.
+
+    Returns:
+        The exit code, and the lines in which nsys tells of a problem.
+    """
+    # The program may ask whether it writes to a terminal, so it gets one where there is one.
+    outlet, inlet = os.openpty() if sys.stderr.isatty() else os.pipe()
+    told: list[str] = []
+
+    def copy() -> None:
+        rest = b""
+        with contextlib.suppress(OSError):  # a terminal whose last writer has gone raises
+            while chunk := os.read(outlet, 1 << 16):
+                os.write(2, chunk)
+                *lines, rest = (rest + chunk).split(b"\n")
+                told.extend(line.decode("utf-8", "replace").strip() for line in lines if _tells(line))
+
+    reader = threading.Thread(target=copy, daemon=True)
+    reader.start()
+    try:
+        code = run_and_wait(command, stderr=inlet)
+    finally:
+        os.close(inlet)
+        reader.join(5)  # what the program left running may still hold it open
+        os.close(outlet)
+    return code, told
+
+
+def _tells(line: bytes) -> bool:
+    return any(sign in line for sign in (_UNKNOWN_FUNCTION.encode(), b"Importer error", b"events were lost"))
+
+
+def _diagnostics(database: Path) -> list[str]:
+    """Errors and warnings that nsys 2024 and later keep in the export."""
+    wanted = "SELECT text FROM DIAGNOSTIC_EVENT WHERE severity >= 2 ORDER BY timestamp"
+    connection = sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)
+    try:
+        told = [str(text).strip() for (text,) in connection.execute(wanted)]
+    except sqlite3.Error:
+        return []  # an export without that table
+    finally:
+        connection.close()
+    return [text for text in told if text]
 
 
 def _export(nsys: Path, report: Path, run: NsysRun) -> Path:
@@ -133,7 +226,7 @@ def _export(nsys: Path, report: Path, run: NsysRun) -> Path:
         f"--output={target}",
         str(report),
     ]
-    run.said.append(" ".join(command))
+    run.said.append(shlex.join(command))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or not target.exists():
         reason = (done.stderr or done.stdout).strip().splitlines()

@@ -7,7 +7,7 @@ import inspect
 import os
 import statistics
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -126,6 +126,11 @@ class Recorder:
     Attributes:
         folder: Where the files are; None when nothing is recorded (another rank, an unwritable folder...).
         problems: What was told.
+        phases: The names of the phases that were recorded.
+        children_record: Whether processes that this one started record, so that a lack of steps here is none.
+        heard: Where hooks tell of the steps, how often they heard what.
+        on_stage: Called when a step of another stage begins.
+        when_done: Called when the schedule is over and everything is written, outside of the program's ranges.
     """
 
     def __init__(self, options: record) -> None:
@@ -139,7 +144,12 @@ class Recorder:
         self._facts: dict[str, Any] = {}
         self._step = 0
         self._pid = os.getpid()
-        self._phases: set[str] = set()
+        self._stopped = False
+        self.phases: set[str] = set()
+        self.heard: Mapping[str, int] | None = None
+        self.on_stage: Callable[[Stage], None] = _ignore
+        self.children_record = False
+        self.when_done: Callable[[], object] | None = None
         self._active_ns: list[int] = []
         self._step_began_ns = 0
         self._ends = StepEnds(self._advance, lambda: self._schedule.stage(self._step) is Stage.WAIT)
@@ -166,13 +176,18 @@ class Recorder:
             self._tell_once("the program trains on another thread than the one that records")
 
     @property
+    def stage(self) -> Stage:
+        """What the step that runs now is for."""
+        return self._schedule.stage(self._step)
+
+    @property
     def recording_here(self) -> bool:
         """Whether this process records: not a rank that was not chosen, nor a forked worker of the program."""
-        return self._folder is not None and os.getpid() == self._pid
+        return self._folder is not None and os.getpid() == self._pid and not self._stopped
 
     def phase_opened(self, name: str) -> None:
         """A phase begins."""
-        self._phases.add(name)
+        self.phases.add(name)
         self._ends.entered(Kind.RANGE, None)
 
     def phase_closed(self) -> None:
@@ -191,7 +206,12 @@ class Recorder:
         if following is Stage.DONE:
             self._hear_no_more()
         self._step += 1
+        if following is not stage:
+            self.on_stage(following)
         self._step_began_ns = time.perf_counter_ns()
+        if following is Stage.DONE and self.when_done is not None:
+            self.stop()
+            self.when_done()
 
     def start(self) -> None:
         """Start recording, as far as it is possible here."""
@@ -220,11 +240,12 @@ class Recorder:
             self._try(part, functools.partial(part.start, stage))
         self._step_began_ns = time.perf_counter_ns()
 
-    def stop(self, error: BaseException | None = None) -> None:
-        """Stop, and keep what was recorded; ``error`` is the program's own, if it ends by one."""
+    def stop(self, error: BaseException | None = None, cause: str | None = None) -> None:
+        """Stop, and keep what was recorded; ``error`` or ``cause`` is the program's own, if it ends by one."""
         global _active
         if not self.recording_here:
             return
+        self._stopped = True
         self._ends.finish()
         memory = self._memory
         if memory is not None and memory in self._parts and is_out_of_memory(error) and not memory.oom_files:
@@ -237,7 +258,8 @@ class Recorder:
             self._hear_no_more()
             _active = None
         self._tell_what_is_missing()
-        self._write_facts("done" if error is None else f"ended by {type(error).__name__}")
+        cause = type(error).__name__ if error is not None else cause
+        self._write_facts("done" if cause is None else f"ended by {cause}")
 
     def _hear_no_more(self) -> None:
         backends.follow(None)
@@ -288,21 +310,24 @@ class Recorder:
 
     def _tell_what_is_missing(self) -> None:
         schedule, profiler = self._schedule, self._torch
-        if schedule.steps is None or (profiler is None and not under_nsys()):
+        if schedule.steps is None or (profiler is None and not under_nsys()) or self.children_record:
             return
         needs = f"{schedule.wait}+{schedule.warmup}+{schedule.steps}"
         called = f"step() was called {self._step} times, the schedule needs {needs}"
         if self._schedule.stage(self._step) in (Stage.WAIT, Stage.WARMUP) and self._step < schedule.cycle:
-            hint = (
-                "Lower wait= or warmup="
-                if self._step
-                else "Call recorder.step() at the end of every training step"
-            )
+            hint = "Lower wait= or warmup=" if self._step else self._why_no_step()
             self._tell(f"no trace was written: {called}. {hint}")
         elif profiler is not None and profiler.cycles and not profiler.cycles[-1]["complete"]:
             self._tell(
                 f"the last trace holds {profiler.cycles[-1]['steps']} of {schedule.steps} steps: {called}"
             )
+
+    def _why_no_step(self) -> str:
+        if self.heard is None:
+            return "Call recorder.step() at the end of every training step"
+        if self.heard.get("backward"):
+            return "No optimizer of torch made a step: --step-by backward, or --whole"
+        return "No optimizer ran: --whole records everything, --step-by module or loader finds other steps"
 
     def _first_facts(self, rank: int | None, world: int | None) -> dict[str, Any]:
         options = {
@@ -330,10 +355,14 @@ class Recorder:
             "traces": self._torch.cycles if self._torch else [],
             "out_of_memory": self._memory.oom_files if self._memory else [],
             "files": [path.name for path in self.files],
-            "phases": sorted(self._phases),
+            "phases": sorted(self.phases),
             "problems": self.problems,
         }
         try:
             self._folder.describe(facts)  # type: ignore[union-attr]
         except OSError as error:
             self._tell(f"run.json was not written: {error}")
+
+
+def _ignore(stage: Stage) -> None:
+    """Nobody follows the stages."""

@@ -1,64 +1,44 @@
 """``python -m profkit.recording.run_script OPTIONS train.py ...``: an unchanged script, recorded.
 
-The script runs as ``__main__`` with its own arguments. Each step of its first optimizer ends a training step.
+The script runs as ``__main__`` with its own arguments. Its phases and steps are heard from torch.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import importlib.util
 import json
+import os
 import runpy
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from profkit.errors import RecordingError
+from profkit.recording.event_marks import EventMarks, ScriptParts
+from profkit.recording.program_events import in_backward, listen, unlisten
 from profkit.recording.recorder import Recorder, record
+from profkit.recording.signals import EndsFirst
+from profkit.recording.stages import Stage
+from profkit.recording.step_finder import StepFinder
 
-__all__ = ["main", "recorded_command"]
-
-_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-
-
-def recorded_command(program: list[str], options: dict[str, Any]) -> list[str]:
-    """The command that runs a Python program recorded.
-
-    Args:
-        program: ``python train.py ...``, ``python -m package.module ...`` or ``train.py ...``.
-        options: Those of `record`, as JSON can hold them.
-
-    Raises:
-        RecordingError: It is no Python script or module.
-    """
-    interpreter = [sys.executable]
-    rest = list(program)
-    if rest and Path(rest[0]).name.startswith("python"):
-        interpreter = [rest.pop(0)]
-        while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
-            interpreter += [rest.pop(0)]
-            if interpreter[-1] in _OPTIONS_WITH_VALUE and rest:
-                interpreter += [rest.pop(0)]
-    is_module = len(rest) > 1 and rest[0] == "-m"
-    if not is_module and not (rest and rest[0].endswith(".py")):
-        raise RecordingError(
-            " ".join(program) or "profkit record",
-            "is not a Python script or module",
-            "Write: -- python train.py ...; under torchrun: torchrun ... -m profkit.recording.run_script '{}' train.py",
-        )
-    return [*interpreter, "-m", "profkit.recording.run_script", json.dumps(options), *rest]
+__all__ = ["main"]
 
 
 def main(arguments: list[str]) -> None:
-    """Run ``arguments[1:]`` under `record` with the options of ``arguments[0]``."""
+    """Run ``arguments[1:]`` recorded, with the options of ``arguments[0]``.
+
+    The options are those of `record` as JSON, and of a script: ``modules``, ``step_by``, ``step_every``, ``stop_after``.
+    """
     options = json.loads(arguments[0])
     program = arguments[1:]
     if program[0] != "-m" and not Path(program[0]).exists():
         sys.exit(f"Error: {program[0]}: there is no such script")
     if importlib.util.find_spec("torch") is None:
         sys.exit(f"Error: {sys.executable}: torch is not installed here. Install profkit[torch]")
-    with record(**options) as recorder:
-        if options.get("steps", 3) is not None:
-            _step_with_optimizer(recorder)
+    with recorded(options):
         if program[0] == "-m":
             sys.argv = program[1:]
             sys.path[0] = ""
@@ -69,21 +49,95 @@ def main(arguments: list[str]) -> None:
             runpy.run_path(program[0], run_name="__main__")
 
 
-def _step_with_optimizer(recorder: Recorder) -> None:
-    if recorder.folder is None:
-        return
-    from torch.optim import optimizer as optimizers
+@contextmanager
+def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
+    """Record a program that says nothing of its steps and phases."""
+    own = dict(options)
+    script = {name: own.pop(name, None) for name in ("modules", "step_by", "step_every", "stop_after")}
+    with ExitStack() as stack:
+        recorder = stack.enter_context(record(**own))
+        if recorder.folder is None and not script["stop_after"]:
+            yield recorder
+            return
+        _spawned_children_record(options, recorder, stack)
+        if recorder.folder is not None:
+            stack.callback(EndsFirst(functools.partial(_end, recorder)).give_back)
+            _Marking(recorder, script["modules"] or 0, stack)
+        if own.get("steps", 3) is not None:
+            ended = _stepper(recorder, own, bool(script["stop_after"]))
+            finder = StepFinder(ended, script["step_by"], script["step_every"] or 1)
+            recorder.heard = finder.heard
+            listen(finder)
+            stack.callback(unlisten, finder)
+        yield recorder
 
-    first: list[int] = []
 
-    def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not first:
-            first.append(id(optimizer))
-        if first[0] == id(optimizer):
-            recorder.step_heard()
+class _Marking:
+    """Phases of the script while the recorder warms up and records; the plain steps are left as they are."""
 
-    optimizers.register_optimizer_step_post_hook(stepped)
+    def __init__(self, recorder: Recorder, depth: int, stack: ExitStack) -> None:
+        self._marks = EventMarks(ScriptParts(depth, recorder.phases))
+        self._on = False
+        recorder.on_stage = self.follow
+        self.follow(recorder.stage)
+        stack.callback(self.follow, Stage.DONE)
+
+    def follow(self, stage: Stage) -> None:
+        """A step for ``stage`` begins."""
+        wanted = stage in (Stage.WARMUP, Stage.ACTIVE)
+        if wanted != self._on:
+            self._on = wanted
+            (listen if wanted else unlisten)(self._marks)
+
+
+def _end(recorder: Recorder, cause: str) -> bool:
+    """End the recording, but never within backward, which a profiler that stops there takes down."""
+    if in_backward():
+        return False
+    recorder.stop(cause=cause)
+    return True
+
+
+def _stepper(recorder: Recorder, options: dict[str, Any], stop_after: bool) -> Callable[[], None]:
+    """What a step that was heard does; ranks that do not record count, to end with those that do."""
+    if not stop_after:
+        return recorder.step_heard
+    if recorder.folder is not None:
+        recorder.when_done = functools.partial(sys.exit, 0)
+        return recorder.step_heard
+    left = options.get("wait", 2) + options.get("warmup", 2) + options.get("steps", 3)
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            sys.exit(0)
+
+    return count
+
+
+def _spawned_children_record(options: dict[str, Any], recorder: Recorder, stack: ExitStack) -> None:
+    """Let the processes of ``torch.multiprocessing.spawn`` record as ranks."""
+    spawning: Any = importlib.import_module("torch.multiprocessing.spawn")
+    original = spawning.start_processes
+
+    @functools.wraps(original)
+    def start_processes(fn: Any, args: Any = (), nprocs: int = 1, *rest: Any, **named: Any) -> Any:
+        recorder.children_record = True
+        child = functools.partial(_child, fn, options, nprocs)
+        return original(child, args, nprocs, *rest, **named)
+
+    spawning.start_processes = start_processes
+    stack.callback(setattr, spawning, "start_processes", original)
+
+
+def _child(fn: Any, options: dict[str, Any], count: int, rank: int, *args: Any) -> None:
+    """One spawned process, recorded."""
+    os.environ["PROFKIT_RANK"] = f"{rank}/{count}"
+    with recorded(options):
+        fn(rank, *args)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    # The script becomes __main__: what children unpickle must be found elsewhere.
+    importlib.import_module("profkit.recording.run_script").main(sys.argv[1:])

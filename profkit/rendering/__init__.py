@@ -8,7 +8,8 @@ from typing import Final
 from profkit.rendering.document import Document
 from profkit.rendering.html import render_html
 from profkit.rendering.markdown import render_markdown
-from profkit.rendering.report_json import render_json, report_schema
+from profkit.rendering.report_json import render_json
+from profkit.rendering.schema import report_schema
 from profkit.rendering.table_csv import render_csv
 from profkit.rendering.text import render_text
 
@@ -27,6 +28,7 @@ Renderer = Callable[[Document], str]
 
 RENDERERS: Final[dict[str, Renderer]] = {
     "html": render_html,
+    "json": render_json,
     "md": render_markdown,
     "text": render_text,
     "csv": render_csv,

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from profkit.model.names import IDLE_CAUSES, SHARES
 from profkit.model.report import REPORT_SCHEMA
 
-__all__ = ["FIRST_EDITION", "counted_phases", "second_edition"]
+__all__ = ["FIRST_EDITION", "second_edition"]
 
 FIRST_EDITION: Final = "profkit.report/1"
 """The name of the documents that profkit 0.1 wrote."""
@@ -52,7 +52,7 @@ def second_edition(document: JsonObject) -> JsonObject:
         "schema": REPORT_SCHEMA,
         **_each(document, "devices", _with_shares),
         **_each(document, "phases", _with_shares),
-        **counted_phases(document),
+        **_each(document, "kernels", _kernel),
         **_each(document, "ranks", _rank),
         **_each(document, "advice", _advice),
         **_one(document, "window", _window),
@@ -89,11 +89,6 @@ def _with_shares(row: JsonObject) -> JsonObject:
 
 def _rank(row: JsonObject) -> JsonObject:
     return _renamed(_with_shares(row), holds_up_ns="causes_wait_ns")
-
-
-def counted_phases(document: JsonObject) -> JsonObject:
-    """The kernels of a document, with the launches of each phase as far as it tells them."""
-    return _each(document, "kernels", _kernel)
 
 
 def _kernel(row: JsonObject) -> JsonObject:
@@ -134,7 +129,7 @@ def _method(method: JsonObject) -> JsonObject:
     ranks = _renamed(method.get("ranks") or {}, instead="not_compared")
     if ranks.get("not_compared") in _NOT_COMPARED:
         ranks["not_compared"] = _NOT_COMPARED[ranks["not_compared"]]
-    if "numbered_by" in ranks:
+    if ranks.get("numbered_by"):
         ranks["numbered_by"] = "file-order"
     return {
         "steps_found": [],

@@ -1,38 +1,39 @@
-"""A result as `profkit.report/1`: strict JSON, the same bytes for the same result."""
+"""The report as `profkit.report/2`: strict JSON, the same bytes for the same report."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from profkit.model.result import Result
+from profkit.model.report import REPORT_SCHEMA
+from profkit.rendering.document import Document
 
-__all__ = ["json_text", "json_value", "render_json", "report_schema"]
+__all__ = ["json_text", "json_value", "render_json"]
 
 
-def render_json(result: Result) -> str:
-    """The report as `profkit.report/1`, one table row a line, keys sorted within a row.
+def render_json(report: Document) -> str:
+    """The report as `profkit.report/2`, one table row a line, in the order of the contract.
 
-    NaN and infinities become null, since JSON has neither.
+    NaN and infinities become null, since JSON has neither. Maps are sorted by name.
     """
-    parts = (f"{json.dumps(key)}: {_section(json_value(value))}" for key, value in result.as_dict().items())
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    lines = [f'"schema": {json_text(REPORT_SCHEMA)}']
+    for field in msgspec.structs.fields(report):
+        lines.append(f"{json_text(field.encode_name)}: {_section(getattr(report, field.name))}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-@cache
-def report_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of `profkit.report/1` that this version of profkit writes."""
-    schema: dict[str, Any] = json.loads(
-        files("profkit.rendering").joinpath("report.schema.json").read_text("utf-8")
-    )
-    return schema
+def json_text(value: object) -> str:
+    """Typed rows as strict JSON on one line; text that is no valid Unicode has a question mark where it is not."""
+    try:
+        return msgspec.json.encode(value, order="deterministic").decode()
+    except UnicodeEncodeError:
+        whole = json_value(msgspec.to_builtins(value, order="deterministic"))
+        return json.dumps(whole, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def json_value(value: Any) -> Any:
@@ -52,21 +53,7 @@ def json_value(value: Any) -> Any:
     raise TypeError(f"a report holds plain values, not {type(value).__name__}")
 
 
-def json_text(value: object) -> str:
-    """Typed rows as strict JSON on one line; text that is no valid Unicode has a question mark where it is not."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        return json.dumps(
-            json_value(msgspec.to_builtins(value)), ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        )
-
-
-def _section(value: Any) -> str:
-    if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(map(_line, value)) + "\n]"
-    return _line(value)
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(", ", ": "))
+def _section(value: object) -> str:
+    if isinstance(value, list | tuple) and value:
+        return "[\n" + ",\n".join(map(json_text, value)) + "\n]"
+    return json_text(value)

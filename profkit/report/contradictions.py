@@ -1,6 +1,6 @@
 """Numbers of a file that contradict each other. Each is a finding; none is believed in silence.
 
-A stream that does two things at once, a clock that goes back, ids that stand for two launches, work that no card
+A stream that does two things at once, a clock that goes back, ids that stand for two launches, work that no GPU
 can do: every rule was tried on some eighty recordings of several tools and years, and is silent on all of them.
 """
 
@@ -24,7 +24,7 @@ _NOTABLE: Final = 0.01
 _RARE: Final = 0.1
 """A share of calls whose ids fall with time, up to which the times are wrong and not the ids."""
 _LARGEST_CACHE_BYTES: Final = 256 << 20
-"""What no card's cache exceeds: as much of a copy may never reach the memory."""
+"""What no GPU's cache exceeds: as much of a copy may never reach the memory."""
 
 Rows = NDArray[np.int64]
 _QUEUE: Final = ("process", "device", "context", "stream")
@@ -193,7 +193,7 @@ def _impossible_copies(view: TraceView) -> int:
     memset = operations.kind == OperationKind.MEMSET
     within = (operations.kind == OperationKind.COPY) & (operations.copy_kind == CopyKind.DTOD)
     peer = (operations.source_device >= 0) & (operations.source_device != operations.target_device)
-    rate = np.array([card.bandwidth_bytes_per_s if card else np.nan for card in view.gpus] or [np.nan])
+    rate = np.array([gpu.bandwidth_bytes_per_s if gpu else np.nan for gpu in view.gpus] or [np.nan])
     moved = operations.bytes * np.where(within, 2.0, 1.0)
     seconds = np.maximum(operations.end_ns - operations.start_ns, 1) / 1e9
     limit = MOST_EFFICIENT * rate[np.maximum(operations.device, 0)] * seconds

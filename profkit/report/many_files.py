@@ -274,7 +274,7 @@ def _workers(cluster: str | None, files: int) -> Iterator[_Workers]:
         yield _ThisProcess()
         return
     if find_spec("distributed") is None:
-        hint = 'Install it: pip install "profkit[cluster]"'
+        hint = "Install it: pip install distributed"
         raise AnalysisError(cluster, "a cluster needs the package dask", hint)
     if cluster == LOCAL:
         with _Local(min(_cores(), files)) as local:

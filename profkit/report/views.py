@@ -270,10 +270,10 @@ def _without_rows(trace: Trace, kept: Any) -> dict[str, Any]:
 
 
 def _gpus(trace: Trace, peaks: Gpu | None) -> list[Gpu | None]:
-    return [_card(device, peaks) for device in trace.devices]
+    return [_gpu(device, peaks) for device in trace.devices]
 
 
-def _card(device: Device, peaks: Gpu | None) -> Gpu | None:
+def _gpu(device: Device, peaks: Gpu | None) -> Gpu | None:
     if peaks is not None or device.name is None:
         return peaks
     return find_gpu(

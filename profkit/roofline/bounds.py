@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,12 +56,12 @@ def bound_operations(
         operator_row: For each operation, the row in ``trace.ranges`` of the innermost operator that was open on
             the launching thread at its launch; -1 for none.
         operator_parent: For each range, the row of the operator range around it; -1 for none.
-        gpus: The card of each of ``trace.devices``; None where it is not known.
+        gpus: The GPU of each of ``trace.devices``; None where it is not known.
         counted: Hardware counters of its kernels.
     """
     work = OperationWork.unknown(len(trace.operations))
-    card = _Cards(trace, gpus, work.class_of_name)
-    work.overhead_ns[:] = card.overhead_ns[trace.operations.device]
+    figures = _DeviceFigures(trace, gpus, work.class_of_name)
+    work.overhead_ns[:] = figures.overhead_ns[trace.operations.device]
     rows = np.flatnonzero(trace.operations.kind == OperationKind.KERNEL)
     if len(rows):
         name_ids = np.unique(trace.operations.name[rows])
@@ -72,8 +73,8 @@ def bound_operations(
         work.dtypes.extend(types)
         work.product[rows], products = _products(explained)
         work.products.extend(products)
-        _bound_kernels(trace, rows, explained, card, work, counted)
-    _bound_moves(trace.operations, card, work)
+        _bound_kernels(trace, rows, explained, figures, work, counted)
+    _bound_moves(trace.operations, figures, work)
     return work
 
 
@@ -93,8 +94,8 @@ def _sides(work: Work) -> tuple[int, int, int] | None:
     return int(rows), int(columns), int(depth)
 
 
-class _Cards:
-    """The trace's devices, their figures as columns (NaN where a card is not known), and its kernels' classes."""
+class _DeviceFigures:
+    """The trace's devices, their figures as columns (NaN where a GPU is not known), and its kernels' classes."""
 
     def __init__(self, trace: Trace, gpus: Sequence[Gpu | None], classes: dict[int, KernelClass]) -> None:
         self.gpus = list(gpus) or [None]
@@ -145,7 +146,7 @@ def _bound_kernels(
     trace: Trace,
     rows: NDArray[np.intp],
     explained: Explained,
-    card: _Cards,
+    figures: _DeviceFigures,
     work: OperationWork,
     counted: Counted | None,
 ) -> None:
@@ -154,32 +155,34 @@ def _bound_kernels(
     first, group = group_rows([*columns, explained.work])
     duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
     mean = np.bincount(group, duration) / np.bincount(group)
-    groups = _work_of_groups(operations, rows[first], mean, (explained.works, explained.work[first]), card)
+    groups = _work_of_groups(operations, rows[first], mean, (explained.works, explained.work[first]), figures)
     fraction = explained.fraction
     read, written = groups.read[group] * fraction, groups.written[group] * fraction
     device = operations.device[rows]
-    left = written_to_dram(read, written, card.l2_bytes[device])
+    left = written_to_dram(read, written, figures.l2_bytes[device])
     moved = read + np.where(groups.early[group], written, left)
-    moved = np.minimum(moved, card.most_bytes(device, duration))
+    moved = np.minimum(moved, figures.most_bytes(device, duration))
     work.flop[rows], work.dram_bytes[rows], work.peak_flops[rows] = (
         groups.flop[group] * fraction,
         moved,
         groups.peak[group],
     )
-    work.memory_ns[rows] = moved / card.bandwidth[device] * 1e9
+    work.memory_ns[rows] = moved / figures.bandwidth[device] * 1e9
     executed = work.flop[rows] * groups.executed[group]
     work.compute_ns[rows] = executed / groups.peak[group] * 1e9 + groups.special_ns[group] * fraction
     work.basis[rows] = groups.basis[group]
     issue_ns = groups.issue_ns[group] * fraction
-    matrix_units = where_class(operations.name[rows], card.classes, lambda kernel: kernel.tensor_core is True)
-    activity = sampled_activity(trace, rows, group, matrix_units)
+    on_tensor_cores = where_class(
+        operations.name[rows], figures.classes, lambda kernel: kernel.tensor_core is True
+    )
+    activity = sampled_activity(trace, rows, group, on_tensor_cores)
     if counted:
-        activity = counted_activity(counted, rows, duration, card.bandwidth[device])
+        activity = counted_activity(counted, rows, duration, figures.bandwidth[device])
     if activity:
-        issue_ns = _take_measured(work, rows, activity, card, issue_ns)
+        issue_ns = _take_measured(work, rows, activity, figures, issue_ns)
     _disbelieve(work, rows, duration, groups.side[group])
     _decide(work, rows, duration, groups.side[group], groups.used[group])
-    depthwise = where_class(operations.name[rows], card.classes, lambda kernel: kernel.is_depthwise)
+    depthwise = where_class(operations.name[rows], figures.classes, lambda kernel: kernel.is_depthwise)
     issued = depthwise & (work.bound[rows] == _B.MEMORY) & (issue_ns > work.memory_ns[rows])
     # its arithmetic is a tenth of its instructions: no efficiency follows from either
     work.bound[rows[issued]], work.efficiency[rows[issued]] = _B.COMPUTE, np.nan
@@ -191,7 +194,7 @@ def _bound_kernels(
 def _disbelieve(
     work: OperationWork, rows: NDArray[np.intp], duration: NDArray[np.float64], side: NDArray[np.int8]
 ) -> None:
-    """Work far beyond the card's peak rate is not what was done: only the name's side remains."""
+    """Work far beyond the GPU's peak rate is not what was done: only the name's side remains."""
     rate = work.compute_ns[rows] / np.maximum(duration, 1.0)
     work.excess[rows] = np.where(rate > MOST_EFFICIENT, rate, np.nan)
     wrong = rate > IMPOSSIBLE
@@ -205,25 +208,29 @@ def _take_measured(
     work: OperationWork,
     rows: NDArray[np.intp],
     activity: Activity,
-    card: _Cards,
+    figures: _DeviceFigures,
     issue_ns: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Put what was measured in the place of what was modelled; returns the time of instruction issue."""
     known = np.flatnonzero(~np.isnan(activity.dram))
-    operations, at = card.operations, rows[known]
+    operations, at = figures.operations, rows[known]
     duration = (operations.end_ns - operations.start_ns)[at].astype(float)
     work.memory_ns[at] = activity.dram[known] * duration
-    work.dram_bytes[at] = work.memory_ns[at] * card.bandwidth[operations.device[at]] / 1e9
+    work.dram_bytes[at] = work.memory_ns[at] * figures.bandwidth[operations.device[at]] / 1e9
     work.basis[at] = Basis.MEASURED
     for unit, share in ((TENSOR, activity.tensor[known]), (VECTOR, activity.issue[known])):
-        here = where_class(operations.name[at], card.classes, lambda kernel, unit=unit: _unit(kernel) == unit)  # type: ignore[misc]
-        here &= ~np.isnan(share)
+        of_unit = partial(_is_of_unit, unit)
+        here = where_class(operations.name[at], figures.classes, of_unit) & ~np.isnan(share)
         work.compute_ns[at[here]] = (share * duration)[here]
     measured = issue_ns.copy()
     measured[known] = np.where(
         np.isnan(activity.issue[known]), issue_ns[known], activity.issue[known] * duration
     )
     return measured
+
+
+def _is_of_unit(unit: str, kernel: KernelClass) -> bool:
+    return _unit(kernel) == unit
 
 
 def _unit(kernel: KernelClass) -> str:
@@ -238,13 +245,13 @@ def _work_of_groups(
     rows: NDArray[np.intp],
     mean_ns: NDArray[np.float64],
     modelled: tuple[list[Work], NDArray[np.int64]],
-    card: _Cards,
+    figures: _DeviceFigures,
 ) -> _Groups:
     works, ids = modelled
     groups = _Groups.unknown(len(rows))
     for index, row in enumerate(rows):
-        kernel = card.classes[int(operations.name[row])]
-        gpu = card.gpus[int(operations.device[row])]
+        kernel = figures.classes[int(operations.name[row])]
+        gpu = figures.gpus[int(operations.device[row])]
         launch = _launch(operations, int(row), float(mean_ns[index]))
         groups.side[index] = infer_side(kernel, launch if ids[index] < 0 else None)
         groups.used[index] = used_share(launch, gpu)
@@ -281,7 +288,7 @@ def _decide(
     """The largest of the three times; where the work is unknown, the family's side.
 
     A matrix kernel whose compute and memory times are equal within the models' error is on the compute side.
-    Unknown work of blocks that cannot use the card for longer than `To`, however good they are, is overhead.
+    Unknown work of blocks that cannot use the GPU for longer than `To`, however good they are, is overhead.
     """
     compute, memory, overhead = work.compute_ns[rows], work.memory_ns[rows], work.overhead_ns[rows]
     known = ~np.isnan(memory) | ~np.isnan(compute)
@@ -302,7 +309,7 @@ def _decide(
     work.unsaturated[rows] = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)
 
 
-def _bound_moves(operations: Operations, card: _Cards, work: OperationWork) -> None:
+def _bound_moves(operations: Operations, figures: _DeviceFigures, work: OperationWork) -> None:
     """Copies and memsets: their kind decides; within a device a copy reads and writes its bytes."""
     copy, memset = operations.kind == OperationKind.COPY, operations.kind == OperationKind.MEMSET
     both_known = (operations.source_device >= 0) & (operations.target_device >= 0)
@@ -319,7 +326,7 @@ def _bound_moves(operations: Operations, card: _Cards, work: OperationWork) -> N
     size[size < 0] = np.nan
     read, device = np.where(memset[rows], 0.0, size), operations.device[rows]
     duration = (operations.end_ns - operations.start_ns)[rows].astype(float)
-    moved = read + written_to_dram(read, size, card.l2_bytes[device])
-    work.dram_bytes[rows] = np.minimum(moved, card.most_bytes(device, duration))
-    work.memory_ns[rows] = work.dram_bytes[rows] / card.bandwidth[device] * 1e9
+    moved = read + written_to_dram(read, size, figures.l2_bytes[device])
+    work.dram_bytes[rows] = np.minimum(moved, figures.most_bytes(device, duration))
+    work.memory_ns[rows] = work.dram_bytes[rows] / figures.bandwidth[device] * 1e9
     _decide(work, rows, duration, np.full(len(rows), _B.MEMORY, np.int8), np.ones(len(rows)))

@@ -222,7 +222,7 @@ def _half_sectors(stride: tuple[int, ...], pixel_bytes: float) -> float:
 
 
 def _executed(kernel: KernelClass, weight: Tensor, groups: int, direction: str) -> float:
-    """Arithmetic that matrix units execute for each useful operation.
+    """Arithmetic that Tensor Cores execute for each useful operation.
 
     They multiply tiles. Small groups share a tile of channels, whose other blocks are zeros; few channels are
     padded to the tile's depth for every tap (forward), or to its narrow side (gradient of the input).

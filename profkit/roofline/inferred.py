@@ -16,7 +16,7 @@ __all__ = ["infer_side", "infer_work", "used_share"]
 _SKINNY_TILE = 32
 """A matrix kernel whose tile is at most this narrow, and longer, was chosen for a skinny product."""
 _SKINNY_NVJET_TILE = 64
-"""cuBLAS has nvjet tiles of every width in steps of 8 and fills the card with any of them: it takes one so narrow only
+"""cuBLAS has nvjet tiles of every width in steps of 8 and fills the GPU with any of them: it takes one so narrow only
 where the product is no wider. At 64 of 16 bits that is at most 64 FLOP a byte; the ridge of an H100 or H200 is over 200."""
 _DECODE_TILE = 16
 """cuDNN's attention for so few queries at a time reads keys and values for little arithmetic."""
@@ -28,7 +28,7 @@ _PARTIAL_SUMS = ("split_k_kernel", "reduce_wgrad")
 _FLASH_BY_ROWS = ("flash_fwd_kernel", "flash_bwd_dq_dk_dv")
 _LEAN_SIDE = 128
 """A result of this side is at most 64 FLOP a byte in 16 bits and 32 in 32 bits, TF32 too: a third and a fifth of the
-ridge of an H100, and under that of cards with little memory bandwidth for their units."""
+ridge of an H100, and under that of GPUs with little memory bandwidth for their units."""
 _AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine", "splitkv")
 
 
@@ -48,8 +48,8 @@ def _is_lean_launch(kernel: KernelClass, launch: Launch) -> bool:
     """Whether the grid shows little arithmetic a byte.
 
     FlashAttention 2 numbers blocks of at most 128 queries (backward: keys) along the grid's first side: one block for
-    all of them is at most 128 FLOP a byte, under the ridge of every card since A100. Other products number the tiles of
-    their result along the first two sides (kernels that stay on the card show a block for each multiprocessor, which
+    all of them is at most 128 FLOP a byte, under the ridge of every GPU since A100. Other products number the tiles of
+    their result along the first two sides (kernels that stay on the GPU show a block for each multiprocessor, which
     is no small result): one of side s reads and writes at least a byte for s / size FLOP. The ridge of double
     precision lies far lower.
     """

@@ -1,6 +1,6 @@
 """Kernels that are slow because of their own instructions: index arithmetic, casts, statistics, scans.
 
-Such a kernel stays on the memory side, but it is not the card's idle time that makes it slow: its instructions keep
+Such a kernel stays on the memory side, but it is not the GPU's idle time that makes it slow: its instructions keep
 the multiprocessors busy, so it is not flagged unsaturated. Counters showed the instructions an element (thresholds).
 """
 
@@ -21,7 +21,7 @@ _USUAL_RANK = 3
 
 
 def issue_ns(work: Work, gpu: Gpu | None) -> float:
-    """The time in which the card could issue the kernel's instructions; 0 when nothing is known of them."""
+    """The time in which the GPU could issue the kernel's instructions; 0 when nothing is known of them."""
     rate = gpu.warp_instructions_per_s if gpu else None
     return work.instructions / _WARP / rate * 1e9 if rate else 0.0
 

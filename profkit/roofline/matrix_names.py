@@ -16,7 +16,7 @@ class MatrixName:
     """What a matrix kernel's name says; None where it says nothing."""
 
     dtype: str | None = None
-    """The type that the unit multiplies: tf32 where fp32 goes through matrix units."""
+    """The type that the unit multiplies: tf32 where fp32 goes through Tensor Cores."""
     out_dtype: str | None = None
     unit: str | None = None
     tile: tuple[int, int, int] | None = None
@@ -115,7 +115,7 @@ def _sm100(text: str) -> MatrixName | None:
 
 
 def _xmma(text: str) -> MatrixName | None:
-    """``sm90_xmma_<what>_<A><B>_<multiply><accumulate>_<out>_...``: fp32 multiplied as f32 is no matrix unit's work."""
+    """``sm90_xmma_<what>_<A><B>_<multiply><accumulate>_<out>_...``: fp32 multiplied as f32 is no Tensor Core's work."""
     found = _TRIPLE.search(text) if "xmma" in text or "cudnn" in text else None
     if not found:
         return None

@@ -31,7 +31,7 @@ def sampled_activity(
         trace: The timeline.
         rows: Rows of kernels in ``trace.operations``.
         alike: For each of them a group number: kernels of one group share their samples.
-        tensor_core: For each of them whether it surely runs on matrix units.
+        tensor_core: For each of them whether it surely runs on Tensor Cores.
     """
     if not len(trace.samples):
         return None

@@ -14,7 +14,7 @@ _SIXTEEN_BITS_OR_LESS = frozenset({"fp16", "bf16", "fp8", "fp4", "int8"})
 
 
 def peak_of(kernel: KernelClass, work: Work | None, gpu: Gpu | None) -> float:
-    """FLOP/s that the card offers for this kernel's arithmetic; NaN when unknown."""
+    """FLOP/s that the GPU offers for this kernel's arithmetic; NaN when unknown."""
     if gpu is None or kernel.is_collective or (kernel.family is Family.OTHER and work is None):
         return float("nan")
     if not kernel.is_matrix:

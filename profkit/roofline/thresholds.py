@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 UNSATURATED_BELOW = 0.4
-"""Efficiency under which a kernel, not the card, is called slow."""
+"""Efficiency under which a kernel, not the GPU, is called slow."""
 
 OVERHEAD_FACTOR = 2.0
 """Without known work, a kernel up to this many `To` long is bound by overhead."""
@@ -33,11 +33,11 @@ RESIDENT_INPUT = 0.3
 """Share of the L2 cache that an operand of a matrix product may fill without being read again."""
 
 MOST_EFFICIENT = 1.05
-"""Of a card's peak rate: no efficiency above it is shown. Algorithms that save arithmetic (transforms, first layers)
+"""Of a GPU's peak rate: no efficiency above it is shown. Algorithms that save arithmetic (transforms, first layers)
 and padding reach 3.2 by the formulas."""
 
 IMPOSSIBLE = 5.0
-"""Of a card's peak rate: no algorithm saves as much. The shapes, the times or the card's rates are wrong."""
+"""Of a GPU's peak rate: no algorithm saves as much. The shapes, the times or the GPU's rates are wrong."""
 
 RASTER_LOSS = 1.45
 """Repeated reads over those of ideal square patches."""
@@ -66,7 +66,7 @@ FEWEST_SAMPLES = 4
 """GPU metric samples wholly inside kernels that are alike, below which they say nothing."""
 
 HOPPER_MMA_SYNC = 0.63
-"""Share of a Hopper card's matrix rate that kernels built for older cards can reach: their instruction (mma.sync)
+"""Share of a Hopper GPU's matrix rate that kernels built for older GPUs can reach: their instruction (mma.sync)
 feeds the units at this share of wgmma's rate (Luo et al. 2024, Dissecting Hopper via microbenchmarking)."""
 
 TIE = 0.1

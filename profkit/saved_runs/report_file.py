@@ -1,30 +1,32 @@
-"""Reports that were saved as `profkit.report/1` JSON, read back."""
+"""Saved reports read back: those of this version, and `profkit.report/1` under the names of today."""
 
 from __future__ import annotations
 
 import gzip
-import json
 import mmap
 import os
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Final, cast
+
+import msgspec
 
 from profkit.errors import ReadError
-from profkit.model.result import REPORT_SCHEMA, Result
-from profkit.rendering import report_schema
-from profkit.rendering.first_edition import counted_phases
+from profkit.model.report import REPORT_SCHEMA
+from profkit.rendering.document import Document
+from profkit.rendering.first_edition import FIRST_EDITION, second_edition
 
-__all__ = ["read_report_file", "result_of"]
+__all__ = ["read_report_file", "report_of"]
 
-_MARK: Final = f'"{REPORT_SCHEMA}"'.encode()
+_MARK: Final = b'"profkit.report/'
 _GZIP: Final = b"\x1f\x8b"
 _HEAD: Final = 1 << 16
 _LARGEST: Final = 1 << 30
 
 
-def read_report_file(path: str | os.PathLike[str]) -> Result | None:
-    """The result in a saved report, also a gzip-compressed one; None when the file is something else.
+def read_report_file(path: str | os.PathLike[str]) -> Document | None:
+    """The report in a file, also a gzip-compressed one; None when the file is something else.
 
     Raises:
         ReadError: The file is a report that is damaged, or of another version.
@@ -37,53 +39,46 @@ def read_report_file(path: str | os.PathLike[str]) -> Result | None:
             text = stream.read(_LARGEST + 1)
         if len(text) > _LARGEST:
             raise ReadError(file.name, "the report is larger than 1 GiB", "Analyse the recording itself")
-        document = json.loads(text)
+        document = msgspec.json.decode(text.removeprefix(b"\xef\xbb\xbf"))
     except (OSError, EOFError, zlib.error, RecursionError) as error:
         raise ReadError(file.name, f"the report cannot be read: {error}", "Save it anew") from error
-    except ValueError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ReadError(
             file.name, "the report is no whole JSON", "Save it anew with --format json"
         ) from error
     # A trace may hold the name of the schema somewhere; only a report has it on top.
-    if not isinstance(document, dict) or document.get("schema") != REPORT_SCHEMA:
+    if not isinstance(document, Mapping) or not str(document.get("schema")).startswith("profkit.report/"):
         return None
-    return result_of(document, file.name)
+    return report_of(document, file.name)
 
 
-def result_of(document: Any, where: str) -> Result:
-    """A result from a report's document, checked against the schema.
+def report_of(document: object, where: str) -> Document:
+    """A report from its JSON, checked against the types.
 
     Args:
         document: What was read.
         where: What to call it in an error.
 
     Raises:
-        ReadError: It is not as the schema demands.
+        ReadError: It is of another version, not whole, or contradicts itself.
     """
-    import jsonschema
-
-    if isinstance(document, dict):
-        document = {**document, **counted_phases(document)}
-    fault = next(iter(jsonschema.Draft202012Validator(report_schema()).iter_errors(document)), None)
-    if fault is not None:
-        place = "/".join(str(step) for step in fault.absolute_path) or "its top"
-        raise ReadError(
-            where, f"not a whole {REPORT_SCHEMA}: at {place}, {fault.message[:200]}", "Save it anew"
-        )
-    result = Result.from_dict(document)
-    whole = result.window["device_ns"]
-    parts = result.window.get("parts")
-    for what, ns in (
-        ("parts", sum(p["ns"] for p in parts or ())),
-        ("shares", sum(result.verdict["shares"].values())),
-    ):
-        if ns != whole and not (what == "parts" and parts is None):
+    schema = document.get("schema") if isinstance(document, Mapping) else None
+    if not isinstance(document, Mapping) or schema not in (FIRST_EDITION, REPORT_SCHEMA):
+        raise ReadError(where, f"no report that this profkit reads: {schema!s:.40}", "Save it anew")
+    try:
+        report = msgspec.convert(second_edition(document), Document)
+    except (msgspec.ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ReadError(where, f"not a whole {schema}: {str(error)[:200]}", "Save it anew") from error
+    whole = report.window.device_ns
+    parts = sum(part.ns for part in report.window.parts) if report.window.parts else whole
+    for what, ns in (("parts", parts), ("shares", sum(report.verdict.shares.values()))):
+        if ns != whole:
             raise ReadError(
                 where,
                 f"the report contradicts itself: its {what} do not add up to its window",
                 "Save it anew",
             )
-    return result
+    return report
 
 
 def _looks_like_a_report(file: Path) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from profkit.comparison.side import Side, kept_steps
 from profkit.errors import ReadError
 from profkit.model.result import Result, Row
 from profkit.rendering import render_json
-from profkit.saved_runs.report_file import result_of
+from profkit.rendering.document import Document
+from profkit.rendering.document_of import document_of
+from profkit.saved_runs.report_file import report_of
 
 __all__ = ["kernel_name_rows", "packed_report", "run_row", "table_rows", "unpacked_report"]
 
@@ -106,11 +109,11 @@ def table_rows(result: Result, run: int, kernels: Mapping[str, int]) -> dict[str
 
 
 def packed_report(result: Result) -> bytes:
-    """The whole report, to be shown again: `profkit.report/1` compressed with zlib."""
-    return zlib.compress(render_json(result).encode())
+    """The whole report, to be shown again: `profkit.report/2` compressed with zlib."""
+    return zlib.compress(render_json(document_of(result)).encode())
 
 
-def unpacked_report(packed: bytes, where: str) -> Result:
+def unpacked_report(packed: bytes, where: str) -> Document:
     """The report back.
 
     Raises:
@@ -121,10 +124,10 @@ def unpacked_report(packed: bytes, where: str) -> Result:
         text = machine.decompress(packed, _LARGEST_REPORT)
         if not machine.eof:
             raise ReadError(where, "the saved report is cut off or larger than 1 GiB", "Save the run anew")
-        document: Any = json.loads(text)
-    except (zlib.error, ValueError, RecursionError, TypeError) as error:
+        document = msgspec.json.decode(text)
+    except (zlib.error, ValueError, RecursionError, TypeError, msgspec.DecodeError) as error:
         raise ReadError(where, f"the saved report is damaged: {error}", "Save the run anew") from error
-    return result_of(document, where)
+    return report_of(document, where)
 
 
 def _one(rows: Iterable[Row], key: str) -> str | None:

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from profkit.errors import OutputError, ReadError
 from profkit.model.result import Result, Row
+from profkit.rendering.document import Document
 from profkit.saved_runs.database import now_text, open_database, translated, writing
 from profkit.saved_runs.metrics import Metric
 from profkit.saved_runs.rows import kernel_name_rows, packed_report, run_row, table_rows, unpacked_report
@@ -88,7 +89,7 @@ class History:
                     database[name].insert_all(values)
         return number
 
-    def load(self, run: str | int) -> Result:
+    def load(self, run: str | int) -> Document:
         """The report of a run again.
 
         Args:

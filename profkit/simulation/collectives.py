@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.ranks.collective_table import describe_communication
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.timeline.grouping import group_rows
 from profkit.timeline.intervals import Intervals
@@ -78,35 +78,35 @@ def exposed_ns(facts: StepFacts, chosen: Flags) -> Floats:
     return np.where(chosen, alone, 0.0)
 
 
-def shrunk(chosen: Flags, saved_ns: Floats) -> Callable[[Draft], None]:
+def shrunk(chosen: Flags, saved_ns: Floats) -> Callable[[EditedStep], None]:
     """Some collectives are shorter, each by so much."""
 
-    def change(draft: Draft) -> None:
-        draft.retime(chosen, draft.duration_ns - saved_ns)
+    def change(edited: EditedStep) -> None:
+        edited.retime(chosen, edited.duration_ns - saved_ns)
 
     return change
 
 
-def beside_kernels(chosen: Flags) -> Callable[[Draft], None]:
+def beside_kernels(chosen: Flags) -> Callable[[EditedStep], None]:
     """Some collectives of the computing stream run on one of their own, between what they read and the optimizer."""
 
-    def change(draft: Draft) -> None:
-        facts, rows = draft.facts, np.flatnonzero(chosen & draft.alive)
+    def change(edited: EditedStep) -> None:
+        facts, rows = edited.facts, np.flatnonzero(chosen & edited.alive)
         if not len(rows):
             return
-        side = int(draft.stream.max()) + 1
+        side = int(edited.stream.max()) + 1
         for row in rows.tolist():
-            before = np.flatnonzero((draft.stream[:row] == draft.stream[row]) & ~chosen[:row])
-            draft.after[row] = before[-1] if len(before) else -1
-        draft.stream[rows] = side
+            before = np.flatnonzero((edited.stream[:row] == edited.stream[row]) & ~chosen[:row])
+            edited.after[row] = before[-1] if len(before) else -1
+        edited.stream[rows] = side
         readers = np.flatnonzero(facts.optimizer & ~chosen & (np.arange(facts.count) > rows[-1]))
         if len(readers):
-            draft.after[readers[0]] = rows[-1]
+            edited.after[readers[0]] = rows[-1]
 
     return change
 
 
-def asked_earlier(chosen: Flags, transfer: Floats) -> Callable[[Draft], None]:
+def asked_earlier(chosen: Flags, transfer: Floats) -> Callable[[EditedStep], None]:
     """Some collectives are asked for a layer ahead: what kernels there are hides most of their transfer.
 
     The first of them has nothing to hide behind.
@@ -116,11 +116,11 @@ def asked_earlier(chosen: Flags, transfer: Floats) -> Callable[[Draft], None]:
         transfer: What of each is transfer, in ns: waiting for a late rank stays.
     """
 
-    def change(draft: Draft) -> None:
-        kernels = np.array([k is not None and not k.is_collective for k in draft.facts.kernels], bool)
-        later = chosen & draft.alive & (np.cumsum(chosen) > 1)
-        could = np.where(later, np.minimum(exposed_ns(draft.facts, later), transfer), 0.0)
-        room = float(draft.duration_ns[kernels & draft.alive].sum()) / max(float(could.sum()), 1.0)
-        draft.retime(later, draft.duration_ns - could * min(draft.constants.hidden, room))
+    def change(edited: EditedStep) -> None:
+        kernels = np.array([k is not None and not k.is_collective for k in edited.facts.kernels], bool)
+        later = chosen & edited.alive & (np.cumsum(chosen) > 1)
+        could = np.where(later, np.minimum(exposed_ns(edited.facts, later), transfer), 0.0)
+        room = float(edited.duration_ns[kernels & edited.alive].sum()) / max(float(could.sum()), 1.0)
+        edited.retime(later, edited.duration_ns - could * min(edited.constants.hidden, room))
 
     return change

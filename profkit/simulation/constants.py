@@ -31,7 +31,7 @@ class Constants:
     rowwise: float = 0.70
     """What of ``memory`` is left where a fused kernel also reduces (compiled_norm_chain_bf16: 0.4 to 1.0)."""
     start_ns: float = 1_500.0
-    """What a kernel takes besides its work: it fills and drains the card."""
+    """What a kernel takes besides its work: it fills and drains the GPU."""
     node_ns: float = 700.0
     """From the end of one node of a CUDA graph to the start of the next (measured: 0.85 us for empty ones; kernels
     overlap its beginning: 0.3 to 0.6 in graph_gpt_short and graph_tiny_mlp of reports/advice)."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import CopyKind
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 
 __all__ = ["copies_between", "load_with", "on_own_stream", "pageable_copies", "pin_memory"]
@@ -21,16 +21,16 @@ _FETCH_NS: Final = 200_000
 """What taking a finished batch from a worker's queue takes."""
 
 
-def load_with(workers: int) -> Callable[[Draft], None]:
+def load_with(workers: int) -> Callable[[EditedStep], None]:
     """Batches are made by processes beside the step: it waits only where they are too slow together."""
 
-    def change(draft: Draft) -> None:
-        fetching = float(draft.input_ns.sum())
+    def change(edited: EditedStep) -> None:
+        fetching = float(edited.input_ns.sum())
         fetch = min(_FETCH_NS, fetching)
         left = fetch / fetching if fetching else 0.0
-        draft.gap_ns -= draft.input_ns * (1 - left)
-        draft.input_ns = draft.input_ns * left
-        draft.least_ns = max(draft.least_ns, fetching * draft.constants.worker / max(workers, 1))
+        edited.gap_ns -= edited.input_ns * (1 - left)
+        edited.input_ns = edited.input_ns * left
+        edited.least_ns = max(edited.least_ns, fetching * edited.constants.worker / max(workers, 1))
 
     return change
 
@@ -43,11 +43,11 @@ def copies_between(facts: StepFacts) -> NDArray[np.bool_]:
     return found
 
 
-def on_own_stream(chosen: NDArray[np.bool_]) -> Callable[[Draft], None]:
+def on_own_stream(chosen: NDArray[np.bool_]) -> Callable[[EditedStep], None]:
     """Some copies run on a stream of their own, for the step that follows."""
 
-    def change(draft: Draft) -> None:
-        draft.stream[chosen & draft.alive] = draft.stream.max() + 1
+    def change(edited: EditedStep) -> None:
+        edited.stream[chosen & edited.alive] = edited.stream.max() + 1
 
     return change
 
@@ -66,21 +66,21 @@ def pageable_copies(facts: StepFacts) -> NDArray[np.bool_]:
     return found
 
 
-def pin_memory(draft: Draft) -> None:
+def pin_memory(edited: EditedStep) -> None:
     """Uploads from pinned memory on a stream of their own, ahead of the step that needs them."""
-    facts = draft.facts
-    chosen = pageable_copies(facts) & draft.alive
+    facts = edited.facts
+    chosen = pageable_copies(facts) & edited.alive
     if not chosen.any():
         return
     sizes = facts.view.trace.operations.bytes[facts.program.row].astype(float)
-    draft.retime(chosen, sizes / _PINNED_BYTES_PER_S * 1e9)
-    draft.stream[chosen] = draft.stream.max() + 1
-    draft.early_ns[chosen] = 0
+    edited.retime(chosen, sizes / _PINNED_BYTES_PER_S * 1e9)
+    edited.stream[chosen] = edited.stream.max() + 1
+    edited.early_ns[chosen] = 0
     tokens = np.unique(facts.token[chosen])
-    draft.own_ns[tokens] = np.minimum(draft.own_ns[tokens], draft.usual_launch_ns)
+    edited.own_ns[tokens] = np.minimum(edited.own_ns[tokens], edited.usual_launch_ns)
     # The wait of a blocking copy follows its launch.
     calls = facts.program.call
-    waiting = np.flatnonzero(draft.waits)
+    waiting = np.flatnonzero(edited.waits)
     blocked = waiting[np.isin(calls[waiting], calls[tokens]) | np.isin(waiting, tokens + 1)]
-    draft.waits[blocked] = False
-    draft.own_ns[blocked] = 0
+    edited.waits[blocked] = False
+    edited.own_ns[blocked] = 0

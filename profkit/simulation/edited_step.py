@@ -12,7 +12,7 @@ from profkit.simulation.constants import Constants
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.step_program import LAUNCH, Program
 
-__all__ = ["Draft"]
+__all__ = ["EditedStep"]
 
 _PAUSE: Final = 100.0
 """In usual launches: more host time before a launch is the program's own (an optimizer's Python takes up to 80)."""
@@ -21,7 +21,7 @@ Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 
-class Draft:
+class EditedStep:
     """A step under change. Rows stay those of its facts; `program` gives what is left of it.
 
     Attributes:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from profkit.hardware import DTYPE_BYTES, VECTOR
 from profkit.model import CopyKind
 from profkit.model.kernel_class import Family
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.optimizers import gradients_accumulated
 
@@ -58,76 +58,76 @@ def fusible(facts: StepFacts) -> Flags:
     return found
 
 
-def compile_model(draft: Draft) -> None:
+def compile_model(edited: EditedStep) -> None:
     """Fuse the chains between matrix products; the loss and the optimizer stay outside."""
-    facts = draft.facts
+    facts = edited.facts
     outside = facts.compiled | facts.optimizer | facts.zeroing
-    gone, twice = _fuse_chains(draft, outside)
-    draft.drop(gone)
-    inside = np.flatnonzero(draft.alive & ~outside)
+    gone, twice = _fuse_chains(edited, outside)
+    edited.drop(gone)
+    inside = np.flatnonzero(edited.alive & ~outside)
     if len(inside):
-        _launch_compiled(draft, inside)
+        _launch_compiled(edited, inside)
     for row in twice:
         # Partial sums, then theirs: two kernels (gpt_bf16_compile has three times the reductions of gpt_bf16).
-        draft.add(row, draft.constants.start_ns, draft.constants.compiled_launch * draft.usual_launch_ns)
+        edited.add(row, edited.constants.start_ns, edited.constants.compiled_launch * edited.usual_launch_ns)
 
 
-def _fuse_chains(draft: Draft, outside: Flags) -> tuple[Flags, list[int]]:
+def _fuse_chains(edited: EditedStep, outside: Flags) -> tuple[Flags, list[int]]:
     """Fuse what can be: the kernels that are then gone, and those that become two. A loss puts its chain outside."""
-    facts = draft.facts
-    chosen = fusible(facts) & draft.alive
+    facts = edited.facts
+    chosen = fusible(facts) & edited.alive
     gone, twice = np.zeros(facts.count, bool), []
     # Where nothing but the loss is computed, it is what is compiled.
     loss = (facts.named(*_LOSS) | facts.of_family(Family.LOSS)) & facts.matrix.any()
-    for segment in _segments(draft, chosen, draft.alive & ~outside):
+    for segment in _segments(edited, chosen, edited.alive & ~outside):
         if loss[segment].any():
             outside[segment] = True
             continue
         for group in _alike(facts, segment):
-            gone[_fuse(draft, group)] = True
+            gone[_fuse(edited, group)] = True
             if len(group) == 1 and _sums_columns(facts, int(group[0])):
                 twice.append(int(group[0]))
     return gone, twice
 
 
-def _launch_compiled(draft: Draft, inside: NDArray[np.int64]) -> None:
+def _launch_compiled(edited: EditedStep, inside: NDArray[np.int64]) -> None:
     """The host's time of compiled graphs: launches that are all alike, and entering the graph, backward again."""
-    facts, constants = draft.facts, draft.constants
+    facts, constants = edited.facts, edited.constants
     # What is compiled in part is entered already.
-    entry = 0.0 if facts.compiled.any() else constants.compiled_entry * draft.usual_launch_ns
+    entry = 0.0 if facts.compiled.any() else constants.compiled_entry * edited.usual_launch_ns
     span = np.unique(facts.token[inside])
-    each = constants.compiled_launch * draft.usual_launch_ns
+    each = constants.compiled_launch * edited.usual_launch_ns
     # Convolutions and attention are called as before.
     library = np.unique(facts.token[facts.of_family(Family.CONVOLUTION, Family.ATTENTION)])
     for token in span[1:][~np.isin(span[1:], library)].tolist():
-        host = draft.host_ns(np.array([token]))
-        draft.give_host(token, min(each, host) + float(draft.pause_ns[token]))
+        host = edited.host_ns(np.array([token]))
+        edited.give_host(token, min(each, host) + float(edited.pause_ns[token]))
     # What the program does before the model is its own, the first launch is not.
-    before = draft.host_ns(span[:1]) - draft.usual_launch_ns
-    draft.give_host(int(span[0]), max(before, 0.0) + each)
+    before = edited.host_ns(span[:1]) - edited.usual_launch_ns
+    edited.give_host(int(span[0]), max(before, 0.0) + each)
     # What follows a wait for a value is entered anew.
-    breaks = np.flatnonzero(draft.waits[: span.max()])
-    draft.gap_ns[breaks[breaks > span.min()]] += entry
-    draft.gap_ns[span[0]] += entry
+    breaks = np.flatnonzero(edited.waits[: span.max()])
+    edited.gap_ns[breaks[breaks > span.min()]] += entry
+    edited.gap_ns[span[0]] += entry
     backward = inside[facts.backward[inside]]
     if len(backward) and entry:
         gradients = math.sqrt(gradients_accumulated(facts))
-        draft.gap_ns[facts.token[backward[0]]] += (
-            constants.compiled_gradient * gradients * draft.usual_launch_ns
+        edited.gap_ns[facts.token[backward[0]]] += (
+            constants.compiled_gradient * gradients * edited.usual_launch_ns
         )
 
 
-def _segments(draft: Draft, chosen: Flags, model: Flags) -> Iterator[NDArray[np.int64]]:
+def _segments(edited: EditedStep, chosen: Flags, model: Flags) -> Iterator[NDArray[np.int64]]:
     """Runs of kernels between matrix products, on one stream, in the order of their launches.
 
     Small memsets are part of the kernels after them, and losses of the chain around them.
     """
-    facts = draft.facts
+    facts = edited.facts
     small = np.array([k is None for k in facts.kernels], bool) & (facts.program.duration_ns < 2_000)
     losses = facts.of_family(Family.LOSS)
     joins = chosen | ((small | losses) & model)
     # Nothing is fused across a wait for a value: the graph ends there.
-    waited = np.cumsum(draft.waits)[facts.token]
+    waited = np.cumsum(edited.waits)[facts.token]
     run = np.cumsum(~joins) + waited * (facts.count + 1)
     for stream in np.unique(facts.program.stream).tolist():
         mine = joins & (facts.program.stream == stream)
@@ -195,21 +195,21 @@ def _sums_columns(facts: StepFacts, row: int) -> bool:
     return bool(facts.backward[row]) and (facts.family[row] is Family.REDUCE or scales)
 
 
-def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
+def _fuse(edited: EditedStep, group: NDArray[np.int64]) -> list[int]:
     """Let the first of a group do the work of all; returns the others."""
-    facts, constants = draft.facts, draft.constants
-    total = float(draft.duration_ns[group].sum())
-    moved = draft.bytes[group]
+    facts, constants = edited.facts, edited.constants
+    total = float(edited.duration_ns[group].sum())
+    moved = edited.bytes[group]
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth and not np.isnan(moved).any() and not np.isnan(facts.elements[group]).any():
-        left = _remaining_bytes(draft, group)
+        left = _remaining_bytes(edited, group)
         rate = bandwidth * constants.memory * (constants.rowwise if _rowwise(facts, group) else 1.0)
-        fused = constants.start_ns + left / rate * 1e9 + _arithmetic_ns(draft, group)
-        draft.bytes[group[0]] = left
+        fused = constants.start_ns + left / rate * 1e9 + _arithmetic_ns(edited, group)
+        edited.bytes[group[0]] = left
     elif (even := _even(facts, group)).sum() > 1:
         # Each reads and writes about as much as the others: what one moves is left, and what is kept between.
-        left = (2 + (int(even.sum()) - 1) * _written(draft, group)) / (2 * int(even.sum()))
-        fused = constants.start_ns + float(draft.duration_ns[group] @ np.where(even, left, 1.0))
+        left = (2 + (int(even.sum()) - 1) * _written(edited, group)) / (2 * int(even.sum()))
+        fused = constants.start_ns + float(edited.duration_ns[group] @ np.where(even, left, 1.0))
     else:
         lost = _LOST_UNKNOWN * (1 - 0.5 * (constants.kept - 0.6))
         fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5)
@@ -218,18 +218,18 @@ def _fuse(draft: Draft, group: NDArray[np.int64]) -> list[int]:
         # Seen with torch 2.11 in a bottleneck network and two U-Nets in 16 bits (reports/advice): convolutions want another
         # layout, and the norms between them go across it.
         fused = total - constants.convolved * (total - fused)
-    draft.duration_ns[group[0]] = fused
+    edited.duration_ns[group[0]] = fused
     return [int(row) for row in group[1:]]
 
 
-def _arithmetic_ns(draft: Draft, group: NDArray[np.int64]) -> float:
+def _arithmetic_ns(edited: EditedStep, group: NDArray[np.int64]) -> float:
     """What the instructions of a fused kernel take: its operators were limited by memory, one by one."""
-    facts = draft.facts
+    facts = edited.facts
     peak = facts.gpu.peak("fp32", VECTOR) if facts.gpu else None
     if not peak or len(group) < 2:
         return 0.0
     slots = sum(float(facts.elements[row]) * _slots(facts, row) for row in group.tolist())
-    return draft.constants.arithmetic * slots / (peak / 2) * 1e9
+    return edited.constants.arithmetic * slots / (peak / 2) * 1e9
 
 
 def _slots(facts: StepFacts, row: int) -> float:
@@ -256,14 +256,14 @@ def _even(facts: StepFacts, group: NDArray[np.int64]) -> Flags:
     return even if time[even].sum() > _MOST * time.sum() else np.zeros(len(group), bool)
 
 
-def _written(draft: Draft, group: NDArray[np.int64]) -> float:
+def _written(edited: EditedStep, group: NDArray[np.int64]) -> float:
     """The share of intermediate results that a fused kernel still writes: those that the backward pass reads.
 
     What is only pointwise is computed again there.
     """
-    facts = draft.facts
+    facts = edited.facts
     forward = facts.trains and not facts.backward[group].all()
-    return draft.constants.kept if forward and _rowwise(facts, group) else 0.0
+    return edited.constants.kept if forward and _rowwise(facts, group) else 0.0
 
 
 def _rowwise(facts: StepFacts, group: NDArray[np.int64]) -> bool:
@@ -273,19 +273,19 @@ def _rowwise(facts: StepFacts, group: NDArray[np.int64]) -> bool:
     return any(facts.family[row] in _ROWWISE for row in rows[: len(rows) - len(last)])
 
 
-def _remaining_bytes(draft: Draft, group: NDArray[np.int64]) -> float:
+def _remaining_bytes(edited: EditedStep, group: NDArray[np.int64]) -> float:
     """The bytes of a group less the intermediates: each is read no more, and written only where it is kept.
 
     A value that is used twice is read twice in the recording, and once in the fused kernel: of a long chain, no more is left
     than two large tensors read and one written.
     """
-    facts = draft.facts
-    moved = draft.bytes[group]
+    facts = edited.facts
+    moved = edited.bytes[group]
     total, largest = float(moved.sum()), float(moved.max())
-    written = _written(draft, group)
+    written = _written(edited, group)
     tensors = [_result_bytes(facts, row) for row in group.tolist()]
     saved = sum(
-        min(each * (2.0 - written), float(draft.bytes[row]))
+        min(each * (2.0 - written), float(edited.bytes[row]))
         for each, row in zip(tensors[:-1], group[:-1].tolist(), strict=True)
     )
     left = max(total - saved, largest * 0.5)

@@ -241,7 +241,7 @@ def _sizes(text: str) -> tuple[float, ...]:
 
 
 def _elements(shape: Any) -> float:
-    """Elements of a shape or a list of shapes; more than any card holds are not known."""
+    """Elements of a shape or a list of shapes; more than any GPU holds are not known."""
     if not isinstance(shape, list) or not shape:
         return 0.0
     if isinstance(shape[0], list):

@@ -7,42 +7,44 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 
 __all__ = ["capture", "keep_memory", "lift_waits", "without_ranges"]
 
 Flags = NDArray[np.bool_]
 
 
-def capture(draft: Draft) -> None:
+def capture(edited: EditedStep) -> None:
     """The whole step as one graph: its kernels one after the other, launched at once."""
-    draft.graphed = True
+    edited.graphed = True
 
 
-def lift_waits(draft: Draft) -> None:
+def lift_waits(edited: EditedStep) -> None:
     """The host waits for nothing; copies of results to the host stay."""
-    chosen = np.unique(draft.facts.token[draft.facts.innermost("aten::_local_scalar_dense") & draft.alive])
-    draft.gap_ns[chosen] *= draft.constants.asked
-    draft.own_ns[chosen] *= draft.constants.asked
-    draft.own_ns = np.where(draft.waits, np.maximum(draft.own_ns, draft.constants.lifted_ns), draft.own_ns)
-    draft.waits = np.zeros_like(draft.waits)
+    chosen = np.unique(edited.facts.token[edited.facts.innermost("aten::_local_scalar_dense") & edited.alive])
+    edited.gap_ns[chosen] *= edited.constants.asked
+    edited.own_ns[chosen] *= edited.constants.asked
+    edited.own_ns = np.where(
+        edited.waits, np.maximum(edited.own_ns, edited.constants.lifted_ns), edited.own_ns
+    )
+    edited.waits = np.zeros_like(edited.waits)
 
 
-def keep_memory(draft: Draft) -> None:
+def keep_memory(edited: EditedStep) -> None:
     """No allocation from the driver: the time of its calls, and the waits that they are, are gone."""
-    draft.gap_ns -= draft.allocation_ns
-    draft.allocation_ns = np.zeros_like(draft.allocation_ns)
+    edited.gap_ns -= edited.allocation_ns
+    edited.allocation_ns = np.zeros_like(edited.allocation_ns)
 
 
-def without_ranges(ranges: Flags) -> Callable[[Draft], None]:
+def without_ranges(ranges: Flags) -> Callable[[EditedStep], None]:
     """The host time inside some ranges is gone: of each, up to what lies before the next launch.
 
     Args:
         ranges: Which rows of `Trace.ranges`; those outside of the step are left alone.
     """
 
-    def change(draft: Draft) -> None:
-        trace, program = draft.facts.view.trace, draft.facts.program
+    def change(edited: EditedStep) -> None:
+        trace, program = edited.facts.view.trace, edited.facts.program
         rows = np.flatnonzero(ranges)
         start, end = trace.ranges.start_ns[rows], trace.ranges.end_ns[rows]
         called = trace.calls.start_ns[program.call[:-1]]
@@ -51,9 +53,9 @@ def without_ranges(ranges: Flags) -> Callable[[Draft], None]:
         token = np.searchsorted(called, start)
         recorded = np.maximum(program.gap_ns, 1)
         spent = np.bincount(token[inside], (end - start)[inside], minlength=program.tokens)
-        fixed = draft.input_ns + draft.allocation_ns
+        fixed = edited.input_ns + edited.allocation_ns
         # Of the gap as recorded; without the recorder it is shorter, and so is the range.
-        left = draft.gap_ns * (1 - np.minimum(spent / recorded, 1.0))
-        draft.gap_ns = np.maximum(left, np.minimum(fixed, draft.gap_ns))
+        left = edited.gap_ns * (1 - np.minimum(spent / recorded, 1.0))
+        edited.gap_ns = np.maximum(left, np.minimum(fixed, edited.gap_ns))
 
     return change

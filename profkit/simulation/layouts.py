@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model.kernel_class import Family
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.precision import known_flop
 
@@ -52,18 +52,23 @@ def laid_out(facts: StepFacts) -> Flags:
     return np.array(["channels_last" in n or "nhwc" in n.lower() for n in names], bool) & ~transposes(facts)
 
 
-def channels_last(draft: Draft) -> None:
+def channels_last(edited: EditedStep) -> None:
     """The layout that convolutions want: no transposes; batch norm in that layout is about twice as fast."""
-    facts = draft.facts
-    draft.drop(transposes(facts) & draft.alive, within=True)
+    facts = edited.facts
+    edited.drop(transposes(facts) & edited.alive, within=True)
     planes = (
-        facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm") & ~laid_out(facts) & draft.alive
+        facts.of_family(Family.NORM)
+        & facts.named("batch_norm", "BatchNorm")
+        & ~laid_out(facts)
+        & edited.alive
     )
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth:
-        streamed = draft.constants.start_ns + draft.bytes / (bandwidth * draft.constants.memory * 0.7) * 1e9
-        least = draft.duration_ns * draft.constants.normed
-        draft.retime(planes & ~np.isnan(streamed), np.maximum(np.nan_to_num(streamed), least))
+        streamed = (
+            edited.constants.start_ns + edited.bytes / (bandwidth * edited.constants.memory * 0.7) * 1e9
+        )
+        least = edited.duration_ns * edited.constants.normed
+        edited.retime(planes & ~np.isnan(streamed), np.maximum(np.nan_to_num(streamed), least))
 
 
 def handmade_attention(facts: StepFacts) -> Flags:
@@ -99,36 +104,36 @@ def handmade_attention(facts: StepFacts) -> Flags:
     return found
 
 
-def fuse_attention(draft: Draft) -> None:
+def fuse_attention(edited: EditedStep) -> None:
     """The scores stay on the chip: the products' arithmetic at the rate of fused attention, and no traffic."""
-    facts, gpu = draft.facts, draft.facts.gpu
-    chosen = handmade_attention(facts) & draft.alive
+    facts, gpu = edited.facts, edited.facts.gpu
+    chosen = handmade_attention(facts) & edited.alive
     if not chosen.any() or gpu is None:
         return
     runs = np.cumsum(np.diff(np.concatenate(([False], chosen))) & chosen)
     for at in np.unique(runs[chosen]).tolist():
         rows = np.flatnonzero(chosen & (runs == at))
-        _fuse_run(draft, rows)
+        _fuse_run(edited, rows)
 
 
-def _fuse_run(draft: Draft, rows: NDArray[np.int64]) -> None:
-    facts, gpu = draft.facts, draft.facts.gpu
+def _fuse_run(edited: EditedStep, rows: NDArray[np.int64]) -> None:
+    facts, gpu = edited.facts, edited.facts.gpu
     products = rows[facts.of_family(Family.GEMM)[rows]]
     half = "bf16" if _in_half(facts, rows) else "tf32"
     peak = (gpu.best_peaks().get(half) if gpu else None) or math.inf
-    flop = float(np.nansum(known_flop(draft)[products])) * (1.25 if facts.backward[rows[0]] else 1.0)
-    share = draft.constants.attention * (1.0 if half == "bf16" else 0.5)
+    flop = float(np.nansum(known_flop(edited)[products])) * (1.25 if facts.backward[rows[0]] else 1.0)
+    share = edited.constants.attention * (1.0 if half == "bf16" else 0.5)
     # Masked scores below the diagonal are half of them; a kernel that skips them does half the work.
-    ns = draft.constants.start_ns * 2 + flop / (peak * share) * 1e9 * 0.75
-    total = float(draft.duration_ns[rows].sum())
+    ns = edited.constants.start_ns * 2 + flop / (peak * share) * 1e9 * 0.75
+    total = float(edited.duration_ns[rows].sum())
     if not flop:
         ns = total * 0.3
     tokens = np.unique(facts.token[rows])
-    host = draft.host_ns(tokens)
-    draft.drop(np.isin(np.arange(facts.count), rows[1:]))
-    draft.duration_ns[rows[0]] = min(ns, total)
-    call = _BACKWARD_LAUNCHES if facts.backward[rows[0]] else draft.constants.attention_call
-    draft.give_host(int(tokens[0]), min(host, call * draft.usual_launch_ns))
+    host = edited.host_ns(tokens)
+    edited.drop(np.isin(np.arange(facts.count), rows[1:]))
+    edited.duration_ns[rows[0]] = min(ns, total)
+    call = _BACKWARD_LAUNCHES if facts.backward[rows[0]] else edited.constants.attention_call
+    edited.give_host(int(tokens[0]), min(host, call * edited.usual_launch_ns))
 
 
 def _in_half(facts: StepFacts, rows: NDArray[np.int64]) -> bool:
@@ -171,11 +176,11 @@ def _whole(facts: StepFacts, again: Flags) -> Flags:
     return whole
 
 
-def keep_activations(draft: Draft) -> None:
+def keep_activations(edited: EditedStep) -> None:
     """No recomputation: what the forward pass made is kept for the backward."""
-    chosen = recomputed(draft.facts) & draft.alive
-    draft.drop(chosen)
+    chosen = recomputed(edited.facts) & edited.alive
+    edited.drop(chosen)
     after = np.flatnonzero(np.diff(chosen.astype(int)) == -1) + 1
     # What follows was held up by Python's way back out of the forward pass.
-    tokens = draft.facts.token[after]
-    draft.gap_ns[tokens] = np.minimum(draft.gap_ns[tokens], draft.usual_launch_ns)
+    tokens = edited.facts.token[after]
+    edited.gap_ns[tokens] = np.minimum(edited.gap_ns[tokens], edited.usual_launch_ns)

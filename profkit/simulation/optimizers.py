@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model.kernel_class import Family
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 
 __all__ = [
@@ -88,16 +88,16 @@ def gradients_accumulated(facts: StepFacts) -> float:
     return float(node.sum()) / steps or float(facts.matrix.sum()) / 3 * 2
 
 
-def fuse_optimizer(draft: Draft) -> None:
+def fuse_optimizer(edited: EditedStep) -> None:
     """One pass over all parameters."""
-    if optimizer_style(draft.facts) in ("single", "foreach"):
-        _rewrite(draft, fused=True)
+    if optimizer_style(edited.facts) in ("single", "foreach"):
+        _rewrite(edited, fused=True)
 
 
-def foreach_optimizer(draft: Draft) -> None:
+def foreach_optimizer(edited: EditedStep) -> None:
     """One kernel for each operator and list of parameters."""
-    if optimizer_style(draft.facts) == "single":
-        _rewrite(draft, fused=False)
+    if optimizer_style(edited.facts) == "single":
+        _rewrite(edited, fused=False)
 
 
 def zeroing(facts: StepFacts) -> Flags:
@@ -115,20 +115,20 @@ def zeroing(facts: StepFacts) -> Flags:
     return found
 
 
-def drop_gradients(draft: Draft) -> None:
+def drop_gradients(edited: EditedStep) -> None:
     """``zero_grad(set_to_none=True)``: nothing is written, and the first gradient is kept instead of added."""
-    draft.drop(zeroing(draft.facts), host=_RENEWED)
+    edited.drop(zeroing(edited.facts), host=_RENEWED)
 
 
-def _rewrite(draft: Draft, *, fused: bool) -> None:
-    facts, constants = draft.facts, draft.constants
-    rows = np.flatnonzero(facts.optimizer & ~facts.zeroing & draft.alive)
+def _rewrite(edited: EditedStep, *, fused: bool) -> None:
+    facts, constants = edited.facts, edited.constants
+    rows = np.flatnonzero(facts.optimizer & ~facts.zeroing & edited.alive)
     if not len(rows):
         return
     style, kind = optimizer_style(facts), _kind(facts)
     count, elements = parameters(facts)
     launches = max(1.0, math.ceil(count / _TENSORS_A_LAUNCH)) * (1.0 if fused else _FOREACH_KERNELS)
-    device = _device_ns(draft, rows, elements, fused) + launches * constants.start_ns
+    device = _device_ns(edited, rows, elements, fused) + launches * constants.start_ns
     if style is None or (style == "foreach" and not fused):
         return
     was, will = (
@@ -136,14 +136,14 @@ def _rewrite(draft: Draft, *, fused: bool) -> None:
         for fixed, each in (_HOST[kind][s] for s in (style, "fused" if fused else "foreach"))
     )
     tokens, first = np.unique(facts.token[rows]), int(rows[0])
-    host = draft.host_ns(tokens) * min(will / was, 1.0)
-    draft.drop(np.isin(np.arange(facts.count), rows[1:]))
-    draft.duration_ns[first] = min(device, float(facts.program.duration_ns[rows].sum()))
-    draft.give_host(int(facts.token[first]), host)
+    host = edited.host_ns(tokens) * min(will / was, 1.0)
+    edited.drop(np.isin(np.arange(facts.count), rows[1:]))
+    edited.duration_ns[first] = min(device, float(facts.program.duration_ns[rows].sum()))
+    edited.give_host(int(facts.token[first]), host)
 
 
-def _device_ns(draft: Draft, rows: NDArray[np.int64], elements: float, fused: bool) -> float:
-    facts, constants = draft.facts, draft.constants
+def _device_ns(edited: EditedStep, rows: NDArray[np.int64], elements: float, fused: bool) -> float:
+    facts, constants = edited.facts, edited.constants
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     long = float(np.maximum(facts.program.duration_ns[rows] - constants.start_ns, 0).sum())
     if not fused:

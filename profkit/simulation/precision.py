@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from profkit.hardware import TENSOR, VECTOR
 from profkit.model.kernel_class import Family
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 
 __all__ = [
@@ -29,7 +29,7 @@ Flags = NDArray[np.bool_]
 _ACTIVATIONS: Final = (Family.ELEMENTWISE, Family.RANDOM, Family.COPY, Family.REDUCE, Family.POOLING)
 _MISALIGNED: Final = re.compile(r"align[ac]?[12](?!\d)")
 _ALIGNED: Final = ("bf16", "fp16", "fp8", "tf32")
-"""Types of the matrix units, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
+"""Types of Tensor Cores, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
 
 
 def simt_products(facts: StepFacts) -> Flags:
@@ -52,7 +52,7 @@ def wide_products(facts: StepFacts) -> Flags:
 
 
 def misaligned(facts: StepFacts) -> Flags:
-    """Products on the matrix units whose kernel was made for rows that are not 16 bytes aligned."""
+    """Products on Tensor Cores whose kernel was made for rows that are not 16 bytes aligned."""
     names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
     marked = np.array([bool(_MISALIGNED.search(n.lower())) for n in names], bool)
     products = facts.family == Family.GEMM
@@ -60,98 +60,100 @@ def misaligned(facts: StepFacts) -> Flags:
     return found
 
 
-def use_tf32(draft: Draft) -> None:
-    """Products of fp32 matrices on the matrix units; operands stay 32 bits in memory."""
-    narrowed = (draft.dtype == "fp32") & (draft.facts.dtype == "fp64") & draft.facts.matrix
-    chosen = (simt_products(draft.facts) | narrowed) & draft.alive
-    _retime(draft, chosen, "tf32", bytes_factor=1.0)
-    draft.dtype[chosen] = "tf32"
+def use_tf32(edited: EditedStep) -> None:
+    """Products of fp32 matrices on Tensor Cores; operands stay 32 bits in memory."""
+    narrowed = (edited.dtype == "fp32") & (edited.facts.dtype == "fp64") & edited.facts.matrix
+    chosen = (simt_products(edited.facts) | narrowed) & edited.alive
+    _retime(edited, chosen, "tf32", bytes_factor=1.0)
+    edited.dtype[chosen] = "tf32"
 
 
-def align_matrices(draft: Draft) -> None:
-    """Products whose sizes the matrix units like."""
+def align_matrices(edited: EditedStep) -> None:
+    """Products whose sizes Tensor Cores like."""
     for dtype in ("bf16", "fp16", "tf32"):
         _retime(
-            draft, misaligned(draft.facts) & (draft.dtype == dtype) & draft.alive, dtype, bytes_factor=1.0
+            edited, misaligned(edited.facts) & (edited.dtype == dtype) & edited.alive, dtype, bytes_factor=1.0
         )
 
 
-def to_fp32(draft: Draft) -> None:
+def to_fp32(edited: EditedStep) -> None:
     """Everything that was fp64 in fp32."""
-    facts = draft.facts
-    double = (facts.dtype == "fp64") & draft.alive
-    _retime(draft, double & facts.matrix, "fp32", bytes_factor=0.5, unit=VECTOR)
+    facts = edited.facts
+    double = (facts.dtype == "fp64") & edited.alive
+    _retime(edited, double & facts.matrix, "fp32", bytes_factor=0.5, unit=VECTOR)
     rest = double & ~facts.matrix
-    floor = np.minimum(draft.duration_ns, draft.constants.start_ns)
-    draft.retime(rest, floor + (draft.duration_ns - floor) * 0.5)
-    draft.bytes[double] *= 0.5
-    draft.dtype[double] = "fp32"
+    floor = np.minimum(edited.duration_ns, edited.constants.start_ns)
+    edited.retime(rest, floor + (edited.duration_ns - floor) * 0.5)
+    edited.bytes[double] *= 0.5
+    edited.dtype[double] = "fp32"
 
 
-def autocast(draft: Draft) -> None:
+def autocast(edited: EditedStep) -> None:
     """Forward and backward in bf16: products at the rate of 16 bits, less traffic around them, casts on top."""
-    facts, constants = draft.facts, draft.constants
-    chosen = wide_products(facts) & draft.alive & ~facts.optimizer
+    facts, constants = edited.facts, edited.constants
+    chosen = wide_products(facts) & edited.alive & ~facts.optimizer
     sizes = facts.inputs
-    _retime(draft, chosen, "bf16", bytes_factor=0.5)
-    soft = _follows_products(draft) & draft.alive
-    floor = np.minimum(draft.duration_ns, constants.start_ns)
-    draft.retime(soft, floor + (draft.duration_ns - floor) * constants.half)
-    draft.bytes[chosen] *= 0.5
-    draft.bytes[soft] *= constants.half
-    draft.dtype[chosen] = "bf16"
+    _retime(edited, chosen, "bf16", bytes_factor=0.5)
+    soft = _follows_products(edited) & edited.alive
+    floor = np.minimum(edited.duration_ns, constants.start_ns)
+    edited.retime(soft, floor + (edited.duration_ns - floor) * constants.half)
+    edited.bytes[chosen] *= 0.5
+    edited.bytes[soft] *= constants.half
+    edited.dtype[chosen] = "bf16"
     for row in np.flatnonzero(chosen & (facts.family != Family.ATTENTION)).tolist():
-        _add_casts(draft, row, sizes[row])
+        _add_casts(edited, row, sizes[row])
 
 
-def _follows_products(draft: Draft) -> Flags:
+def _follows_products(edited: EditedStep) -> Flags:
     """Kernels that see 16 bits under autocast; norms, softmax, losses and the optimizer stay in fp32."""
-    facts = draft.facts
+    facts = edited.facts
     kinds = facts.of_family(*_ACTIVATIONS) & ~facts.optimizer & ~facts.zeroing
     return kinds & np.isin(facts.dtype.astype(str), ("fp32", "tf32", ""))
 
 
-def _add_casts(draft: Draft, row: int, sizes: tuple[float, ...]) -> None:
+def _add_casts(edited: EditedStep, row: int, sizes: tuple[float, ...]) -> None:
     """Casts of weight and input before a forward product; of the weight's gradient after a backward one."""
-    bandwidth = draft.facts.gpu.bandwidth_bytes_per_s if draft.facts.gpu else None
-    rate = (bandwidth or math.inf) * draft.constants.memory / 1e9
-    backward = bool(draft.facts.backward[row])
+    bandwidth = edited.facts.gpu.bandwidth_bytes_per_s if edited.facts.gpu else None
+    rate = (bandwidth or math.inf) * edited.constants.memory / 1e9
+    backward = bool(edited.facts.backward[row])
     matrices = sorted(sizes)[-2:] if len(sizes) > 1 else []
     if backward:
         # Two products for each of the forward pass: one of them makes the weight's gradient.
-        elements = min(matrices) / 2 if matrices else _unknown_elements(draft, row) / 2
+        elements = min(matrices) / 2 if matrices else _unknown_elements(edited, row) / 2
         launches = 1.0
     else:
-        elements = sum(matrices) * 0.75 if matrices else _unknown_elements(draft, row)
+        elements = sum(matrices) * 0.75 if matrices else _unknown_elements(edited, row)
         launches = 2.0 + (1.0 if len(sizes) > 2 else 0.0)
-    each = 0.0 if draft.facts.in_graph[row] else draft.constants.cast_launch
-    host = launches * each * draft.usual_launch_ns
-    draft.add(row, launches * draft.constants.start_ns + elements * 6.0 / rate, host)
+    each = 0.0 if edited.facts.in_graph[row] else edited.constants.cast_launch
+    host = launches * each * edited.usual_launch_ns
+    edited.add(row, launches * edited.constants.start_ns + elements * 6.0 / rate, host)
 
 
-def _unknown_elements(draft: Draft, row: int) -> float:
+def _unknown_elements(edited: EditedStep, row: int) -> float:
     """Without shapes: two thirds of what the product moves are its inputs, 4 bytes an element."""
-    moved = draft.facts.bytes[row]
+    moved = edited.facts.bytes[row]
     return 0.0 if math.isnan(moved) else float(moved) * 2 / 3 / 4
 
 
-def _retime(draft: Draft, chosen: Flags, dtype: str, *, bytes_factor: float, unit: str = TENSOR) -> None:
-    facts, gpu = draft.facts, draft.facts.gpu
+def _retime(
+    edited: EditedStep, chosen: Flags, dtype: str, *, bytes_factor: float, unit: str = TENSOR
+) -> None:
+    facts, gpu = edited.facts, edited.facts.gpu
     peak = gpu.peak(dtype, unit) if gpu else None
     if gpu is None or peak is None or not chosen.any():
         return
-    share = np.where(facts.family == Family.ATTENTION, draft.constants.attention, draft.constants.matrix)
-    flop = known_flop(draft)
+    share = np.where(facts.family == Family.ATTENTION, edited.constants.attention, edited.constants.matrix)
+    flop = known_flop(edited)
     compute = flop / (peak * share.astype(float)) * 1e9
-    rate = (gpu.bandwidth_bytes_per_s or math.inf) * draft.constants.memory
-    memory = np.nan_to_num(draft.bytes) * bytes_factor / rate * 1e9
-    draft.retime(chosen, draft.constants.matrix_start_ns + np.maximum(compute, memory))
+    rate = (gpu.bandwidth_bytes_per_s or math.inf) * edited.constants.memory
+    memory = np.nan_to_num(edited.bytes) * bytes_factor / rate * 1e9
+    edited.retime(chosen, edited.constants.matrix_start_ns + np.maximum(compute, memory))
 
 
-def known_flop(draft: Draft) -> NDArray[np.float64]:
+def known_flop(edited: EditedStep) -> NDArray[np.float64]:
     """FLOP of each operation; without shapes, what a matrix kernel's unit does in its time at the usual share of its peak."""
-    facts = draft.facts
+    facts = edited.facts
     peak = np.nan_to_num(facts.view.work.peak_flops[facts.program.row])
-    by_time = peak * facts.program.duration_ns / 1e9 * draft.constants.matrix
+    by_time = peak * facts.program.duration_ns / 1e9 * edited.constants.matrix
     flop: NDArray[np.float64] = np.where(np.isnan(facts.flop), by_time, facts.flop)
     return flop

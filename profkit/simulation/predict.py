@@ -12,7 +12,7 @@ import numpy as np
 
 from profkit.simulation.constants import LIKELY, SCENARIOS, Constants
 from profkit.simulation.copies import pageable_copies, pin_memory
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model
 from profkit.simulation.kernel_facts import StepFacts, find_facts
 from profkit.simulation.launching import lift_waits
@@ -23,7 +23,7 @@ from profkit.timeline.view import TraceView
 
 __all__ = ["Change", "Prediction", "Step", "find_step"]
 
-Change = Callable[[Draft], None]
+Change = Callable[[EditedStep], None]
 
 _TIMED: Final = 1.02
 """Two timings of one step differ by this where nothing was changed (tuned_gpt, tuned_ordinary, cudnn_benchmark)."""
@@ -136,10 +136,10 @@ class Step:
         return float(view.wait_cost_ns[self.facts.device, mine].sum())
 
     def _replayed(self, changes: Sequence[Change], constants: Constants) -> tuple[Replay, float]:
-        draft = Draft(self.facts, self._programs[constants.host][0], constants)
+        edited = EditedStep(self.facts, self._programs[constants.host][0], constants)
         for change in changes:
-            change(draft)
-        return replay(draft.program()), draft.least_ns
+            change(edited)
+        return replay(edited.program()), edited.least_ns
 
     @property
     def _staged_ns(self) -> float:

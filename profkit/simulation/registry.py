@@ -20,7 +20,7 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
     "no-checkpointing": (keep_activations, "activations kept instead of recomputed"),
     "fused-attention": (fuse_attention, "attention written by hand through scaled_dot_product_attention"),
     "channels-last": (channels_last, "model and images in channels_last"),
-    "aligned": (align_matrices, "matrix sizes padded to what the matrix units like"),
+    "aligned": (align_matrices, "matrix sizes padded to what Tensor Cores like"),
     "tf32": (use_tf32, "fp32 matrix products in TF32"),
     "bf16": (autocast, "forward and loss under autocast to bf16"),
     "foreach-optimizer": (foreach_optimizer, "the optimizer over lists of parameters"),

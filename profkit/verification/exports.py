@@ -256,7 +256,7 @@ class _Reading:
         return Span(name, start, end, thread, what, domain)
 
     def _devices(self) -> None:
-        """Number the devices: an ordinal is a process's own, and may be another card in each."""
+        """Number the devices: an ordinal is a process's own, and may be another GPU in each."""
         pairs = sorted({(op.device, op.process) for op in self.found.ops})
         columns = ("gpuId", "cudaId", "pid")
         visible = [
@@ -264,14 +264,14 @@ class _Reading:
             for row in self.rows("TARGET_INFO_CUDA_DEVICE", columns, ("uuid",))
             if row["gpuId"] is not None
         ]
-        seen = {pair: _card(visible, *pair) for pair in pairs}
+        seen = {pair: _gpu(visible, *pair) for pair in pairs}
         unseen = [ordinal for ordinal, process in pairs if seen[ordinal, process] is None]
-        separate = len(set(unseen)) < len(unseen) and self._cards() >= len(unseen)
+        separate = len(set(unseen)) < len(unseen) and self._gpus() >= len(unseen)
         number: dict[Any, int] = {}
         place = {}
         for ordinal, process in pairs:
-            card = seen[ordinal, process]
-            key: Any = ("card", *card) if card else ((ordinal, process) if separate else ordinal)
+            gpu = seen[ordinal, process]
+            key: Any = ("gpu", *gpu) if gpu else ((ordinal, process) if separate else ordinal)
             place[ordinal, process] = number.setdefault(key, len(number))
         for op in self.found.ops:
             op.device = place[op.device, op.process]
@@ -281,21 +281,21 @@ class _Reading:
             dict.fromkeys([first[d] for d in self.found.devices] + [p for _, p in pairs])
         )
 
-    def _cards(self) -> int:
+    def _gpus(self) -> int:
         name = "TARGET_INFO_GPU" if self._table("TARGET_INFO_GPU") else "TARGET_INFO_CUDA_GPU"
         rows = list(self.rows(name, ("smCount",)))
         stated = [row for row in rows if row["smCount"] is not None]
         return sum((row["smCount"] or 0) > 0 for row in rows) if stated else len(rows)
 
 
-def _card(visible: list[Row], ordinal: int, process: int) -> tuple[Any, Any] | None:
-    """The card that a process saw under an ordinal, or that all processes saw under it."""
+def _gpu(visible: list[Row], ordinal: int, process: int) -> tuple[Any, Any] | None:
+    """The GPU that a process saw under an ordinal, or that all processes saw under it."""
     rows = [row for row in visible if row["cudaId"] == ordinal]
     own = [row for row in rows if (row["pid"] or 0) & _THREAD_BITS == process >> 24 & _THREAD_BITS]
-    cards = {(row["gpuId"], row["uuid"]) for row in rows}
+    gpus = {(row["gpuId"], row["uuid"]) for row in rows}
     if own:
         return own[0]["gpuId"], own[0]["uuid"]
-    return cards.pop() if len(cards) == 1 else None
+    return gpus.pop() if len(gpus) == 1 else None
 
 
 def _direction(row: Row) -> str:

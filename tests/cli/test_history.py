@@ -70,7 +70,7 @@ def test_a_saved_run_is_shown_as_the_report_it_was(history, tmp_path):
 
 def test_a_saved_run_is_exported_as_its_report(history, tmp_path):
     assert run("export", f"{history}#1", "-o", tmp_path / "report.json").exit_code == 0
-    assert json.loads((tmp_path / "report.json").read_text())["schema"] == "profkit.report/1"
+    assert json.loads((tmp_path / "report.json").read_text())["schema"] == "profkit.report/2"
 
 
 @pytest.mark.parametrize(

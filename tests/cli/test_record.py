@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from profkit.errors import RecordingError
-from profkit.recording.run_script import recorded_command
+from profkit.recording.launchers import recorded_command
 
 pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
 
@@ -50,7 +50,7 @@ def test_an_unchanged_script_is_recorded_step_by_step(program, tmp_path):
     done = invoke("torch", "-o", "out", "--wait", "1", "--steps", "2", "--", *program, "8", "0")
     assert done.exit_code == 0, done.output
     assert "Wrote out/trace.json.gz" in done.output
-    assert "profkit.recording.run_script" in done.output, "it says what it ran"
+    assert f"profkit: recording {sys.executable} train.py 8 0" in done.output
     found = names(tmp_path / "out" / "trace.json.gz")
     assert {name for name in found if name.startswith("ProfilerStep")} == {"ProfilerStep#3", "ProfilerStep#4"}
     assert found.count("profkit::forward") == 2
@@ -80,7 +80,8 @@ def test_without_torch_the_program_is_not_run(program, tmp_path, monkeypatch, ca
 
 def test_memory_alone_on_a_machine_without_a_gpu_runs_the_program(program, tmp_path):
     done = invoke("memory", "-o", "out", "--", *program, "1", "0")
-    assert done.exit_code == 0
+    assert done.exit_code == 1
+    assert "nothing was recorded: the memory history is left out: there is no CUDA device" in done.output
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
 
 
@@ -119,13 +120,31 @@ def test_interpreter_options_and_arguments_stay_in_place(program, line):
     assert recorded_command(program, {}) == line
 
 
-@pytest.mark.parametrize("program", [["torchrun", "train.py"], ["python", "-c", "1"], []])
+@pytest.mark.parametrize("program", [["ls", "train.py"], ["python", "-c", "1"], []])
 def test_what_cannot_be_wrapped_says_so(program):
     with pytest.raises(RecordingError, match="is not a Python script or module"):
         recorded_command(program, {})
 
 
 def test_an_error_is_one_line(program, monkeypatch):
-    done = invoke("torch", "--", "torchrun", "x")
+    done = invoke("torch", "--", "ls", "x")
     assert done.exit_code == 1
-    assert done.output.startswith("Error: torchrun x: is not a Python script")
+    assert done.output.startswith("Error: ls x: is not a Python script")
+
+
+def test_the_verdict_is_told_and_a_page_of_another_recording_stays(program, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.profkit.html").write_text("mine")
+    done = invoke("torch", "-o", "out", "--analyze", "--", *program, "8", "0")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "report.profkit.html").read_text() == "mine"
+    sentence, wrote = done.output.splitlines()[-2:]
+    assert wrote == "Wrote out/report_2.profkit.html"
+    assert sentence.endswith(".")
+
+
+def test_without_steps_the_exit_code_says_so_and_why(program, tmp_path):
+    done = invoke("torch", "-o", "out", "--", *program, "0", "0")
+    assert done.exit_code == 1
+    assert "nothing was recorded: no trace was written: step() was called 0 times" in done.output
+    assert "No optimizer ran: --whole records everything" in done.output

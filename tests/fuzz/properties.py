@@ -22,7 +22,7 @@ from profkit.api import export_timeline
 from profkit.api.comparing import open_report
 from profkit.errors import ProfkitError
 from profkit.readers import read
-from profkit.rendering.report_json import report_schema
+from profkit.rendering.schema import report_schema
 from tests.fuzz.damage import Made
 
 MOST_SECONDS = 10.0

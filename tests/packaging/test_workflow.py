@@ -162,7 +162,7 @@ def test_the_workflow_keeps_a_history_and_stops_a_slower_step(tmp_path):
 
     same = runner.run(3, "pull_request", FAST)
     assert same.codes == RECORDED | {"profkit gate": 0, "gh pr": 0}
-    assert same.calls == ["pip install profkit", "gh pr comment 7 --body-file comment.md"]
+    assert same.calls == ["pip install ./profkit", "gh pr comment 7 --body-file comment.md"]
 
     slower = runner.run(4, "pull_request", SLOW)
     assert slower.codes == RECORDED | {"profkit gate": 3, "gh pr": 0}

@@ -1,4 +1,4 @@
-"""Sends and receives: whom each is with, who waits for whom, and whom that is charged to."""
+"""Sends and receives: whom each is with, who waits for whom, and whom that is attributed to."""
 
 import json
 import random
@@ -102,7 +102,7 @@ def test_uneven_stages_wrong_clocks_and_any_program_are_matched(tmp_path, seed):
 
 
 def test_a_slow_stage_is_the_straggler_though_its_neighbour_is_waited_for_too(tmp_path):
-    """Stage 0 waits for stage 1, which waits for stage 2: all of it is charged to stage 2."""
+    """Stage 0 waits for stage 1, which waits for stage 2: all of it is attributed to stage 2."""
     slow = lambda ns: lambda stage: ns * (2 if stage == 2 else 1)  # noqa: E731
     _, result = compared(tmp_path, gpipe(4, 8, slow(5 * MS), slow(10 * MS)))
     rows = by_rank(result)
@@ -135,8 +135,8 @@ def test_a_verdict_on_a_bubble_says_so_and_blames_nobody(tmp_path):
 
 def test_what_is_charged_to_all_ranks_is_what_all_wait(tmp_path):
     played, result = compared(tmp_path, gpipe(3, 4, even(5 * MS), even(10 * MS)))
-    charged = sum(row["holds_up_ns"] for row in result.ranks)
-    assert charged == pytest.approx(sum(played.waits.values()) / 2, abs=3)
+    attributed = sum(row["holds_up_ns"] for row in result.ranks)
+    assert attributed == pytest.approx(sum(played.waits.values()) / 2, abs=3)
 
 
 def test_short_waits_are_no_bubble(tmp_path):

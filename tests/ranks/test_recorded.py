@@ -59,7 +59,7 @@ def stragglers(result):
 
 
 @recorded("asleep")
-def test_the_planted_sleep_of_20_ms_is_named_and_charged(case, ranks):
+def test_the_planted_sleep_of_20_ms_is_named_and_attributed(case, ranks):
     result = report(case, ranks)
     assert stragglers(result) == [1]
     late = next(row for row in result.ranks if row["rank"] == 1)

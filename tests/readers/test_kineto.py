@@ -265,3 +265,38 @@ def test_the_version_of_torch_is_read_from_its_stacks() -> None:
     assert trace.source.tool_version == "2.11"
     assert (trace.ranges.kind == RangeKind.PYTHON).sum() == 8828
     assert trace.memory.total_allocated.max() > 0
+
+
+def test_ranges_that_outlast_the_last_step_end_where_the_profiler_stops() -> None:
+    """A program that calls step() within its own range charged the profiler's stop and export to it."""
+
+    def event(name: str, ts: float, dur: float, pid: int = 1, cat: str = "user_annotation") -> dict:
+        return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": pid, "ts": ts, "dur": dur, "args": {}}
+
+    events = [
+        event("ProfilerStep#1", 100, 50),
+        event("optimizer", 140, 20),
+        event("ProfilerStep#2", 150, 50),
+        event("optimizer", 190, 9000),
+        event("aten::add", 195, 8000, cat="cpu_op"),
+        event("later", 300, 10),
+        event("elsewhere", 100, 500, pid=2),
+    ]
+    trace = read_kineto(json.dumps({"traceEvents": events}).encode(), "trace.json")
+    ends = [
+        (trace.strings[name], start, end - start)
+        for name, start, end in zip(
+            trace.ranges.name, trace.ranges.start_ns, trace.ranges.end_ns, strict=True
+        )
+    ]
+    assert sorted(ends) == sorted(
+        [
+            ("ProfilerStep#1", 100_000, 50_000),
+            ("optimizer", 140_000, 20_000),
+            ("ProfilerStep#2", 150_000, 50_000),
+            ("optimizer", 190_000, 10_000),
+            ("aten::add", 195_000, 5_000),
+            ("later", 300_000, 10_000),
+            ("elsewhere", 100_000, 500_000),
+        ]
+    )

@@ -32,7 +32,7 @@ def test_counters_alone_give_a_kernel_table_and_no_verdict():
     assert set(report.kernels.basis) == {"measured"}
     assert set(report.kernels.bound) == {"compute", "memory", "overhead"}
     assert verdict(report)["bound"] == "unknown"
-    assert "profkit analyze TRACE COUNTERS" in verdict(report)["instead"]
+    assert "profkit analyze TRACE COUNTERS" in verdict(report)["remedy"]
     assert set(findings(report)) == {"counters-only"}
     assert "167 kernels" in findings(report)["counters-only"]["message"]
     assert report.as_dict()["health"]["kernels_without_launch"] == 0

@@ -525,7 +525,7 @@ def test_group_norm_is_moments_and_a_pointwise_kernel():
     assert work("aten::native_group_norm", apply, shapes, types).total_bytes == 2 * size
 
 
-def test_matrix_units_execute_whole_tiles():
+def test_tensor_cores_execute_whole_tiles():
     stem = "sm80_xmma_fprop_implicit_gemm_indexed_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x32x16_stage1_tensor16x8x16"
     scalars = ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
     shapes = [[8, 3, 32, 32], [64, 3, 3, 3], *[[]] * 7]

@@ -13,7 +13,6 @@ from profkit.saved_runs import SUBJECTS, History, metric_of
 from profkit.saved_runs.schema import MIGRATIONS, VERSION
 from tests.comparison.recordings import recorded
 from tests.rendering.sample_reports import SAMPLES, compute_bound
-from tests.rendering.samples import as_result
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def place(tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name != "hostile"])
 def test_a_saved_run_becomes_the_same_report_again(place, name):
-    result = as_result(SAMPLES[name]())
+    result = SAMPLES[name]()
     with History(place, create=True) as history:
         run = history.save(result, tags={"branch": "main"})
         assert render_json(history.load(run)) == render_json(result)
@@ -53,10 +52,10 @@ def test_a_recording_is_kept_in_plain_tables_per_step(place):
 
 def test_a_failed_save_leaves_nothing_behind(place, monkeypatch):
     with History(place, create=True) as history:
-        history.save(as_result(compute_bound()))
+        history.save(compute_bound())
         monkeypatch.setattr("profkit.saved_runs.store._pairs", lambda run, values: [{"no_such_column": 1}])
         with pytest.raises(ProfkitError):
-            history.save(as_result(compute_bound()))
+            history.save(compute_bound())
         assert [row["id"] for row in history.runs()] == [1]
         assert history._database.execute("SELECT count(DISTINCT run) FROM kernels").fetchone() == (1,)
 
@@ -64,7 +63,7 @@ def test_a_failed_save_leaves_nothing_behind(place, monkeypatch):
 def _save_many(place, count):
     for number in range(count):
         with History(place, create=True) as history:
-            history.save(as_result(compute_bound()), tags={"number": str(number)})
+            history.save(compute_bound(), tags={"number": str(number)})
 
 
 def test_processes_that_save_at_once_lose_nothing(place):
@@ -92,7 +91,7 @@ def test_a_database_of_an_older_schema_is_migrated_and_keeps_its_runs(place, ver
         for number, script in enumerate(MIGRATIONS[:version], 1):
             database.executescript(script)
             database.execute("INSERT INTO profkit_schema VALUES (?, 'then')", [number])
-        packed = zlib.compress(render_json(as_result(compute_bound())).encode())
+        packed = zlib.compress(render_json(compute_bound()).encode())
         database.execute(
             "INSERT INTO runs (saved_at, inputs, devices, steps, verdict, sentence, step_ns) VALUES ('2026', 'a', 1, 3, 'compute', 's', 5)"
         )
@@ -102,7 +101,7 @@ def test_a_database_of_an_older_schema_is_migrated_and_keeps_its_runs(place, ver
         history.set_baseline("main", 1)
         assert history.load("main") == history.load(1)
         assert history.runs()[0]["baselines"] == "main"
-        assert history.save(as_result(compute_bound())) == 2
+        assert history.save(compute_bound()) == 2
         versions = history._database.execute("SELECT version FROM profkit_schema ORDER BY version").fetchall()
     assert versions == [(number,) for number in range(1, VERSION + 1)]
 
@@ -141,7 +140,7 @@ def test_a_missing_history_is_not_made_by_reading(place):
 
 def test_baselines_are_names_that_move(place):
     with History(place, create=True) as history:
-        first, second = history.save(as_result(compute_bound())), history.save(as_result(compute_bound()))
+        first, second = history.save(compute_bound()), history.save(compute_bound())
         history.set_baseline("main", first)
         history.set_baseline("main", "latest")
         assert history.run_id("main") == second
@@ -155,7 +154,7 @@ def test_baselines_are_names_that_move(place):
 
 def test_a_damaged_report_is_one_line(place):
     with History(place, create=True) as history:
-        run = history.save(as_result(compute_bound()))
+        run = history.save(compute_bound())
         for content in (b"nothing", zlib.compress(b"{}"), zlib.compress(b"x" * 100)[:-3], "text"):
             history._database.execute("UPDATE reports SET document = ?", [content])
             with pytest.raises(ReadError, match=r"profkit.db#1"):
@@ -165,7 +164,7 @@ def test_a_damaged_report_is_one_line(place):
 def test_tags_choose_runs(place):
     with History(place, create=True) as history:
         for branch in ("main", "topic", "main"):
-            history.save(as_result(compute_bound()), tags={"branch": branch, "card": "H100"})
+            history.save(compute_bound(), tags={"branch": branch, "card": "H100"})
         assert [r["id"] for r in history.runs(tags={"branch": "main", "card": "H100"})] == [1, 3]
         assert [r["run"] for r in history.series(metric_of(), tags={"branch": "main"}, last=1)] == [3]
 
@@ -196,7 +195,7 @@ def test_every_metric_has_a_value_for_a_real_recording(place, subject):
 def test_names_are_never_sql(tmp_path_factory, tag, phase):
     place = tmp_path_factory.mktemp("db") / "x.db"
     with History(place, create=True) as history:
-        history.save(as_result(compute_bound()), tags={"t": tag.encode("utf-8", "replace").decode()})
+        history.save(compute_bound(), tags={"t": tag.encode("utf-8", "replace").decode()})
         rows = history.series(
             metric_of("gpu_ms", subject="phase", of=phase.encode("utf-8", "replace").decode())
         )

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from profkit.simulation.constants import LIKELY
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.step_program import LAUNCH, WAIT, Program
 
@@ -47,8 +47,8 @@ def program(*tokens, latency=0):
     )
 
 
-def draft(made, constants=LIKELY, **columns):
-    """The program as a draft; every operation is a kernel of unknown kind unless columns say more."""
+def edited(made, constants=LIKELY, **columns):
+    """The program as an edited step; every operation is a kernel of unknown kind unless columns say more."""
     count = len(made.row)
     known = {
         "kernels": [SimpleNamespace(is_matrix=False, function="", short_name="")] * count,
@@ -68,7 +68,7 @@ def draft(made, constants=LIKELY, **columns):
         **columns,
     }
     known = {name: value for name, value in known.items() if name in {f.name for f in fields(StepFacts)}}
-    return Draft(StepFacts(**known), made, constants)
+    return EditedStep(StepFacts(**known), made, constants)
 
 
 def with_constants(**values):

@@ -4,7 +4,7 @@ from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation import find_step
 from profkit.simulation.constants import LIKELY
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from tests.advice.made_steps import ADD, loop
 
 MS = 1_000_000
@@ -22,7 +22,7 @@ def step_of(body, **options):
 
 def draft_of(body, constants=LIKELY):
     step = step_of(body)
-    return Draft(step.facts, step.program, constants)
+    return EditedStep(step.facts, step.program, constants)
 
 
 def two_adds(step, number):

@@ -11,7 +11,7 @@ from profkit.simulation.constants import LIKELY
 from profkit.simulation.copies import copies_between, on_own_stream
 from profkit.simulation.launching import without_ranges
 from tests.advice.made_steps import ADD, BF16_GEMM
-from tests.simulation.programs import draft, launch, program
+from tests.simulation.programs import edited, launch, program
 from tests.simulation.steps import draft_of, step_of
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -33,7 +33,7 @@ def test_a_collective_on_a_stream_of_its_own_waits_for_what_it_reads_and_the_opt
         launch((9, 0)),
         launch(),
     )
-    change = draft(made, optimizer=flags(5, 6, count=7))
+    change = edited(made, optimizer=flags(5, 6, count=7))
     beside_kernels(flags(2, 4, count=7))(change)
 
     assert change.stream.tolist() == [1, 0, 2, 0, 2, 0, 0]
@@ -42,7 +42,7 @@ def test_a_collective_on_a_stream_of_its_own_waits_for_what_it_reads_and_the_opt
 
 def test_a_collective_that_nothing_comes_before_waits_for_nothing():
     made = program(launch((5, 0)), launch((5, 0)), launch((9, 1)), launch())
-    change = draft(made)
+    change = edited(made)
     beside_kernels(flags(0, 1, count=3))(change)
 
     assert change.stream.tolist() == [2, 2, 1]
@@ -50,7 +50,7 @@ def test_a_collective_that_nothing_comes_before_waits_for_nothing():
 
 
 def test_a_collective_that_is_gone_does_not_move():
-    change = draft(program(launch((9, 0)), launch((5, 0)), launch((5, 0)), launch()))
+    change = edited(program(launch((9, 0)), launch((5, 0)), launch((5, 0)), launch()))
     change.drop(flags(1, count=3))
     beside_kernels(flags(1, 2, count=3))(change)
 
@@ -59,7 +59,7 @@ def test_a_collective_that_is_gone_does_not_move():
 
 
 def test_smaller_collectives_are_shorter_by_what_they_save():
-    change = draft(program(launch((90,)), launch((50,)), launch((50,)), launch()))
+    change = edited(program(launch((90,)), launch((50,)), launch((50,)), launch()))
     shrunk(flags(0, 1, count=3), np.array([30.0, -5.0, 20.0]))(change)
 
     assert change.duration_ns.tolist() == [60, 50, 50]
@@ -139,7 +139,7 @@ def test_copies_of_more_than_a_few_bytes_between_host_and_device_can_have_a_stre
 
 
 def ranged(gaps_us, ranges, launches=3):
-    """Launches with gaps before them, and ranges ``(launch, start, length)`` in those gaps; the draft and its ranges."""
+    """Launches with gaps before them, and ranges ``(launch, start, length)`` in those gaps; the edited step and its ranges."""
 
     def body(step, number):
         for at in range(launches):

@@ -8,7 +8,7 @@ import pytest
 
 from profkit.simulation import CHANGES, changes_named
 from profkit.simulation.constants import LIKELY
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model
 from profkit.simulation.precision import misaligned, use_tf32
 from profkit.simulation.replay import replay
@@ -33,11 +33,11 @@ def test_the_unchanged_step_replays_to_its_own_length():
 
 
 def test_host_time_of_a_dropped_launch_is_gone_and_fetching_stays():
-    draft = draft_of(two_adds)
-    before = draft.program()
+    edited = draft_of(two_adds)
+    before = edited.program()
 
-    draft.drop(np.array([False, True]))
-    after = draft.program()
+    edited.drop(np.array([False, True]))
+    after = edited.program()
 
     assert len(after.row) == 1
     assert after.tokens == before.tokens - 1
@@ -45,11 +45,11 @@ def test_host_time_of_a_dropped_launch_is_gone_and_fetching_stays():
 
 
 def test_host_time_may_stay_where_only_the_kernel_goes():
-    draft = draft_of(two_adds)
-    before = draft.program()
+    edited = draft_of(two_adds)
+    before = edited.program()
 
-    draft.drop(np.array([False, True]), host=1.0)
-    after = draft.program()
+    edited.drop(np.array([False, True]), host=1.0)
+    after = edited.program()
 
     assert (after.gap_ns + after.own_ns).sum() == (before.gap_ns + before.own_ns).sum()
 
@@ -78,18 +78,18 @@ def test_all_that_a_checkpointed_block_runs_again_goes():
                 start * 1000 - 20 + 10 * inside * -1, step.host * 1000 + 10, name, thread=BACKWARD
             )
 
-    draft = draft_of(body)
-    CHANGES["no-checkpointing"][0](draft)
+    edited = draft_of(body)
+    CHANGES["no-checkpointing"][0](edited)
 
-    assert draft.alive.tolist() == [True] * 4 + [False] * 4 + [True]
+    assert edited.alive.tolist() == [True] * 4 + [False] * 4 + [True]
 
 
 def test_an_operation_never_gets_slower_by_a_better_rate():
-    draft = draft_of(two_adds)
+    edited = draft_of(two_adds)
 
-    draft.retime(np.array([True, True]), np.array([50_000.0, 500_000.0]))
+    edited.retime(np.array([True, True]), np.array([50_000.0, 500_000.0]))
 
-    assert draft.duration_ns.tolist() == [50_000.0, 100_000.0]
+    assert edited.duration_ns.tolist() == [50_000.0, 100_000.0]
 
 
 def test_tf32_takes_the_time_of_its_rate_or_of_its_bytes():
@@ -97,15 +97,15 @@ def test_tf32_takes_the_time_of_its_rate_or_of_its_bytes():
         step.launch(SGEMM, 6_000, operators=("aten::mm",), shapes=[[8192, 4096], [4096, 4096]])
         step.launch(SGEMM, 6_000, operators=("aten::mm",), shapes=[[1 << 22, 16], [16, 16]])
 
-    draft = draft_of(body)
-    use_tf32(draft)
-    gpu = draft.facts.gpu
-    compute, memory = draft.duration_ns - LIKELY.matrix_start_ns
+    edited = draft_of(body)
+    use_tf32(edited)
+    gpu = edited.facts.gpu
+    compute, memory = edited.duration_ns - LIKELY.matrix_start_ns
 
     assert compute == pytest.approx(
         2 * 8192 * 4096 * 4096 / (gpu.peak("tf32", "tensor") * LIKELY.matrix) * 1e9
     )
-    assert memory == pytest.approx(draft.bytes[1] / (gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9)
+    assert memory == pytest.approx(edited.bytes[1] / (gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9)
 
 
 def test_what_is_fp32_only_after_another_change_becomes_tf32_too():
@@ -127,12 +127,12 @@ def test_a_chain_of_pointwise_kernels_keeps_the_bytes_of_its_ends():
         for _ in range(10):
             step.launch(ADD, 120, shapes=[[8192, 4096]])
 
-    draft = draft_of(body)
-    compile_model(draft)
+    edited = draft_of(body)
+    compile_model(edited)
 
-    assert draft.alive.sum() == 1
+    assert edited.alive.sum() == 1
     once = 2 * 8192 * 4096 * 4
-    assert once * 0.5 <= draft.bytes[0] <= once * 1.1
+    assert once * 0.5 <= edited.bytes[0] <= once * 1.1
 
 
 def test_chains_over_other_sizes_and_across_products_stay_apart():
@@ -142,10 +142,10 @@ def test_chains_over_other_sizes_and_across_products_stay_apart():
         step.launch(BF16_GEMM, 300, operators=("aten::mm",), shapes=[[8192, 4096], [4096, 4096]])
         step.launch(ADD, 120, shapes=[[8192, 4096]])
 
-    draft = draft_of(body)
-    compile_model(draft)
+    edited = draft_of(body)
+    compile_model(edited)
 
-    assert draft.alive.all()
+    assert edited.alive.all()
 
 
 def test_nothing_is_fused_across_a_wait_for_a_value():
@@ -154,10 +154,10 @@ def test_nothing_is_fused_across_a_wait_for_a_value():
             step.launch(ADD, 120, shapes=[[8192, 4096]])
             step.wait()
 
-    draft = draft_of(body)
-    compile_model(draft)
+    edited = draft_of(body)
+    compile_model(edited)
 
-    assert draft.alive.all()
+    assert edited.alive.all()
 
 
 def test_the_loss_outside_of_the_model_is_not_fused():
@@ -168,10 +168,10 @@ def test_the_loss_outside_of_the_model_is_not_fused():
                 ADD, 120, operators=("aten::_log_softmax", "aten::cross_entropy_loss"), shapes=[[8192, 4096]]
             )
 
-    draft = draft_of(body)
-    compile_model(draft)
+    edited = draft_of(body)
+    compile_model(edited)
 
-    assert draft.alive.all()
+    assert edited.alive.all()
 
 
 def test_a_graph_leaves_the_kernels_and_their_distances():
@@ -263,10 +263,10 @@ def test_waits_that_are_lifted_still_cost_the_host_a_little():
             step.wait()
 
     step = step_of(body)
-    draft = Draft(step.facts, step.program, LIKELY)
-    before = draft.program()
-    CHANGES["no-sync"][0](draft)
-    after = draft.program()
+    edited = EditedStep(step.facts, step.program, LIKELY)
+    before = edited.program()
+    CHANGES["no-sync"][0](edited)
+    after = edited.program()
 
     assert (before.kind != LAUNCH).sum() == 10
     assert (after.kind != LAUNCH).sum() == 0
@@ -335,11 +335,11 @@ def test_pointwise_kernels_of_equal_blocks_are_a_chain_though_no_sizes_are_recor
             grid = {"grid_x": grids[index % 2], "grid_y": 1, "grid_z": 1, "block_x": 128}
             step.launch(ADD, 100, operators=(), **grid)
 
-    draft = draft_of(body)
-    compile_model(draft)
+    edited = draft_of(body)
+    compile_model(edited)
 
     # Ten times two passes over the data become two; of unlike blocks less is known.
-    assert draft.alive.sum() == 1
-    assert draft.duration_ns[0] == pytest.approx(
+    assert edited.alive.sum() == 1
+    assert edited.duration_ns[0] == pytest.approx(
         1_000_000 * least + LIKELY.start_ns, rel=0.6 if least > 0.1 else 0.01
     )

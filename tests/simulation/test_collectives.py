@@ -10,7 +10,7 @@ from profkit.report.views import Options
 from profkit.simulation import find_step
 from profkit.simulation.collectives import asked_earlier, exposed_ns, transfer_ns
 from profkit.simulation.constants import LIKELY
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from tests.advice.made_steps import BF16_GEMM, loop
 from tests.simulation.steps import step_of
 
@@ -82,9 +82,9 @@ def test_prefetched_gathers_hide_most_of_their_transfer_but_the_first_and_no_mor
     def after(us):
         step = step_of(partial(body, us=us))
         chosen = np.array([k.is_collective for k in step.facts.kernels])
-        draft = Draft(step.facts, step.program, LIKELY)
-        asked_earlier(chosen, transfer_ns([step.facts.view], step.facts))(draft)
-        return draft.duration_ns[chosen]
+        edited = EditedStep(step.facts, step.program, LIKELY)
+        asked_earlier(chosen, transfer_ns([step.facts.view], step.facts))(edited)
+        return edited.duration_ns[chosen]
 
     assert after(900) == pytest.approx([500_000] + [500_000 * (1 - LIKELY.hidden)] * 3, rel=0.02)
     # 1500 us of gathers and 200 us of kernels to hide them behind.

@@ -6,7 +6,7 @@ import pytest
 from profkit.model import CopyKind, OperationKind
 from profkit.simulation import changes_named
 from profkit.simulation.constants import LIKELY
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model, fusible
 from tests.advice.made_steps import ADD, BF16_GEMM, FUSED_ADAM, GELU
 from tests.builders import BACKWARD
@@ -23,19 +23,19 @@ CONSTANTS = with_constants(compiled_entry=0.0, compiled_launch=1.0, compiled_gra
 
 
 def compiled(body, constants=CONSTANTS):
-    draft = draft_of(body, constants)
-    before = draft.bytes.copy()
-    compile_model(draft)
-    return draft, before
+    edited = draft_of(body, constants)
+    before = edited.bytes.copy()
+    compile_model(edited)
+    return edited, before
 
 
 def product(step, **options):
     step.launch(BF16_GEMM, 300, operators=("aten::mm",), shapes=[[8192, 4096], [4096, 4096]], **options)
 
 
-def streamed(draft, moved, share=1.0):
-    rate = draft.facts.gpu.bandwidth_bytes_per_s * draft.constants.memory * share
-    return draft.constants.start_ns + moved / rate * 1e9
+def streamed(edited, moved, share=1.0):
+    rate = edited.facts.gpu.bandwidth_bytes_per_s * edited.constants.memory * share
+    return edited.constants.start_ns + moved / rate * 1e9
 
 
 @pytest.mark.parametrize("beside", [True, False])
@@ -46,15 +46,15 @@ def test_in_inference_a_chain_reads_what_it_was_given_and_writes_its_result(besi
         if beside:
             product(step)
 
-    draft, before = compiled(body)
+    edited, before = compiled(body)
     # Two results between are neither written nor read; of what is left, no more than one tensor is written, and two
     # read, or one where the chain is the whole step.
     left = before[:3].sum() - np.minimum(before[:2], ELEMENTS * 4 * 2).sum()
     most = ELEMENTS * 4 * (3 if beside else 2)
 
-    assert draft.alive.tolist() == [True, False, False, True][: len(before)]
-    assert draft.bytes[0] == most < left
-    assert draft.duration_ns[0] == pytest.approx(streamed(draft, most))
+    assert edited.alive.tolist() == [True, False, False, True][: len(before)]
+    assert edited.bytes[0] == most < left
+    assert edited.duration_ns[0] == pytest.approx(streamed(edited, most))
 
 
 def test_a_chain_of_which_little_is_left_moves_no_more_than_that():
@@ -63,11 +63,11 @@ def test_a_chain_of_which_little_is_left_moves_no_more_than_that():
             step.launch(GELU, 900, operators=("aten::gelu",), shapes=SHAPE)
         product(step)
 
-    draft = draft_of(body, CONSTANTS)
-    draft.bytes[:2] = ELEMENTS * 4 * 2
-    compile_model(draft)
+    edited = draft_of(body, CONSTANTS)
+    edited.bytes[:2] = ELEMENTS * 4 * 2
+    compile_model(edited)
 
-    assert draft.bytes[0] == ELEMENTS * 4 * 2
+    assert edited.bytes[0] == ELEMENTS * 4 * 2
 
 
 def test_intermediate_results_in_16_bits_are_half_as_large():
@@ -75,9 +75,9 @@ def test_intermediate_results_in_16_bits_are_half_as_large():
         for _ in range(2):
             step.launch(ADD.replace("<float>", "<c10::BFloat16>"), 900, shapes=SHAPE)
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.bytes[0] == ELEMENTS * 2 * 2
+    assert edited.bytes[0] == ELEMENTS * 2 * 2
 
 
 def test_where_there_is_a_backward_pass_a_share_of_the_results_before_a_reduction_is_written():
@@ -89,12 +89,12 @@ def test_where_there_is_a_backward_pass_a_share_of_the_results_before_a_reductio
         for _ in range(2):
             step.backward(ADD, 900, operators=("aten::add",), shapes=SHAPE)
 
-    draft, before = compiled(body)
+    edited, before = compiled(body)
 
-    assert draft.alive.tolist() == [True, False, False, True, True, False]
-    assert draft.bytes[0] == pytest.approx(before[:3].sum() - 2 * ELEMENTS * 4 * (2 - LIKELY.kept))
+    assert edited.alive.tolist() == [True, False, False, True, True, False]
+    assert edited.bytes[0] == pytest.approx(before[:3].sum() - 2 * ELEMENTS * 4 * (2 - LIKELY.kept))
     # Backward itself keeps nothing.
-    assert draft.bytes[4] == pytest.approx(min(before[4:].sum() - ELEMENTS * 4 * 2, ELEMENTS * 4 * 3))
+    assert edited.bytes[4] == pytest.approx(min(before[4:].sum() - ELEMENTS * 4 * 2, ELEMENTS * 4 * 3))
 
 
 def test_forward_and_backward_are_graphs_of_their_own():
@@ -104,11 +104,11 @@ def test_forward_and_backward_are_graphs_of_their_own():
         for _ in range(2):
             step.backward(ADD, 900, operators=("aten::add",), shapes=SHAPE)
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.alive.tolist() == [True, False, True, False]
+    assert edited.alive.tolist() == [True, False, True, False]
     # Nothing is kept between them: what is only pointwise is computed again.
-    assert draft.bytes[[0, 2]].tolist() == [ELEMENTS * 4 * 3] * 2
+    assert edited.bytes[[0, 2]].tolist() == [ELEMENTS * 4 * 3] * 2
 
 
 @pytest.mark.parametrize(("rows", "fused"), [(8192, True), (8192 * 1024, False)])
@@ -158,10 +158,10 @@ def test_a_kernel_that_reduces_rows_too_reaches_less_of_the_bandwidth():
         step.launch(ADD, 900, shapes=SHAPE)
         step.launch(SOFTMAX, 900, operators=("aten::_softmax",), shapes=[[8192, 8192]])
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.alive.tolist() == [True, False]
-    assert draft.duration_ns[0] == pytest.approx(streamed(draft, draft.bytes[0], LIKELY.rowwise))
+    assert edited.alive.tolist() == [True, False]
+    assert edited.duration_ns[0] == pytest.approx(streamed(edited, edited.bytes[0], LIKELY.rowwise))
 
 
 def test_at_least_half_of_the_largest_kernels_bytes_are_left():
@@ -169,14 +169,14 @@ def test_at_least_half_of_the_largest_kernels_bytes_are_left():
         for _ in range(2):
             step.launch(GELU, 900, operators=("aten::gelu",), shapes=[[8192, 8192]])
 
-    draft = draft_of(body, CONSTANTS)
-    draft.bytes[:] = [1e8, 1.5e8]
-    compile_model(draft)
-    assert draft.bytes[0] == 1.5e8
-    draft = draft_of(body, CONSTANTS)
-    draft.bytes[:] = [4e8, 1e8]
-    compile_model(draft)
-    assert draft.bytes[0] == 2e8
+    edited = draft_of(body, CONSTANTS)
+    edited.bytes[:] = [1e8, 1.5e8]
+    compile_model(edited)
+    assert edited.bytes[0] == 1.5e8
+    edited = draft_of(body, CONSTANTS)
+    edited.bytes[:] = [4e8, 1e8]
+    compile_model(edited)
+    assert edited.bytes[0] == 2e8
 
 
 def test_a_fused_kernel_takes_no_longer_than_its_parts_and_no_less_than_a_start():
@@ -187,11 +187,11 @@ def test_a_fused_kernel_takes_no_longer_than_its_parts_and_no_less_than_a_start(
         for _ in range(2):
             step.launch(ADD, 0.5, shapes=[[2048, 2048]])
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.duration_ns[0] == pytest.approx(streamed(draft, draft.bytes[0]))
-    assert LIKELY.start_ns < draft.duration_ns[0] < 1_600
-    assert draft.duration_ns[3] == 1_000
+    assert edited.duration_ns[0] == pytest.approx(streamed(edited, edited.bytes[0]))
+    assert LIKELY.start_ns < edited.duration_ns[0] < 1_600
+    assert edited.duration_ns[3] == 1_000
 
 
 def test_without_shapes_a_chain_loses_a_share_of_its_time():
@@ -199,12 +199,12 @@ def test_without_shapes_a_chain_loses_a_share_of_its_time():
         for _ in range(3):
             step.launch(SUM, 900, operators=("aten::sum",))
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
     lost = 0.55 * (1 - 1 / 3) * 1.5
     worse, _ = compiled(body, with_constants(kept=0.8))
 
-    assert draft.alive.tolist() == [True, False, False]
-    assert draft.duration_ns[0] == pytest.approx(2_700_000 * (1 - lost))
+    assert edited.alive.tolist() == [True, False, False]
+    assert edited.duration_ns[0] == pytest.approx(2_700_000 * (1 - lost))
     assert worse.duration_ns[0] == pytest.approx(2_700_000 * (1 - lost * 0.9))
 
 
@@ -214,10 +214,10 @@ def test_without_shapes_small_kernels_stay_and_one_alone_is_what_it_was():
         step.launch(SUM, 3, operators=("aten::sum",))
         step.launch(SUM, 4, operators=("aten::sum",))
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.alive.all()
-    assert draft.duration_ns.tolist() == [3_000, 3_000, 4_000]
+    assert edited.alive.all()
+    assert edited.duration_ns.tolist() == [3_000, 3_000, 4_000]
 
 
 def test_sums_over_columns_in_the_backward_pass_stay_kernels_of_their_own():
@@ -275,16 +275,16 @@ def test_launches_get_cheaper_and_each_entry_costs():
         with step.within("Optimizer.step#SGD.step"):
             step.launch(ADD, 100, host=40, shapes=SHAPE)
 
-    draft = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=0.5, compiled_gradient=2.0))
-    host, usual = draft.gap_ns + draft.own_ns, draft.usual_launch_ns
-    compile_model(draft)
+    edited = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=0.5, compiled_gradient=2.0))
+    host, usual = edited.gap_ns + edited.own_ns, edited.usual_launch_ns
+    compile_model(edited)
 
     # The way to the model stays, then all launches are alike. One entry, and in the backward pass what the gradients take:
     # two for each three products. The optimizer is outside.
     likely = np.array([max(host[0] - usual, 0) + usual / 2, *[usual / 2] * 7, *host[8:]])
     likely[0] += 10 * usual
     likely[7] += 2 * usual * (4 / 3 * 2) ** 0.5
-    assert (draft.gap_ns + draft.own_ns).tolist() == pytest.approx(likely.tolist())
+    assert (edited.gap_ns + edited.own_ns).tolist() == pytest.approx(likely.tolist())
 
 
 def test_chains_are_fused_across_waits_that_are_lifted():
@@ -294,11 +294,11 @@ def test_chains_are_fused_across_waits_that_are_lifted():
             step.wait()
 
     step = step_of(body)
-    draft = Draft(step.facts, step.program, CONSTANTS)
+    edited = EditedStep(step.facts, step.program, CONSTANTS)
     for change in changes_named(["compile", "no-sync"]):
-        change(draft)
+        change(edited)
 
-    assert draft.alive.sum() == 1
+    assert edited.alive.sum() == 1
 
 
 def test_few_convolutions_are_no_convolutional_network():
@@ -318,11 +318,11 @@ def test_what_is_compiled_in_part_is_entered_already():
         product(step)
         step.backward(ADD, 900, operators=("aten::add",), shapes=SHAPE)
 
-    draft = draft_of(body, with_constants(compiled_entry=1000.0, compiled_gradient=1000.0))
-    host = (draft.gap_ns + draft.own_ns).sum()
-    compile_model(draft)
+    edited = draft_of(body, with_constants(compiled_entry=1000.0, compiled_gradient=1000.0))
+    host = (edited.gap_ns + edited.own_ns).sum()
+    compile_model(edited)
 
-    assert (draft.gap_ns + draft.own_ns).sum() <= host
+    assert (edited.gap_ns + edited.own_ns).sum() <= host
 
 
 def test_a_copy_that_no_tensor_asked_for_ends_a_chain():
@@ -343,13 +343,13 @@ def test_convolutions_and_attention_are_called_as_before():
         for name in (CONVOLUTION, BF16_GEMM):
             step.launch(name, 300, operators=("aten::mm",), host=40)
 
-    draft = draft_of(body, with_constants(compiled_entry=0.0, compiled_launch=0.5))
-    host = draft.gap_ns + draft.own_ns
-    compile_model(draft)
+    edited = draft_of(body, with_constants(compiled_entry=0.0, compiled_launch=0.5))
+    host = edited.gap_ns + edited.own_ns
+    compile_model(edited)
 
-    after = draft.gap_ns + draft.own_ns
+    after = edited.gap_ns + edited.own_ns
     assert after[1] == host[1]
-    assert after[2] == 0.5 * draft.usual_launch_ns < host[2]
+    assert after[2] == 0.5 * edited.usual_launch_ns < host[2]
 
 
 def test_what_follows_a_wait_for_a_value_is_entered_anew():
@@ -360,12 +360,12 @@ def test_what_follows_a_wait_for_a_value_is_entered_anew():
         step.launch(ADD, 900, shapes=SHAPE)
         step.wait()
 
-    draft = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=1.0))
-    gap, entry = draft.gap_ns.copy(), 10 * draft.usual_launch_ns
-    compile_model(draft)
+    edited = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=1.0))
+    gap, entry = edited.gap_ns.copy(), 10 * edited.usual_launch_ns
+    compile_model(edited)
 
     # Waits before the first and after the last kernel break nothing.
-    assert (draft.gap_ns - gap).tolist() == pytest.approx([0, entry, entry, 0, 0, 0])
+    assert (edited.gap_ns - gap).tolist() == pytest.approx([0, entry, entry, 0, 0, 0])
 
 
 def test_a_model_of_products_only_is_entered_too():
@@ -375,11 +375,11 @@ def test_a_model_of_products_only_is_entered_too():
         product(step)
         step.wait()
 
-    draft = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=1.0))
-    host, usual = draft.gap_ns + draft.own_ns, draft.usual_launch_ns
-    compile_model(draft)
+    edited = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=1.0))
+    host, usual = edited.gap_ns + edited.own_ns, edited.usual_launch_ns
+    compile_model(edited)
 
-    left = draft.gap_ns + draft.own_ns
+    left = edited.gap_ns + edited.own_ns
     # After the wait for the first product the graph is entered anew.
     assert left[0] == pytest.approx(max(host[0] - usual, 0) + 11 * usual)
     assert left[1] == pytest.approx(host[1] + 10 * usual)
@@ -391,11 +391,11 @@ def test_without_a_kernel_to_compile_nothing_is_entered():
         with step.within("Optimizer.step#SGD.step"):
             step.launch(ADD, 900, shapes=SHAPE)
 
-    draft = draft_of(body)
-    gap = draft.gap_ns.copy()
-    compile_model(draft)
+    edited = draft_of(body)
+    gap = edited.gap_ns.copy()
+    compile_model(edited)
 
-    assert draft.gap_ns.tolist() == gap.tolist()
+    assert edited.gap_ns.tolist() == gap.tolist()
 
 
 def test_a_chain_with_a_loss_in_it_stays_outside_of_the_graph():
@@ -405,13 +405,13 @@ def test_a_chain_with_a_loss_in_it_stays_outside_of_the_graph():
         step.launch(ADD, 900, shapes=SHAPE)
         step.launch(ADD, 900, operators=("aten::mse_loss",), shapes=SHAPE)
 
-    draft = draft_of(body, with_constants(compiled_entry=0.0, compiled_launch=0.5))
-    host = draft.gap_ns + draft.own_ns
-    compile_model(draft)
+    edited = draft_of(body, with_constants(compiled_entry=0.0, compiled_launch=0.5))
+    host = edited.gap_ns + edited.own_ns
+    compile_model(edited)
 
-    assert draft.alive.all()
-    after = (draft.gap_ns + draft.own_ns)[:4]
-    usual = draft.usual_launch_ns
+    assert edited.alive.all()
+    after = (edited.gap_ns + edited.own_ns)[:4]
+    usual = edited.usual_launch_ns
     assert after.tolist() == pytest.approx([max(host[0] - usual, 0) + usual / 2, usual / 2, *host[2:4]])
 
 
@@ -434,10 +434,10 @@ def test_a_copy_of_the_whole_on_the_device_is_fused_and_a_closing_mean_holds_not
         product(step)
         step.backward(ADD, 900, operators=("aten::add",), shapes=SHAPE)
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.alive.tolist() == [True, False, False, True, True]
-    assert draft.bytes[0] <= ELEMENTS * 4 * 3
+    assert edited.alive.tolist() == [True, False, False, True, True]
+    assert edited.bytes[0] <= ELEMENTS * 4 * 3
 
 
 def test_a_step_that_is_compiled_already_does_not_change():
@@ -446,12 +446,12 @@ def test_a_step_that_is_compiled_already_does_not_change():
             step.launch(ADD, 900, operators=("aten::add", "CompiledFunction"), shapes=SHAPE)
 
     step = step_of(body)
-    draft = Draft(step.facts, step.program, LIKELY)
-    before = draft.program()
-    compile_model(draft)
-    after = draft.program()
+    edited = EditedStep(step.facts, step.program, LIKELY)
+    before = edited.program()
+    compile_model(edited)
+    after = edited.program()
 
-    assert draft.alive.all()
+    assert edited.alive.all()
     assert (after.gap_ns.tolist(), after.own_ns.tolist()) == (before.gap_ns.tolist(), before.own_ns.tolist())
     assert BACKWARD not in step.facts.view.launches.thread
 
@@ -474,10 +474,10 @@ def test_without_shapes_pointwise_kernels_with_the_same_blocks_move_as_much_each
         for _ in range(kernels):
             pointwise(step)
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.alive.sum() == 1
-    assert draft.duration_ns[0] == pytest.approx(LIKELY.start_ns + kernels * 100_000 * written(kernels))
+    assert edited.alive.sum() == 1
+    assert edited.duration_ns[0] == pytest.approx(LIKELY.start_ns + kernels * 100_000 * written(kernels))
 
 
 def test_in_training_they_write_nothing_of_what_is_between_them_either():
@@ -488,10 +488,10 @@ def test_in_training_they_write_nothing_of_what_is_between_them_either():
         for _ in range(2):
             step.backward(ADD, 100, operators=("aten::add",), **BLOCKS)
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.duration_ns[0] == pytest.approx(LIKELY.start_ns + 300_000 * written(3))
-    assert draft.duration_ns[4] == pytest.approx(LIKELY.start_ns + 200_000 * written(2))
+    assert edited.duration_ns[0] == pytest.approx(LIKELY.start_ns + 300_000 * written(3))
+    assert edited.duration_ns[4] == pytest.approx(LIKELY.start_ns + 200_000 * written(2))
 
 
 @pytest.mark.parametrize(
@@ -510,12 +510,12 @@ def test_kernels_with_other_blocks_stay_as_they_are_where_the_even_ones_take_mos
         pointwise(step)
         pointwise(step, **other)
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
     total = 200_000 + other["us"] * 1_000
     lost = 1 - 0.55 * (1 - 1 / 3) * 1.5
     apart = LIKELY.start_ns + 200_000 * written(2) + other["us"] * 1_000
 
-    assert draft.duration_ns[0] == pytest.approx(apart if even else total * lost)
+    assert edited.duration_ns[0] == pytest.approx(apart if even else total * lost)
 
 
 def test_kernels_whose_blocks_are_not_recorded_are_not_even():
@@ -523,15 +523,15 @@ def test_kernels_whose_blocks_are_not_recorded_are_not_even():
         for _ in range(2):
             step.launch(ADD, 100, operators=("aten::add",))
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.duration_ns[0] == pytest.approx(200_000 * (1 - 0.55 * 0.5 * 1.5))
+    assert edited.duration_ns[0] == pytest.approx(200_000 * (1 - 0.55 * 0.5 * 1.5))
 
 
 def test_one_kernel_alone_takes_what_it_took():
-    draft, _ = compiled(lambda step, number: pointwise(step))
+    edited, _ = compiled(lambda step, number: pointwise(step))
 
-    assert draft.duration_ns.tolist() == [100_000]
+    assert edited.duration_ns.tolist() == [100_000]
 
 
 def test_pointwise_kernels_with_other_blocks_are_not_even_beside_what_is_not_pointwise():
@@ -540,9 +540,9 @@ def test_pointwise_kernels_with_other_blocks_are_not_even_beside_what_is_not_poi
         pointwise(step, 100, grid_x=64)
         step.launch(SUM, 50, operators=("aten::sum",), **BLOCKS)
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.duration_ns[0] == pytest.approx(250_000 * (1 - 0.55 * (1 - 1 / 3) * 1.5))
+    assert edited.duration_ns[0] == pytest.approx(250_000 * (1 - 0.55 * (1 - 1 / 3) * 1.5))
 
 
 def test_one_long_pointwise_kernel_is_not_even_with_itself():
@@ -550,9 +550,9 @@ def test_one_long_pointwise_kernel_is_not_even_with_itself():
         pointwise(step, 900)
         step.launch(SUM, 20, operators=("aten::sum",), **BLOCKS)
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.duration_ns[0] == pytest.approx(920_000 * (1 - 0.55 * 0.5 * 1.5))
+    assert edited.duration_ns[0] == pytest.approx(920_000 * (1 - 0.55 * 0.5 * 1.5))
 
 
 def test_a_chain_of_which_some_bytes_are_unknown_loses_a_share_of_its_time():
@@ -560,11 +560,11 @@ def test_a_chain_of_which_some_bytes_are_unknown_loses_a_share_of_its_time():
         for _ in range(2):
             step.launch(ADD, 900, shapes=SHAPE)
 
-    draft = draft_of(body, CONSTANTS)
-    draft.bytes[1] = np.nan
-    compile_model(draft)
+    edited = draft_of(body, CONSTANTS)
+    edited.bytes[1] = np.nan
+    compile_model(edited)
 
-    assert draft.duration_ns[0] == pytest.approx(1_800_000 * (1 - 0.55 * 0.5 * 1.5))
+    assert edited.duration_ns[0] == pytest.approx(1_800_000 * (1 - 0.55 * 0.5 * 1.5))
 
 
 @pytest.mark.parametrize(
@@ -582,11 +582,11 @@ def test_what_a_fused_kernel_computes_takes_its_time_besides_the_traffic(kernel,
         for _ in range(2):
             step.launch(kernel, 9_000, operators=(operator,), shapes=SHAPE)
 
-    draft, _ = compiled(body, with_constants(compiled_entry=0.0, compiled_launch=1.0))
-    rate = draft.facts.gpu.peak("fp32", "vector") / 2
+    edited, _ = compiled(body, with_constants(compiled_entry=0.0, compiled_launch=1.0))
+    rate = edited.facts.gpu.peak("fp32", "vector") / 2
 
-    assert draft.duration_ns[0] == pytest.approx(
-        streamed(draft, draft.bytes[0]) + 2 * slots * ELEMENTS / rate * 1e9
+    assert edited.duration_ns[0] == pytest.approx(
+        streamed(edited, edited.bytes[0]) + 2 * slots * ELEMENTS / rate * 1e9
     )
 
 
@@ -603,9 +603,9 @@ def test_the_statistics_of_a_batch_are_a_kernel_of_their_own():
         step.builder.operator(since * 1_000, step.host * 1_000, "aten::native_batch_norm", images)
         step.launch(ADD, 900, operators=("aten::clamp_min",), shapes=images)
 
-    draft, _ = compiled(body)
+    edited, _ = compiled(body)
 
-    assert draft.alive.tolist() == [True, True, False]
+    assert edited.alive.tolist() == [True, True, False]
 
 
 def test_a_generated_sum_over_columns_is_two_kernels():
@@ -614,11 +614,11 @@ def test_a_generated_sum_over_columns_is_two_kernels():
             product(step)
             step.backward(SUM, 900, operators=("aten::sum",), shapes=[[8192, 64]])
 
-    draft = draft_of(body, CONSTANTS)
-    host, usual = draft.gap_ns + draft.own_ns, draft.usual_launch_ns
-    compile_model(draft)
+    edited = draft_of(body, CONSTANTS)
+    host, usual = edited.gap_ns + edited.own_ns, edited.usual_launch_ns
+    compile_model(edited)
 
     # The first launch has the way to the model with it; of six kernels three are launched twice.
-    assert draft.alive.all()
+    assert edited.alive.all()
     likely = host[0] + np.minimum(host[1:6], usual).sum() + 3 * usual
-    assert (draft.gap_ns + draft.own_ns)[:6].sum() == pytest.approx(likely)
+    assert (edited.gap_ns + edited.own_ns)[:6].sum() == pytest.approx(likely)

@@ -9,7 +9,7 @@ from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation import CHANGES, changes_named, find_step
 from profkit.simulation.constants import LIKELY
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.launching import without_ranges
 from profkit.simulation.predict import Step
 from profkit.simulation.recorder_cost import recorder_cost
@@ -89,10 +89,10 @@ def test_the_way_into_an_operator_stays_when_only_its_first_kernels_go():
             step.launch(CONVOLUTION, 20, host=7, operators=("aten::cudnn_convolution",))
 
     step = step_of(body)
-    draft = Draft(step.facts, step.program, LIKELY)
-    before = draft.program()
-    CHANGES["channels-last"][0](draft)
-    after = draft.program()
+    edited = EditedStep(step.facts, step.program, LIKELY)
+    before = edited.program()
+    CHANGES["channels-last"][0](edited)
+    after = edited.program()
 
     assert len(after.row) == 4
     saved = int((before.gap_ns + before.own_ns).sum() - (after.gap_ns + after.own_ns).sum())
@@ -111,10 +111,10 @@ def test_an_optimizer_over_lists_takes_its_share_of_the_host_after_the_change(ch
                 step.launch(MULTI_TENSOR, 2, host=200, operators=(f"aten::_foreach_op{index}_",))
 
     step = step_of(body)
-    draft = Draft(step.facts, step.program, LIKELY)
-    host = [float((draft.gap_ns + draft.own_ns)[-9:].sum())]
-    CHANGES[change][0](draft)
-    after = draft.program()
+    edited = EditedStep(step.facts, step.program, LIKELY)
+    host = [float((edited.gap_ns + edited.own_ns)[-9:].sum())]
+    CHANGES[change][0](edited)
+    after = edited.program()
     host.append(float((after.gap_ns + after.own_ns)[40:].sum()))
 
     assert 0.3 * host[0] < host[1] <= most * host[0]
@@ -129,14 +129,14 @@ def test_the_host_time_of_a_range_goes_up_to_the_next_launch_and_fetching_stays(
         step.launch(ADD, 10)
 
     step = step_of(body)
-    draft = Draft(step.facts, step.program, LIKELY)
+    edited = EditedStep(step.facts, step.program, LIKELY)
     trace = step.facts.view.trace
-    before = draft.gap_ns.sum()
-    without_ranges(np.array([trace.strings[n] == "checking" for n in trace.ranges.name]))(draft)
+    before = edited.gap_ns.sum()
+    without_ranges(np.array([trace.strings[n] == "checking" for n in trace.ranges.name]))(edited)
 
-    assert before - draft.gap_ns.sum() == pytest.approx(5 * MS, rel=0.05)
-    without_ranges(np.ones(len(trace.ranges), bool))(draft)
-    assert draft.gap_ns.sum() >= 2 * MS
+    assert before - edited.gap_ns.sum() == pytest.approx(5 * MS, rel=0.05)
+    without_ranges(np.ones(len(trace.ranges), bool))(edited)
+    assert edited.gap_ns.sum() >= 2 * MS
 
 
 def test_host_time_after_the_last_launch_is_that_of_a_usual_step():

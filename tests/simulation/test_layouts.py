@@ -34,29 +34,29 @@ def test_channels_last_drops_transposes_and_streams_batch_norm():
         step.launch(NORM, 900, operators=("aten::native_layer_norm",), shapes=IMAGE)
         step.launch(NORM, 900, operators=("aten::cudnn_batch_norm",))
 
-    draft = draft_of(body)
-    draft.bytes[2:5], draft.bytes[5] = 8e8, np.nan
-    channels_last(draft)
-    rate = draft.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory * 0.7
+    edited = draft_of(body)
+    edited.bytes[2:5], edited.bytes[5] = 8e8, np.nan
+    channels_last(edited)
+    rate = edited.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory * 0.7
 
-    assert transposes(draft.facts).tolist() == [True] + [False] * 5
-    assert laid_out(draft.facts).tolist() == [False, True, False, True, False, False]
-    assert draft.alive.tolist() == [False] + [True] * 5
+    assert transposes(edited.facts).tolist() == [True] + [False] * 5
+    assert laid_out(edited.facts).tolist() == [False, True, False, True, False, False]
+    assert edited.alive.tolist() == [False] + [True] * 5
     assert LIKELY.start_ns + 8e8 / rate * 1e9 < LIKELY.normed * 900_000
-    assert draft.duration_ns.tolist() == pytest.approx(
+    assert edited.duration_ns.tolist() == pytest.approx(
         [50_000, 200_000, LIKELY.normed * 900_000, 900_000, 900_000, 900_000]
     )
 
 
 def test_a_batch_norm_in_channels_last_takes_as_long_as_its_bytes():
-    draft = draft_of(
+    edited = draft_of(
         lambda step, number: step.launch(NORM, 900, operators=("aten::cudnn_batch_norm",), shapes=IMAGE)
     )
-    draft.bytes[:] = 1.2e9
-    channels_last(draft)
-    rate = draft.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory * 0.7
+    edited.bytes[:] = 1.2e9
+    channels_last(edited)
+    rate = edited.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory * 0.7
 
-    assert draft.duration_ns[0] == pytest.approx(LIKELY.start_ns + 1.2e9 / rate * 1e9)
+    assert edited.duration_ns[0] == pytest.approx(LIKELY.start_ns + 1.2e9 / rate * 1e9)
 
 
 def attention(step, between=1, product=SGEMM, softmax=SOFTMAX, operator="aten::_softmax", bmm="aten::bmm"):
@@ -163,8 +163,8 @@ def test_a_softmax_between_products_of_forward_and_backward_is_none():
     assert not handmade_attention(step_of(body).facts).any()
 
 
-def fused_ns(draft, flop, dtype, share):
-    peak = draft.facts.gpu.best_peaks()[dtype]
+def fused_ns(edited, flop, dtype, share):
+    peak = edited.facts.gpu.best_peaks()[dtype]
     return 2 * LIKELY.start_ns + flop / (peak * LIKELY.attention * share) * 1e9 * 0.75
 
 
@@ -175,14 +175,14 @@ def test_fused_attention_takes_the_products_arithmetic_at_its_own_rate(product, 
         for _ in range(8):
             step.launch(ADD, 10, host=7)
 
-    draft = draft_of(body)
-    draft.facts.flop[[0, 3]] = 1e10
-    usual, host = draft.usual_launch_ns, draft.host_ns(np.arange(4))
-    fuse_attention(draft)
+    edited = draft_of(body)
+    edited.facts.flop[[0, 3]] = 1e10
+    usual, host = edited.usual_launch_ns, edited.host_ns(np.arange(4))
+    fuse_attention(edited)
 
-    assert draft.alive.tolist() == [True, False, False, False] + [True] * 8
-    assert draft.duration_ns[0] == pytest.approx(fused_ns(draft, 2e10, dtype, share))
-    left = float((draft.gap_ns + draft.own_ns)[:4].sum())
+    assert edited.alive.tolist() == [True, False, False, False] + [True] * 8
+    assert edited.duration_ns[0] == pytest.approx(fused_ns(edited, 2e10, dtype, share))
+    left = float((edited.gap_ns + edited.own_ns)[:4].sum())
     assert left == pytest.approx(min(host, LIKELY.attention_call * usual))
     assert left == LIKELY.attention_call * usual < host
 
@@ -193,14 +193,14 @@ def test_the_backward_of_attention_does_a_quarter_more():
             name = SOFTMAX if at == 2 else BF16_GEMM
             step.backward(name, 900, operators=("aten::_softmax_backward_data" if at == 2 else "aten::bmm",))
 
-    draft = draft_of(body)
-    draft.facts.flop[[0, 1, 3, 4]] = 1e10
-    host, usual = draft.host_ns(np.arange(5)), draft.usual_launch_ns
-    fuse_attention(draft)
+    edited = draft_of(body)
+    edited.facts.flop[[0, 1, 3, 4]] = 1e10
+    host, usual = edited.host_ns(np.arange(5)), edited.usual_launch_ns
+    fuse_attention(edited)
 
-    assert draft.duration_ns[0] == pytest.approx(fused_ns(draft, 4e10 * 1.25, "bf16", 1.0))
+    assert edited.duration_ns[0] == pytest.approx(fused_ns(edited, 4e10 * 1.25, "bf16", 1.0))
     assert 2 * usual < host
-    assert float((draft.gap_ns + draft.own_ns)[:5].sum()) == pytest.approx(2 * usual)
+    assert float((edited.gap_ns + edited.own_ns)[:5].sum()) == pytest.approx(2 * usual)
 
 
 def test_each_attention_is_fused_by_itself_and_no_longer_than_it_was():
@@ -209,14 +209,14 @@ def test_each_attention_is_fused_by_itself_and_no_longer_than_it_was():
             attention(step)
             step.launch(ADD, 10)
 
-    draft = draft_of(body)
-    draft.facts.flop[[0, 3]] = 1e15
-    draft.facts.flop[[5, 8]] = 0
-    fuse_attention(draft)
+    edited = draft_of(body)
+    edited.facts.flop[[0, 3]] = 1e15
+    edited.facts.flop[[5, 8]] = 0
+    fuse_attention(edited)
 
-    assert draft.alive.tolist() == [True, False, False, False, True] * 2
+    assert edited.alive.tolist() == [True, False, False, False, True] * 2
     # Without any arithmetic that is known, a share of the time.
-    assert draft.duration_ns[[0, 5]].tolist() == pytest.approx([500_000, 150_000])
+    assert edited.duration_ns[[0, 5]].tolist() == pytest.approx([500_000, 150_000])
 
 
 def test_casts_around_attention_tell_that_it_takes_16_bits():
@@ -238,13 +238,13 @@ def test_casts_around_attention_tell_that_it_takes_16_bits():
         return step_body
 
     def took(before, after):
-        draft = draft_of(body(before, after))
-        draft.facts.flop[:] = 1e10
-        fuse_attention(draft)
+        edited = draft_of(body(before, after))
+        edited.facts.flop[:] = 1e10
+        fuse_attention(edited)
         return (
-            draft.duration_ns[before + 1],
-            fused_ns(draft, 2e10, "bf16", 1),
-            fused_ns(draft, 2e10, "tf32", 0.5),
+            edited.duration_ns[before + 1],
+            fused_ns(edited, 2e10, "bf16", 1),
+            fused_ns(edited, 2e10, "tf32", 0.5),
         )
 
     for before, after, half in ((5, 0, True), (6, 0, False), (9, 5, True), (9, 6, False)):
@@ -268,15 +268,15 @@ def checkpointed(step, number):
 
 
 def test_what_the_backward_pass_runs_again_is_dropped_and_what_follows_is_launched_as_usual():
-    draft = draft_of(checkpointed)
-    gap = draft.gap_ns.copy()
+    edited = draft_of(checkpointed)
+    gap = edited.gap_ns.copy()
 
-    assert recomputed(draft.facts).tolist() == [False] * 5 + [True] * 4 + [False]
-    keep_activations(draft)
-    assert draft.alive.tolist() == [True] * 5 + [False] * 4 + [True]
-    assert draft.usual_launch_ns < gap[9]
-    assert draft.gap_ns[9] == draft.usual_launch_ns
-    assert draft.gap_ns[:5].tolist() == gap[:5].tolist()
+    assert recomputed(edited.facts).tolist() == [False] * 5 + [True] * 4 + [False]
+    keep_activations(edited)
+    assert edited.alive.tolist() == [True] * 5 + [False] * 4 + [True]
+    assert edited.usual_launch_ns < gap[9]
+    assert edited.gap_ns[9] == edited.usual_launch_ns
+    assert edited.gap_ns[:5].tolist() == gap[:5].tolist()
 
 
 def test_gradients_with_the_same_kernels_are_not_recomputed():
@@ -324,11 +324,11 @@ def test_attention_is_found_late_in_a_step_too():
 
 
 def test_on_an_unknown_card_attention_stays_as_it_is():
-    draft = draft_of(lambda step, number: attention(step))
-    draft.facts.__dict__["gpu"] = None
-    fuse_attention(draft)
+    edited = draft_of(lambda step, number: attention(step))
+    edited.facts.__dict__["gpu"] = None
+    fuse_attention(edited)
 
-    assert draft.alive.all()
+    assert edited.alive.all()
 
 
 def test_any_operator_of_a_checkpoint_that_ran_before_is_recomputed():

@@ -126,102 +126,102 @@ def test_without_nodes_there_are_two_parameters_for_each_matrix_with_three_produ
     assert parameters(facts_of(fused))[0] == 1
 
 
-def host(draft, tokens=slice(None)):
-    return float((draft.gap_ns + draft.own_ns)[tokens].sum())
+def host(edited, tokens=slice(None)):
+    return float((edited.gap_ns + edited.own_ns)[tokens].sum())
 
 
 def test_one_pass_over_all_parameters_streams_them_once():
-    draft = draft_of(lambda step, number: adam(step, number, us=200, sizes=(8192, 4096)))
-    before = host(draft, slice(1, 15))
-    fuse_optimizer(draft)
+    edited = draft_of(lambda step, number: adam(step, number, us=200, sizes=(8192, 4096)))
+    before = host(edited, slice(1, 15))
+    fuse_optimizer(edited)
     elements = 8192**2 + 4096**2
-    streamed = elements * 28 / (draft.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
+    streamed = elements * 28 / (edited.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
 
-    assert draft.alive.tolist() == [True, True] + [False] * 13
-    assert draft.duration_ns[1] == pytest.approx(streamed + LIKELY.start_ns)
+    assert edited.alive.tolist() == [True, True] + [False] * 13
+    assert edited.duration_ns[1] == pytest.approx(streamed + LIKELY.start_ns)
     # 12 usual launches and 0.6 for each of two parameters, of 10.4 for each.
-    assert host(draft, slice(1, 15)) == pytest.approx(before * (12 + 1.2) / 20.8)
+    assert host(edited, slice(1, 15)) == pytest.approx(before * (12 + 1.2) / 20.8)
 
 
 def test_one_pass_takes_no_more_of_the_host_than_a_few_kernels_did():
-    draft = draft_of(lambda step, number: adam(step, number, sizes=(64,)))
-    before = host(draft, slice(1, -1))
-    fuse_optimizer(draft)
+    edited = draft_of(lambda step, number: adam(step, number, sizes=(64,)))
+    before = host(edited, slice(1, -1))
+    fuse_optimizer(edited)
 
-    assert host(draft, slice(1, -1)) == pytest.approx(before)
+    assert host(edited, slice(1, -1)) == pytest.approx(before)
 
 
 def test_the_host_needs_less_for_many_parameters():
-    draft = draft_of(lambda step, number: adam(step, number, sizes=(64,) * 31))
-    before = host(draft, slice(1, -1))
-    device = draft.duration_ns[1:].sum()
-    fuse_optimizer(draft)
+    edited = draft_of(lambda step, number: adam(step, number, sizes=(64,) * 31))
+    before = host(edited, slice(1, -1))
+    device = edited.duration_ns[1:].sum()
+    fuse_optimizer(edited)
 
-    assert host(draft, slice(1, -1)) == pytest.approx(before * (12 + 0.6 * 31) / (10.4 * 31))
+    assert host(edited, slice(1, -1)) == pytest.approx(before * (12 + 0.6 * 31) / (10.4 * 31))
     # Their sizes are too small for what the kernels took: a share of that, and two launches for 31 tensors.
     long = device - 31 * 7 * LIKELY.start_ns
-    assert draft.duration_ns[1] == pytest.approx(long * LIKELY.update + 2 * LIKELY.start_ns)
+    assert edited.duration_ns[1] == pytest.approx(long * LIKELY.update + 2 * LIKELY.start_ns)
 
 
 def test_lists_take_the_same_time_in_fewer_launches():
-    draft = draft_of(lambda step, number: adam(step, number, sizes=(64,) * 31))
-    before, device = host(draft, slice(1, -1)), draft.duration_ns[1:].sum()
-    foreach_optimizer(draft)
+    edited = draft_of(lambda step, number: adam(step, number, sizes=(64,) * 31))
+    before, device = host(edited, slice(1, -1)), edited.duration_ns[1:].sum()
+    foreach_optimizer(edited)
 
-    assert host(draft, slice(1, -1)) == pytest.approx(before * (25 + 1.6 * 31) / (10.4 * 31))
-    assert draft.duration_ns[1] == pytest.approx(device - 31 * 7 * LIKELY.start_ns + 16 * LIKELY.start_ns)
-    assert draft.alive.sum() == 2
+    assert host(edited, slice(1, -1)) == pytest.approx(before * (25 + 1.6 * 31) / (10.4 * 31))
+    assert edited.duration_ns[1] == pytest.approx(device - 31 * 7 * LIKELY.start_ns + 16 * LIKELY.start_ns)
+    assert edited.alive.sum() == 2
 
 
 def test_the_new_kernel_takes_no_longer_than_the_old_ones():
-    draft = draft_of(lambda step, number: adam(step, number, us=0.3))
-    foreach_optimizer(draft)
+    edited = draft_of(lambda step, number: adam(step, number, us=0.3))
+    foreach_optimizer(edited)
 
-    assert draft.duration_ns[1] == 6_299
+    assert edited.duration_ns[1] == 6_299
 
 
 def test_lists_become_one_pass_too():
-    draft = draft_of(foreach)
-    before = host(draft, slice(4, 7))
-    fuse_optimizer(draft)
+    edited = draft_of(foreach)
+    before = host(edited, slice(4, 7))
+    fuse_optimizer(edited)
     elements = 4096**2 + 8192 * 4096
-    streamed = elements * 28 / (draft.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
+    streamed = elements * 28 / (edited.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
 
-    assert draft.duration_ns[4] == pytest.approx(streamed + LIKELY.start_ns)
-    assert host(draft, slice(4, 7)) == pytest.approx(before * (12 + 0.6 * 4) / (25 + 1.6 * 4))
+    assert edited.duration_ns[4] == pytest.approx(streamed + LIKELY.start_ns)
+    assert host(edited, slice(4, 7)) == pytest.approx(before * (12 + 0.6 * 4) / (25 + 1.6 * 4))
 
 
 @pytest.mark.parametrize("change", [fuse_optimizer, foreach_optimizer])
 def test_what_is_fused_or_gone_stays_as_it_is(change):
-    draft = draft_of(fused)
-    change(draft)
-    assert draft.duration_ns.tolist() == [100_000]
+    edited = draft_of(fused)
+    change(edited)
+    assert edited.duration_ns.tolist() == [100_000]
 
-    draft = draft_of(adam)
-    draft.drop(draft.facts.optimizer)
-    left = draft.duration_ns.tolist()
-    change(draft)
-    assert draft.duration_ns.tolist() == left
+    edited = draft_of(adam)
+    edited.drop(edited.facts.optimizer)
+    left = edited.duration_ns.tolist()
+    change(edited)
+    assert edited.duration_ns.tolist() == left
 
 
 def test_lists_stay_lists():
-    draft = draft_of(foreach)
-    foreach_optimizer(draft)
+    edited = draft_of(foreach)
+    foreach_optimizer(edited)
 
-    assert draft.alive.all()
-    assert draft.duration_ns[4] == 600_000
+    assert edited.alive.all()
+    assert edited.duration_ns[4] == 600_000
 
 
 def test_momentum_makes_no_adam():
-    draft = draft_of(lambda step, number: sgd(step, number, 100))
-    before = host(draft, slice(0, 100))
-    fuse_optimizer(draft)
+    edited = draft_of(lambda step, number: sgd(step, number, 100))
+    before = host(edited, slice(0, 100))
+    fuse_optimizer(edited)
 
     # 40 parameters, 4 launches for each.
-    assert host(draft, slice(0, 100)) == pytest.approx(before * (12 + 0.6 * 40) / (4.0 * 40))
-    draft = draft_of(lambda step, number: sgd(step, number, 100))
-    foreach_optimizer(draft)
-    assert host(draft, slice(0, 100)) == pytest.approx(before * (15 + 1.1 * 40) / (4.0 * 40))
+    assert host(edited, slice(0, 100)) == pytest.approx(before * (12 + 0.6 * 40) / (4.0 * 40))
+    edited = draft_of(lambda step, number: sgd(step, number, 100))
+    foreach_optimizer(edited)
+    assert host(edited, slice(0, 100)) == pytest.approx(before * (15 + 1.1 * 40) / (4.0 * 40))
 
 
 def zeroed(step, number):
@@ -236,11 +236,11 @@ def zeroed(step, number):
 
 
 def test_zeroing_is_fills_in_zero_grad_and_what_is_added_to_zeros():
-    draft = draft_of(zeroed)
-    assert zeroing(draft.facts).tolist() == [True, True, False, True, True, False, False]
+    edited = draft_of(zeroed)
+    assert zeroing(edited.facts).tolist() == [True, True, False, True, True, False, False]
 
-    drop_gradients(draft)
-    assert draft.alive.tolist() == [False, False, True, False, False, True, True]
+    drop_gradients(edited)
+    assert edited.alive.tolist() == [False, False, True, False, False, True, True]
 
 
 @pytest.mark.parametrize(("fills", "found"), [(2, [True, True, False]), (1, [False, False])])
@@ -294,20 +294,20 @@ def test_sizes_are_those_of_the_division_where_others_are_recorded_in_part():
 
 
 def test_kernels_that_only_start_and_end_move_nothing():
-    draft = draft_of(lambda step, number: adam(step, number, us=1))
-    foreach_optimizer(draft)
+    edited = draft_of(lambda step, number: adam(step, number, us=1))
+    foreach_optimizer(edited)
 
-    assert draft.duration_ns[1] == 8 * LIKELY.start_ns
+    assert edited.duration_ns[1] == 8 * LIKELY.start_ns
 
 
 def test_sizes_that_explain_less_than_a_quarter_of_the_time_are_recorded_in_part():
-    draft = draft_of(lambda step, number: adam(step, number, us=500, sizes=(8192, 4096)))
-    streamed = (8192**2 + 4096**2) * 28 / (draft.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
+    edited = draft_of(lambda step, number: adam(step, number, us=500, sizes=(8192, 4096)))
+    streamed = (8192**2 + 4096**2) * 28 / (edited.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
     long = 14 * (500_000 - LIKELY.start_ns)
-    fuse_optimizer(draft)
+    fuse_optimizer(edited)
 
     assert 0.125 * long < streamed < 0.25 * long
-    assert draft.duration_ns[1] == pytest.approx(long * LIKELY.update + LIKELY.start_ns)
+    assert edited.duration_ns[1] == pytest.approx(long * LIKELY.update + LIKELY.start_ns)
 
 
 def test_without_steps_all_gradients_are_those_of_one():

@@ -30,12 +30,12 @@ def product(step, name=SGEMM, us=6_000, shapes=SQUARE, operator="aten::mm", **op
     step.launch(name, us, operators=(operator,), shapes=shapes, **options)
 
 
-def at_rate(draft, dtype, flop=FLOP, share=LIKELY.matrix, unit="tensor"):
-    return LIKELY.matrix_start_ns + flop / (draft.facts.gpu.peak(dtype, unit) * share) * 1e9
+def at_rate(edited, dtype, flop=FLOP, share=LIKELY.matrix, unit="tensor"):
+    return LIKELY.matrix_start_ns + flop / (edited.facts.gpu.peak(dtype, unit) * share) * 1e9
 
 
-def streamed(draft, moved):
-    return moved / (draft.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
+def streamed(edited, moved):
+    return moved / (edited.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
 
 
 def test_products_of_fp32_on_the_ordinary_units_are_what_tf32_makes_faster():
@@ -60,13 +60,13 @@ def test_tf32_changes_time_and_type_of_those_only():
         product(step, BF16_GEMM, 900)
         step.launch(ADD, 10)
 
-    draft = draft_of(body)
-    moved = draft.bytes.copy()
-    use_tf32(draft)
+    edited = draft_of(body)
+    moved = edited.bytes.copy()
+    use_tf32(edited)
 
-    assert draft.duration_ns.tolist() == pytest.approx([at_rate(draft, "tf32"), 900_000, 10_000])
-    assert draft.dtype.tolist() == ["tf32", "bf16", "fp32"]
-    assert draft.bytes.tolist()[:2] == moved.tolist()[:2]
+    assert edited.duration_ns.tolist() == pytest.approx([at_rate(edited, "tf32"), 900_000, 10_000])
+    assert edited.dtype.tolist() == ["tf32", "bf16", "fp32"]
+    assert edited.bytes.tolist()[:2] == moved.tolist()[:2]
 
 
 def test_what_is_gone_is_not_changed():
@@ -74,12 +74,12 @@ def test_what_is_gone_is_not_changed():
         product(step)
         product(step)
 
-    draft = draft_of(body)
-    draft.drop(np.array([True, False]))
-    use_tf32(draft)
+    edited = draft_of(body)
+    edited.drop(np.array([True, False]))
+    use_tf32(edited)
 
-    assert draft.dtype.tolist() == ["fp32", "tf32"]
-    assert draft.duration_ns[0] == 6_000_000
+    assert edited.dtype.tolist() == ["fp32", "tf32"]
+    assert edited.duration_ns[0] == 6_000_000
 
 
 def test_fp64_in_fp32_is_half_the_bytes_and_the_rate_of_the_ordinary_units():
@@ -90,17 +90,17 @@ def test_fp64_in_fp32_is_half_the_bytes_and_the_rate_of_the_ordinary_units():
         step.launch(ADD, 100, shapes=SQUARE)
         product(step, DGEMM, 9_000, shapes=[[1 << 22, 16], [16, 16]])
 
-    draft = draft_of(body)
-    moved = draft.bytes.copy()
-    to_fp32(draft)
+    edited = draft_of(body)
+    moved = edited.bytes.copy()
+    to_fp32(edited)
 
-    assert draft.dtype.tolist() == ["fp32"] * 5
-    assert draft.duration_ns[0] == pytest.approx(at_rate(draft, "fp32", unit="vector"))
+    assert edited.dtype.tolist() == ["fp32"] * 5
+    assert edited.duration_ns[0] == pytest.approx(at_rate(edited, "fp32", unit="vector"))
     # What it takes to start stays.
-    assert draft.duration_ns[1] == pytest.approx(LIKELY.start_ns + (100_000 - LIKELY.start_ns) / 2)
-    assert draft.duration_ns.tolist()[2:4] == [1_000, 100_000]
-    assert draft.duration_ns[4] == pytest.approx(LIKELY.matrix_start_ns + streamed(draft, moved[4] / 2))
-    assert (draft.bytes / moved).tolist() == [0.5, 0.5, 0.5, 1.0, 0.5]
+    assert edited.duration_ns[1] == pytest.approx(LIKELY.start_ns + (100_000 - LIKELY.start_ns) / 2)
+    assert edited.duration_ns.tolist()[2:4] == [1_000, 100_000]
+    assert edited.duration_ns[4] == pytest.approx(LIKELY.matrix_start_ns + streamed(edited, moved[4] / 2))
+    assert (edited.bytes / moved).tolist() == [0.5, 0.5, 0.5, 1.0, 0.5]
 
 
 def test_what_is_fp32_after_another_change_is_tf32_after_this_one():
@@ -109,13 +109,13 @@ def test_what_is_fp32_after_another_change_is_tf32_after_this_one():
         step.launch(DOUBLE_ADD, 100, shapes=SQUARE)
         step.launch(ADD, 100, shapes=SQUARE)
 
-    draft = draft_of(body)
-    to_fp32(draft)
-    use_tf32(draft)
+    edited = draft_of(body)
+    to_fp32(edited)
+    use_tf32(edited)
 
-    assert draft.dtype.tolist() == ["tf32", "fp32", "fp32"]
-    moving = LIKELY.matrix_start_ns + streamed(draft, draft.bytes[0])
-    assert draft.duration_ns[0] == pytest.approx(max(at_rate(draft, "tf32"), moving))
+    assert edited.dtype.tolist() == ["tf32", "fp32", "fp32"]
+    moving = LIKELY.matrix_start_ns + streamed(edited, edited.bytes[0])
+    assert edited.duration_ns[0] == pytest.approx(max(at_rate(edited, "tf32"), moving))
 
 
 def test_only_misaligned_products_of_16_bits_become_aligned():
@@ -125,12 +125,12 @@ def test_only_misaligned_products_of_16_bits_become_aligned():
         product(step, ALIGN2.replace("align2", "align8"), 900)
         product(step, "ampere_sgemm_128x64_align1_tn", 900)
 
-    draft = draft_of(body)
-    align_matrices(draft)
+    edited = draft_of(body)
+    align_matrices(edited)
 
-    assert misaligned(draft.facts).tolist() == [True, True, False, False]
-    assert draft.duration_ns.tolist() == pytest.approx(
-        [at_rate(draft, "bf16"), at_rate(draft, "fp16"), 900_000, 900_000]
+    assert misaligned(edited.facts).tolist() == [True, True, False, False]
+    assert edited.duration_ns.tolist() == pytest.approx(
+        [at_rate(edited, "bf16"), at_rate(edited, "fp16"), 900_000, 900_000]
     )
 
 
@@ -138,11 +138,11 @@ def test_only_misaligned_products_of_16_bits_become_aligned():
 def test_products_in_tf32_want_rows_of_four_elements(align, gains):
     name = f"void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x256_32x3_nt_{align}>(cutlass::Params)"
 
-    draft = draft_of(lambda step, number: product(step, name, 9_000))
-    align_matrices(draft)
+    edited = draft_of(lambda step, number: product(step, name, 9_000))
+    align_matrices(edited)
 
-    assert misaligned(draft.facts).tolist() == [gains]
-    assert draft.duration_ns[0] == pytest.approx(at_rate(draft, "tf32") if gains else 9_000_000)
+    assert misaligned(edited.facts).tolist() == [gains]
+    assert edited.duration_ns[0] == pytest.approx(at_rate(edited, "tf32") if gains else 9_000_000)
 
 
 def test_autocast_halves_the_traffic_around_products_and_adds_casts():
@@ -155,21 +155,21 @@ def test_autocast_halves_the_traffic_around_products_and_adds_casts():
         step.launch(FUSED_ADAM, 100, host=50)
         product(step, BF16_GEMM, 900, host=50)
 
-    draft = draft_of(body)
-    moved, gap = draft.bytes.copy(), draft.gap_ns.copy()
-    usual = draft.usual_launch_ns
-    autocast(draft)
+    edited = draft_of(body)
+    moved, gap = edited.bytes.copy(), edited.gap_ns.copy()
+    usual = edited.usual_launch_ns
+    autocast(edited)
     elements = 4096 * 4096
 
     # Two casts before a forward product: three quarters of both matrices, 6 bytes an element.
-    forward = at_rate(draft, "bf16") + 2 * LIKELY.start_ns + streamed(draft, 2 * elements * 0.75 * 6)
+    forward = at_rate(edited, "bf16") + 2 * LIKELY.start_ns + streamed(edited, 2 * elements * 0.75 * 6)
     # One after the backward products of it, so a half: of the smaller matrix.
-    backward = at_rate(draft, "bf16") + LIKELY.start_ns + streamed(draft, elements / 2 * 6)
+    backward = at_rate(edited, "bf16") + LIKELY.start_ns + streamed(edited, elements / 2 * 6)
     soft = LIKELY.start_ns + (100_000 - LIKELY.start_ns) * LIKELY.half
-    assert draft.duration_ns.tolist() == pytest.approx([forward, soft, backward, 100_000, 100_000, 900_000])
-    assert draft.dtype.tolist() == ["bf16", "fp32", "bf16", "fp32", "fp32", "bf16"]
-    assert (draft.bytes[:4] / moved[:4]).tolist() == pytest.approx([0.5, LIKELY.half, 0.5, 1.0])
-    assert (draft.gap_ns - gap).tolist() == pytest.approx(
+    assert edited.duration_ns.tolist() == pytest.approx([forward, soft, backward, 100_000, 100_000, 900_000])
+    assert edited.dtype.tolist() == ["bf16", "fp32", "bf16", "fp32", "fp32", "bf16"]
+    assert (edited.bytes[:4] / moved[:4]).tolist() == pytest.approx([0.5, LIKELY.half, 0.5, 1.0])
+    assert (edited.gap_ns - gap).tolist() == pytest.approx(
         [2 * LIKELY.cast_launch * usual, 0, LIKELY.cast_launch * usual, 0, 0, 0, 0]
     )
 
@@ -179,15 +179,15 @@ def test_a_product_with_a_bias_has_one_cast_more_and_the_smaller_matrix_is_halve
         product(step, shapes=[[1024], [8192, 2048], [2048, 1024]], operator="aten::addmm")
         step.backward(SGEMM, 6_000, shapes=[[8192, 2048], [2048, 1024]])
 
-    draft = draft_of(body)
-    autocast(draft)
+    edited = draft_of(body)
+    autocast(edited)
     flop, large, small = 2 * 8192 * 2048 * 1024, 8192 * 2048, 2048 * 1024
 
-    assert draft.duration_ns[0] == pytest.approx(
-        at_rate(draft, "bf16", flop) + 3 * LIKELY.start_ns + streamed(draft, (large + small) * 0.75 * 6)
+    assert edited.duration_ns[0] == pytest.approx(
+        at_rate(edited, "bf16", flop) + 3 * LIKELY.start_ns + streamed(edited, (large + small) * 0.75 * 6)
     )
-    assert draft.duration_ns[1] == pytest.approx(
-        at_rate(draft, "bf16", flop) + LIKELY.start_ns + streamed(draft, small / 2 * 6)
+    assert edited.duration_ns[1] == pytest.approx(
+        at_rate(edited, "bf16", flop) + LIKELY.start_ns + streamed(edited, small / 2 * 6)
     )
 
 
@@ -196,36 +196,36 @@ def test_without_shapes_inputs_are_two_thirds_of_what_a_product_moves():
         product(step, shapes=None)
         step.backward(SGEMM, 6_000)
 
-    draft = draft_of(body)
-    draft.facts.bytes[:] = [12e6, np.nan]
-    draft.duration_ns[:] = 0
-    autocast(draft)
+    edited = draft_of(body)
+    edited.facts.bytes[:] = [12e6, np.nan]
+    edited.duration_ns[:] = 0
+    autocast(edited)
 
     # 12 MB are 2 M elements of 4 bytes in inputs.
-    assert draft.duration_ns.tolist() == pytest.approx(
-        [2 * LIKELY.start_ns + streamed(draft, 2e6 * 6), LIKELY.start_ns]
+    assert edited.duration_ns.tolist() == pytest.approx(
+        [2 * LIKELY.start_ns + streamed(edited, 2e6 * 6), LIKELY.start_ns]
     )
 
 
 def test_one_size_is_no_product_of_two():
-    draft = draft_of(lambda step, number: product(step, shapes=[[64, 64]]))
-    draft.facts.bytes[:] = 12e6
-    draft.duration_ns[:] = 0
-    autocast(draft)
+    edited = draft_of(lambda step, number: product(step, shapes=[[64, 64]]))
+    edited.facts.bytes[:] = 12e6
+    edited.duration_ns[:] = 0
+    autocast(edited)
 
-    assert draft.duration_ns.tolist() == pytest.approx([2 * LIKELY.start_ns + streamed(draft, 2e6 * 6)])
+    assert edited.duration_ns.tolist() == pytest.approx([2 * LIKELY.start_ns + streamed(edited, 2e6 * 6)])
 
 
 def test_backward_products_without_shapes_cast_half_as_much():
     def body(step, number):
         step.backward(SGEMM, 6_000)
 
-    draft = draft_of(body)
-    draft.facts.bytes[:] = 12e6
-    draft.duration_ns[:] = 0
-    autocast(draft)
+    edited = draft_of(body)
+    edited.facts.bytes[:] = 12e6
+    edited.duration_ns[:] = 0
+    autocast(edited)
 
-    assert draft.duration_ns.tolist() == pytest.approx([LIKELY.start_ns + streamed(draft, 1e6 * 6)])
+    assert edited.duration_ns.tolist() == pytest.approx([LIKELY.start_ns + streamed(edited, 1e6 * 6)])
 
 
 def test_attention_runs_at_the_rate_of_attention_and_without_casts():
@@ -233,14 +233,14 @@ def test_attention_runs_at_the_rate_of_attention_and_without_casts():
         shapes = [[8, 16, 2048, 64]] * 3
         step.launch(ATTENTION, 6_000, operators=("aten::_efficient_attention_forward",), shapes=shapes)
 
-    draft = draft_of(body)
-    gap = draft.gap_ns.copy()
-    draft.facts.flop[:] = 1e11
-    autocast(draft)
+    edited = draft_of(body)
+    gap = edited.gap_ns.copy()
+    edited.facts.flop[:] = 1e11
+    autocast(edited)
 
-    assert draft.duration_ns.tolist() == pytest.approx([at_rate(draft, "bf16", 1e11, LIKELY.attention)])
-    assert draft.gap_ns.tolist() == gap.tolist()
-    assert draft.dtype.tolist() == ["bf16"]
+    assert edited.duration_ns.tolist() == pytest.approx([at_rate(edited, "bf16", 1e11, LIKELY.attention)])
+    assert edited.gap_ns.tolist() == gap.tolist()
+    assert edited.dtype.tolist() == ["bf16"]
 
 
 def test_unknown_flop_are_those_of_the_units_peak_at_the_usual_share():
@@ -248,20 +248,20 @@ def test_unknown_flop_are_those_of_the_units_peak_at_the_usual_share():
         product(step, shapes=None)
         product(step)
 
-    draft = draft_of(body)
-    draft.facts.flop[0] = np.nan
-    peak = draft.facts.gpu.peak("fp32", "vector")
+    edited = draft_of(body)
+    edited.facts.flop[0] = np.nan
+    peak = edited.facts.gpu.peak("fp32", "vector")
 
-    assert known_flop(draft).tolist() == pytest.approx([peak * 6e-3 * LIKELY.matrix, FLOP])
+    assert known_flop(edited).tolist() == pytest.approx([peak * 6e-3 * LIKELY.matrix, FLOP])
 
 
 def test_on_a_card_without_the_rate_nothing_changes():
-    draft = draft_of(product_of_two)
-    draft.facts.__dict__["gpu"] = None
+    edited = draft_of(product_of_two)
+    edited.facts.__dict__["gpu"] = None
     for change in (use_tf32, align_matrices):
-        change(draft)
+        change(edited)
 
-    assert draft.duration_ns.tolist() == [6_000_000, 900_000]
+    assert edited.duration_ns.tolist() == [6_000_000, 900_000]
 
 
 def product_of_two(step, number):
@@ -270,11 +270,11 @@ def product_of_two(step, number):
 
 
 def test_a_product_that_another_change_took_out_of_16_bits_is_not_aligned():
-    draft = draft_of(product_of_two)
-    draft.dtype[1] = "fp8"
-    align_matrices(draft)
+    edited = draft_of(product_of_two)
+    edited.dtype[1] = "fp8"
+    align_matrices(edited)
 
-    assert draft.duration_ns.tolist() == [6_000_000, 900_000]
+    assert edited.duration_ns.tolist() == [6_000_000, 900_000]
 
 
 def test_attention_in_16_bits_stays_as_it_is_under_autocast():
@@ -282,9 +282,9 @@ def test_attention_in_16_bits_stays_as_it_is_under_autocast():
         product(step)
         step.launch(ATTENTION, 6_000, operators=("aten::_efficient_attention_forward",))
 
-    draft = draft_of(body)
-    draft.facts.dtype[1] = "fp16"
-    draft.facts.flop[1] = 1e10
-    autocast(draft)
+    edited = draft_of(body)
+    edited.facts.dtype[1] = "fp16"
+    edited.facts.flop[1] = 1e10
+    autocast(edited)
 
-    assert draft.duration_ns[1] == 6_000_000
+    assert edited.duration_ns[1] == 6_000_000

@@ -14,7 +14,7 @@ from profkit.simulation import CHANGES, changes_named, find_step, predict
 from profkit.simulation.answer import what_if
 from profkit.simulation.constants import LIKELY, SCENARIOS
 from profkit.simulation.copies import pageable_copies, pin_memory
-from profkit.simulation.edited_step import Draft
+from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.predict import (
     _DEVICE_ERROR,
     _FUSED,
@@ -67,10 +67,10 @@ def ratio(step, changes, constants):
     """The speed-up under one assumption, replayed by hand."""
     cost = recorder_cost(step.facts.view.trace, step.facts.program)
     plain = without_recorder(step.facts.program, cost, host=constants.host)
-    draft = Draft(step.facts, plain, constants)
+    edited = EditedStep(step.facts, plain, constants)
     for change in changes:
-        change(draft)
-    return replay(plain).step_ns / max(replay(draft.program()).step_ns, draft.least_ns)
+        change(edited)
+    return replay(plain).step_ns / max(replay(edited.program()).step_ns, edited.least_ns)
 
 
 @pytest.mark.parametrize(
@@ -258,19 +258,19 @@ def uploads(step, number):
 
 
 def test_large_uploads_from_memory_that_the_driver_stages_become_asynchronous():
-    draft = draft_of(uploads)
-    own, waits = draft.own_ns.copy(), draft.waits.copy()
-    assert pageable_copies(draft.facts).tolist() == [True, False, False, True, False]
+    edited = draft_of(uploads)
+    own, waits = edited.own_ns.copy(), edited.waits.copy()
+    assert pageable_copies(edited.facts).tolist() == [True, False, False, True, False]
 
-    draft.drop(np.array([False, False, False, True, False]))
-    pin_memory(draft)
-    assert draft.duration_ns[0] == pytest.approx((64 << 20) / 50)
-    assert draft.stream.tolist() == [1, 0, 0, 0, 0]
-    assert draft.early_ns[0] == 0
-    assert draft.early_ns[1] > 0
+    edited.drop(np.array([False, False, False, True, False]))
+    pin_memory(edited)
+    assert edited.duration_ns[0] == pytest.approx((64 << 20) / 50)
+    assert edited.stream.tolist() == [1, 0, 0, 0, 0]
+    assert edited.early_ns[0] == 0
+    assert edited.early_ns[1] > 0
     # Its call is a launch like others now; the waits of other copies stay.
-    assert draft.own_ns[0] == min(own[0], draft.usual_launch_ns)
-    assert draft.waits.tolist() == waits.tolist()
+    assert edited.own_ns[0] == min(own[0], edited.usual_launch_ns)
+    assert edited.waits.tolist() == waits.tolist()
 
 
 @pytest.mark.parametrize(
@@ -290,22 +290,22 @@ def test_memory_is_staged_by_its_kind_or_by_the_name_of_the_copy(name, pageable,
 
 
 def test_the_wait_of_a_blocking_copy_goes_with_it():
-    draft = draft_of(lambda step, number: step.upload(64 << 20, 8_000).wait().launch(ADD, 500))
-    draft.waits[1] = True
-    draft.own_ns[:2] = 1e9
-    last = draft.waits[2:].copy()
-    pin_memory(draft)
+    edited = draft_of(lambda step, number: step.upload(64 << 20, 8_000).wait().launch(ADD, 500))
+    edited.waits[1] = True
+    edited.own_ns[:2] = 1e9
+    last = edited.waits[2:].copy()
+    pin_memory(edited)
 
-    assert not draft.waits[1]
-    assert draft.own_ns[:2].tolist() == [draft.usual_launch_ns, 0]
-    assert draft.waits[2:].tolist() == last.tolist()
+    assert not edited.waits[1]
+    assert edited.own_ns[:2].tolist() == [edited.usual_launch_ns, 0]
+    assert edited.waits[2:].tolist() == last.tolist()
 
 
 def test_without_such_copies_nothing_changes():
-    draft = draft_of(products)
-    pin_memory(draft)
+    edited = draft_of(products)
+    pin_memory(edited)
 
-    assert draft.stream.tolist() == [0] * 4
+    assert edited.stream.tolist() == [0] * 4
 
 
 def cost_of(*tokens):

@@ -13,7 +13,7 @@ import profkit
 from profkit.api import expand
 from profkit.cli import main
 from profkit.errors import ProfkitError
-from profkit.rendering.report_json import report_schema
+from profkit.rendering.schema import report_schema
 from profkit.timeline.intervals import Intervals
 from profkit.verification import Verification, verify, with_verification
 from tests.fuzz.inputs import READERS, nth

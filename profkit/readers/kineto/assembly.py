@@ -264,7 +264,24 @@ class Assembly:
         table["kind"] = np.where(renamed, RangeKind.ANNOTATION, table["kind"])
         for column in ("shapes", "dtypes", "strides", "scalars"):
             table[column] = texts[table[column]]
+        self._cut_at_last_step(table)
         return Ranges.of(len(table["start_ns"]), **_ends(table))
+
+    def _cut_at_last_step(self, table: Columns) -> None:
+        """Cut marks and operators that outlast their process' last ``ProfilerStep``: there the profiler stops."""
+        texts = enumerate(self._columns.strings.texts)
+        marks = [index for index, text in texts if text.startswith("ProfilerStep#")]
+        steps = np.isin(table["name"], marks) & (table["kind"] == RangeKind.ANNOTATION)
+        if not steps.any():
+            return
+        process = np.array([thread.process for thread in self.threads])[table["thread"]]
+        end = table["start_ns"] + table["dur"]
+        last = np.full(len(self.processes), np.iinfo(np.int64).min)
+        np.maximum.at(last, process[steps], end[steps])
+        stop = last[process]
+        host = np.isin(table["kind"], (RangeKind.ANNOTATION, RangeKind.OPERATOR))
+        cut = host & (table["start_ns"] < stop) & (end > stop)
+        table["dur"] = np.where(cut, stop - table["start_ns"], table["dur"])
 
     def syncs(self) -> Syncs:
         """The table of synchronisation records."""

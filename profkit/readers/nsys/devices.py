@@ -1,4 +1,4 @@
-"""The devices that ran something: which ordinals of which processes are one card, and what card it is."""
+"""The devices that ran something: which ordinals of which processes are one GPU, and what GPU it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from profkit.readers.nsys.database import Database, integer, text
 __all__ = ["Devices"]
 
 _SLOWEST_BANDWIDTH, _FASTEST_BANDWIDTH = 1e10, 5e13
-"""Bytes per second that a card's memory can reach; other values are mistakes of the export."""
+"""Bytes per second that a GPU's memory can reach; other values are mistakes of the export."""
 
 _INFO_COLUMNS = (
     *(
@@ -43,7 +43,7 @@ class Devices:
 
     devices: tuple[Device, ...] = ()
     gpu_ids: tuple[int | None, ...] = ()
-    """nsys' own number for each device's card, where known."""
+    """nsys' own number for each device's GPU, where known."""
     _numbers: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
     @classmethod
@@ -54,17 +54,17 @@ class Devices:
             database: The export.
             users: Global process ids with the ordinals that they ran work on.
         """
-        cards = _cards(database)
+        gpus = _gpus(database)
         visible = _visible(database)
         pairs = sorted(set(users), key=lambda pair: (pair[1], pair[0]))
         known = {pair: _seen_by(visible, *pair) for pair in pairs}
-        split = _are_separate(database, [pair for pair in pairs if known[pair] is None], len(cards))
+        split = _are_separate(database, [pair for pair in pairs if known[pair] is None], len(gpus))
         groups: dict[object, list[tuple[int, int]]] = {}
         for pair in pairs:
             seen = known[pair]
-            key: object = ("card", seen["gpuId"], seen["uuid"]) if seen else (pair if split else pair[1])
+            key: object = ("gpu", seen["gpuId"], seen["uuid"]) if seen else (pair if split else pair[1])
             groups.setdefault(key, []).append(pair)
-        found = [_device(cards, members[0][1], known[members[0]]) for members in groups.values()]
+        found = [_device(gpus, members[0][1], known[members[0]]) for members in groups.values()]
         ordinals = [members[0][1] for members in groups.values()]
         if len(set(ordinals)) < len(ordinals):
             ids = [gpu_id for _, gpu_id in found if gpu_id is not None]
@@ -87,14 +87,14 @@ class Devices:
         return np.array([self._numbers.get(pair, UNKNOWN) for pair in pairs], np.int32)[places]
 
     def of_gpu(self, gpu_id: int) -> int:
-        """The device that is nsys' card of that number; -1 for one that ran nothing."""
+        """The device that is nsys' GPU of that number; -1 for one that ran nothing."""
         if gpu_id in self.gpu_ids:
             return self.gpu_ids.index(gpu_id)
         return UNKNOWN
 
 
-def _cards(database: Database) -> list[Row]:
-    """Rows of NVIDIA cards; the list may hold other display adapters, which have no multiprocessors."""
+def _gpus(database: Database) -> list[Row]:
+    """Rows of NVIDIA GPUs; the list may hold other display adapters, which have no multiprocessors."""
     table = database.table("TARGET_INFO_GPU") or database.table("TARGET_INFO_CUDA_GPU")
     rows = [dict(zip(_INFO_COLUMNS, row, strict=True)) for row in table.rows(*_INFO_COLUMNS)] if table else []
     counted = table is not None and "smCount" in table
@@ -115,7 +115,7 @@ def _visible(database: Database) -> list[dict[str, Any]]:
 
 
 def _seen_by(visible: Sequence[Row], process: int, ordinal: int) -> Row | None:
-    """The card that a process saw under an ordinal, or that all processes saw under it."""
+    """The GPU that a process saw under an ordinal, or that all processes saw under it."""
     rows = [row for row in visible if row["cudaId"] == ordinal and row["gpuId"] is not None]
     own = [row for row in rows if (row["pid"] or 0) & 0xFFFFFF == pid_of(process)]
     if own:
@@ -123,50 +123,50 @@ def _seen_by(visible: Sequence[Row], process: int, ordinal: int) -> Row | None:
     return rows[0] if len({(row["gpuId"], row["uuid"]) for row in rows}) == 1 else None
 
 
-def _are_separate(database: Database, pairs: Sequence[tuple[int, int]], cards: int) -> bool:
-    """Whether processes that name the same ordinal are taken to have a card each.
+def _are_separate(database: Database, pairs: Sequence[tuple[int, int]], gpus: int) -> bool:
+    """Whether processes that name the same ordinal are taken to have a GPU each.
 
-    CUDA_VISIBLE_DEVICES renumbers ordinals, and exports before 2024 do not say which card was meant. Ranks
-    with a card each are far more common than ranks that share one, and to unite two cards would hide idle time.
+    CUDA_VISIBLE_DEVICES renumbers ordinals, and exports before 2024 do not say which GPU was meant. Ranks
+    with a GPU each are far more common than ranks that share one, and to unite two GPUs would hide idle time.
     """
     ordinals = [ordinal for _, ordinal in pairs]
     if len(set(ordinals)) == len(ordinals):
         return False
-    separate = cards >= len(pairs)
+    separate = gpus >= len(pairs)
     database.note("devices-ambiguous", Severity.WARNING, processes=len(pairs), separate=separate)
     return separate
 
 
-def _device(cards: Sequence[Row], ordinal: int, seen: Row | None) -> tuple[Device, int | None]:
-    """A device with what the export knows of its card, and nsys' number of that card."""
-    card = _card(cards, ordinal, seen)
-    if card is None:
+def _device(gpus: Sequence[Row], ordinal: int, seen: Row | None) -> tuple[Device, int | None]:
+    """A device with what the export knows of its GPU, and nsys' number of that GPU."""
+    gpu = _gpu(gpus, ordinal, seen)
+    if gpu is None:
         return Device(ordinal, sm_count=_positive(seen["numMultiprocessors"]) if seen else None), None
-    major = _positive(card["computeMajor"]) or _positive(card["smMajor"])
-    minor = integer(card["computeMinor"] if _positive(card["computeMajor"]) else card["smMinor"])
-    bandwidth = float(integer(card["memoryBandwidth"]) or 0)
+    major = _positive(gpu["computeMajor"]) or _positive(gpu["smMajor"])
+    minor = integer(gpu["computeMinor"] if _positive(gpu["computeMajor"]) else gpu["smMinor"])
+    bandwidth = float(integer(gpu["memoryBandwidth"]) or 0)
     device = Device(
         ordinal=ordinal,
-        name=text(card["name"]).strip() or None,
-        # a MIG slice has fewer multiprocessors than its card
-        sm_count=(_positive(seen["numMultiprocessors"]) if seen else None) or _positive(card["smCount"]),
-        memory_bytes=_positive(card["totalMemory"]),
+        name=text(gpu["name"]).strip() or None,
+        # a MIG slice has fewer multiprocessors than its GPU
+        sm_count=(_positive(seen["numMultiprocessors"]) if seen else None) or _positive(gpu["smCount"]),
+        memory_bytes=_positive(gpu["totalMemory"]),
         bandwidth_bytes_per_s=bandwidth if _SLOWEST_BANDWIDTH <= bandwidth <= _FASTEST_BANDWIDTH else None,
-        l2_bytes=_positive(card["l2CacheSize"]),
+        l2_bytes=_positive(gpu["l2CacheSize"]),
         compute_capability=(major, minor) if major and minor is not None and minor >= 0 else None,
-        uuid=(seen["uuid"] if seen else "") or text(card["uuid"]) or None,
+        uuid=(seen["uuid"] if seen else "") or text(gpu["uuid"]) or None,
     )
-    return device, integer(card["id"])
+    return device, integer(gpu["id"])
 
 
-def _card(cards: Sequence[Row], ordinal: int, seen: Row | None) -> Row | None:
-    if len(cards) == 1:
-        return cards[0]
+def _gpu(gpus: Sequence[Row], ordinal: int, seen: Row | None) -> Row | None:
+    if len(gpus) == 1:
+        return gpus[0]
     if seen is not None:
-        named = [card for card in cards if seen["uuid"] and text(card["uuid"]) == seen["uuid"]]
-        return next(iter([*named, *(card for card in cards if integer(card["id"]) == seen["gpuId"])]), None)
+        named = [gpu for gpu in gpus if seen["uuid"] and text(gpu["uuid"]) == seen["uuid"]]
+        return next(iter([*named, *(gpu for gpu in gpus if integer(gpu["id"]) == seen["gpuId"])]), None)
     for column in ("cuDevice", "deviceId", "id"):
-        matches = [card for card in cards if integer(card[column]) == ordinal]
+        matches = [gpu for gpu in gpus if integer(gpu[column]) == ordinal]
         if len(matches) == 1:
             return matches[0]
     return None

@@ -130,7 +130,7 @@ def _decoded(decoder: msgspec.json.Decoder[dict[str, Any]], data: object) -> dic
 
 
 def _devices(types: Integers, devices: Devices) -> NDArray[np.int32]:
-    """A type id ends with nsys' number of the card; where one card is sampled and one ran, they are the same."""
+    """A type id ends with nsys' number of the GPU; where one GPU is sampled and one ran, they are the same."""
     if len(types) == 1 and len(devices.devices) == 1:
         return np.zeros(1, np.int32)
     return np.array([devices.of_gpu(type_id & _GPU_BITS) for type_id in types.tolist()], np.int32)

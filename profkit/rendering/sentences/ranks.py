@@ -53,7 +53,7 @@ def straggler_sentence(verdict: Verdict) -> str | None:
         time = percent_text(late.share)
         lead = f"{_culprit(late)} delays the step, not the network: GPUs wait in {where} for late ranks {time} of the time"
     else:
-        time = percent_text(late.held_share)
+        time = percent_text(late.caused_share)
         lead = f"{_culprit(late)} delays the step: the other ranks wait in {where} {time} of their time"
     return f"{lead}. {_why_late(late)}."
 

@@ -7,7 +7,7 @@ from profkit.simulation.constants import LIKELY, SCENARIOS, Constants
 from profkit.simulation.copies import load_with
 from profkit.simulation.launching import capture, keep_memory, lift_waits
 from profkit.simulation.step_program import LAUNCH, WAIT
-from tests.simulation.programs import draft, launch, program, wait, with_constants
+from tests.simulation.programs import edited, launch, program, wait, with_constants
 
 
 def three_launches():
@@ -27,14 +27,14 @@ def rows(*chosen, count=4):
 
 def test_an_unchanged_draft_is_its_program():
     made = three_launches()
-    same = draft(made).program()
+    same = edited(made).program()
 
     for name, value in vars(made).items():
         assert np.array_equal(getattr(same, name), value), name
 
 
 def test_a_launch_goes_with_its_last_operation_and_what_it_fetched_passes_to_the_next():
-    change = draft(three_launches())
+    change = edited(three_launches())
     change.drop(rows(2))
     found = change.program()
 
@@ -55,7 +55,7 @@ def test_a_launch_goes_with_its_last_operation_and_what_it_fetched_passes_to_the
 
 
 def test_a_launch_stays_while_one_of_its_operations_does_and_dependencies_are_numbered_anew():
-    change = draft(three_launches())
+    change = edited(three_launches())
     change.drop(rows(1))
     found = change.program()
 
@@ -65,7 +65,7 @@ def test_a_launch_stays_while_one_of_its_operations_does_and_dependencies_are_nu
 
 
 def test_a_share_of_the_host_time_may_stay():
-    change = draft(three_launches())
+    change = edited(three_launches())
     change.drop(rows(2, 3), host=0.5)
 
     # Of 40, 35 are fetching and allocating.
@@ -76,7 +76,7 @@ def test_a_share_of_the_host_time_may_stay():
 
 
 def test_a_second_change_finds_nothing_at_what_is_gone():
-    change = draft(three_launches())
+    change = edited(three_launches())
     change.drop(rows(2), host=0.5)
     gap = change.gap_ns.tolist()
     change.drop(rows(2))
@@ -86,7 +86,7 @@ def test_a_second_change_finds_nothing_at_what_is_gone():
 
 def test_the_way_into_an_operator_stays_where_only_its_kernels_go():
     made = program(*(launch((5,), gap=20, own=4, fetch=1) for _ in range(4)), launch())
-    change = draft(made)
+    change = edited(made)
     change.drop(rows(0, 1, 3), within=True)
 
     # Each run's first keeps what led to it.
@@ -95,7 +95,7 @@ def test_the_way_into_an_operator_stays_where_only_its_kernels_go():
 
 
 def test_the_host_time_of_chosen_launches_is_scaled_and_fetching_is_not():
-    change = draft(three_launches())
+    change = edited(three_launches())
     change.drop(rows(3))
     change.scale_host(rows(2, 3), 3.0)
 
@@ -104,7 +104,7 @@ def test_the_host_time_of_chosen_launches_is_scaled_and_fetching_is_not():
 
 
 def test_host_time_of_launches_is_without_fetching_and_is_given_back_beside_it():
-    change = draft(three_launches())
+    change = edited(three_launches())
 
     assert change.host_ns(np.array([0, 1])) == 20 + 10 + 5 + 12
     change.give_host(1, 100.0)
@@ -114,7 +114,7 @@ def test_host_time_of_launches_is_without_fetching_and_is_given_back_beside_it()
 
 
 def test_work_that_is_put_before_an_operation_takes_device_and_host_time():
-    change = draft(three_launches())
+    change = edited(three_launches())
     change.add(2, 30.0, 7.0)
 
     assert change.duration_ns.tolist() == [100, 50, 100, 60]
@@ -122,14 +122,14 @@ def test_work_that_is_put_before_an_operation_takes_device_and_host_time():
 
 
 def test_only_chosen_operations_get_shorter():
-    change = draft(three_launches())
+    change = edited(three_launches())
     change.retime(rows(0, 1), np.array([80.0, 90.0, 1.0, 1.0]))
 
     assert change.duration_ns.tolist() == [80, 50, 70, 60]
 
 
 def test_a_time_below_nothing_is_none():
-    change = draft(three_launches())
+    change = edited(three_launches())
     change.duration_ns[0], change.lead_ns[1], change.early_ns[1] = -5, -6, -7
     change.gap_ns[0], change.own_ns[0] = -8, -9
     found = change.program()
@@ -139,13 +139,13 @@ def test_a_time_below_nothing_is_none():
 
 
 def test_fetching_and_allocating_are_at_most_the_gap():
-    change = draft(program(launch((5,), gap=10, fetch=25, allocate=30), launch()))
+    change = edited(program(launch((5,), gap=10, fetch=25, allocate=30), launch()))
 
     assert (change.input_ns[0], change.allocation_ns[0]) == (10, 10)
 
 
 def test_a_graph_is_one_launch_after_what_the_host_still_has_to_do():
-    change = draft(three_launches(), with_constants(node_ns=11.0, graph_launch=3.0))
+    change = edited(three_launches(), with_constants(node_ns=11.0, graph_launch=3.0))
     change.usual_launch_ns = 20.0
     change.early_ns[0] = 4
     change.drop(rows(1))
@@ -166,7 +166,7 @@ def test_a_graph_is_one_launch_after_what_the_host_still_has_to_do():
 
 
 def test_lifted_waits_leave_no_token_but_some_host_time():
-    change = draft(three_launches(), with_constants(lifted_ns=8.0))
+    change = edited(three_launches(), with_constants(lifted_ns=8.0))
     change.own_ns[2] = 3
     lift_waits(change)
     found = change.program()
@@ -178,14 +178,14 @@ def test_lifted_waits_leave_no_token_but_some_host_time():
 
 
 def test_a_wait_that_took_more_than_lifting_it_costs_stays_as_long():
-    change = draft(three_launches(), with_constants(lifted_ns=1.0))
+    change = edited(three_launches(), with_constants(lifted_ns=1.0))
     lift_waits(change)
 
     assert change.own_ns.tolist() == [10, 12, 2, 14, 0]
 
 
 def test_without_allocation_its_time_is_gone():
-    change = draft(three_launches())
+    change = edited(three_launches())
     keep_memory(change)
 
     assert change.gap_ns.tolist() == [20, 35, 6, 26, 9]
@@ -198,7 +198,7 @@ def test_without_allocation_its_time_is_gone():
 )
 def test_workers_leave_the_taking_of_a_batch_and_bound_the_step(workers, fetch_us, gap_us, least_us):
     made = program(launch((5,), gap=(300 + fetch_us) * 1_000, fetch=fetch_us * 1_000), launch())
-    change = draft(made, with_constants(worker=1.0))
+    change = edited(made, with_constants(worker=1.0))
     load_with(workers)(change)
 
     assert change.gap_ns[0] == pytest.approx(gap_us * 1_000)
@@ -207,7 +207,7 @@ def test_workers_leave_the_taking_of_a_batch_and_bound_the_step(workers, fetch_u
 
 
 def test_slower_workers_bound_the_step_by_more():
-    change = draft(program(launch((5,), gap=900, fetch=900), launch()), with_constants(worker=1.5))
+    change = edited(program(launch((5,), gap=900, fetch=900), launch()), with_constants(worker=1.5))
     change.least_ns = 100.0
     load_with(3)(change)
 

@@ -1,0 +1,88 @@
+"""The documentation: links lead somewhere, pages made from the code are fresh, and files that it names exist."""
+
+import re
+import runpy
+from urllib.parse import unquote
+
+import pytest
+
+from tests.packaging.conftest import ROOT
+
+PAGES = sorted(
+    page
+    for page in [
+        *ROOT.glob("*.md"),
+        *(p for f in ("docs", "examples", "reports", "tests") for p in (ROOT / f).rglob("*.md")),
+    ]
+    if "node_modules" not in page.parts
+)
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+ARCHITECTURE = ROOT / "docs" / "dev" / "architecture.md"
+
+
+def links_of(page):
+    return [
+        link
+        for link in LINK.findall(FENCED.sub("", page.read_text()))
+        if "://" not in link and not link.startswith("mailto:")
+    ]
+
+
+def anchors_of(page):
+    """GitHub's anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_within_the_project_lead_somewhere(page):
+    broken = []
+    for link in links_of(page):
+        path, _, anchor = unquote(link).partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors_of(target)):
+            broken.append(link)
+
+    assert broken == []
+
+
+def test_the_pages_made_from_the_code_are_fresh():
+    """Stale: run python docs/dev/reference.py."""
+    made = runpy.run_path(str(ROOT / "docs" / "dev" / "reference.py"))["pages"]()
+
+    assert [path.name for path, text in made.items() if path.read_text() != text] == []
+
+
+def test_files_that_the_architecture_names_exist():
+    text = ARCHITECTURE.read_text()
+    named = {
+        each.removeprefix("profkit/") for each in re.findall(r"`([a-z_./]+(?:\.py|\.csv|\.j2|/))`", text)
+    }
+
+    # A bare name stands in the room that the sentence before names.
+    missing = [
+        each for each in named if not (ROOT / "profkit" / each).exists() and not (ROOT / each).exists()
+    ]
+    missing = [each for each in missing if not list((ROOT / "profkit").rglob(each))]
+    assert missing == []
+
+
+def test_the_architecture_shows_every_room():
+    picture = ARCHITECTURE.read_text().partition("## ")[0]
+    rooms = {path.parent.name for path in (ROOT / "profkit").glob("*/__init__.py")}
+
+    assert [room for room in sorted(rooms) if f"{room}/" not in picture] == []
+
+
+def test_every_page_of_a_shelf_can_be_reached_from_the_readme():
+    found, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        found.add(page)
+        targets = [(page.parent / link.partition("#")[0]).resolve() for link in links_of(page)]
+        todo += [
+            target for target in targets if target.suffix == ".md" and target.exists() and target not in found
+        ]
+
+    assert [p.name for p in (ROOT / "docs").rglob("*.md") if p.resolve() not in found] == []
