@@ -154,6 +154,8 @@ def _cut_at(codes: Column, places: Column) -> _Cut | None:
     if len(places) < _FEWEST:
         return None
     period = float(np.median(np.diff(places)))
+    if period < 2:
+        return None  # one kernel again and again
     # What follows the last place may be a whole segment, and more.
     edge = np.append(places, min(places[-1] + int(period), len(codes)))
     likeness = _likeness(codes, edge)

@@ -59,6 +59,10 @@ def test_what_does_not_recur_has_no_period():
     assert find_repetitions(np.empty(0, np.int64), np.empty(0, bool)) is None
 
 
+def test_one_kernel_again_and_again_is_no_step():
+    assert found([1, 1, 1], [2], [1, 1, 1], [3]) is None
+
+
 def test_runs_of_one_kernel_are_one_token():
     token, place = united_runs(np.array([5, 5, 5, 5, 5, 6, 6, 7]))
     assert token.tolist() == [-7, 6, 6, 7]
