@@ -44,7 +44,9 @@ def memory_row(
             epoch = views[view].trace.unix_epoch_ns or 0
             phases = _phases(views[view], epoch)
             joined.append(summarise_memory(history, epoch - offsets[view], phases, sizes))
-        elif any(each.lender is not None and _overlaps(history, each.lender) for each in views):
+        elif any(
+            each.operator_trace is not None and _overlaps(history, each.operator_trace) for each in views
+        ):
             joined.append(summarise_memory(history, gpu_bytes=sizes))
         else:
             apart.append(summarise_memory(history, gpu_bytes=sizes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Generic, TypeVar
 
 from profkit.model.rows import Row, replace
@@ -13,11 +14,15 @@ __all__ = ["Summed", "added"]
 R = TypeVar("R", bound=Row)
 
 
-def added(one: Any, other: Any) -> Any:
-    """The sum of two numbers, of two maps of numbers, or of two rows of these.
+def added(*parts: Any) -> Any:
+    """The sum of numbers, tuples, maps of these, or rows of these.
 
     What is unknown in one is unknown in the sum; a key that only one map has keeps its value.
     """
+    return reduce(_sum_of_two, parts)
+
+
+def _sum_of_two(one: Any, other: Any) -> Any:
     if one is None or other is None:
         return None
     if isinstance(one, Row):

@@ -31,7 +31,7 @@ from profkit.report.method import threshold_rows
 from profkit.report.unprofiled import unprofiled_doubt
 from profkit.report.verdict import verdict_row
 from profkit.report.views import Options, analysed_views
-from profkit.roofline.kernel_table import kernel_rows
+from profkit.roofline.kernel_table import kernel_rows, kernel_sums, kernels_together
 from profkit.timeline.gpu_metrics import utilisation_rows
 from profkit.timeline.idle_tables import idle_row, sync_rows
 from profkit.timeline.lanes import timeline_row
@@ -102,7 +102,14 @@ def summarise_views(
         verdict=verdict_on_ranks(verdict, ranks.found),
         totals=totals_row(views, device_ids),
         phases=phase_rows(views, memory),
-        kernels=kernel_rows(views, busy, device_ids),
+        kernels=kernel_rows(
+            kernels_together(
+                kernel.numbered(ids[0])
+                for view, ids in zip(views, device_ids, strict=True)
+                for kernel in kernel_sums(view)
+            ),
+            busy,
+        ),
         operators=operator_rows(views),
         ranges=ranges,
         idle=idle_row(views, offsets, device_ids),
@@ -160,17 +167,17 @@ def _device_rows(views: Sequence[TraceView], device_ids: Sequence[Sequence[int]]
     rows = []
     for view, ids in zip(views, device_ids, strict=True):
         for at, device in enumerate(view.trace.devices):
-            states, card = states_of(view, at), view.gpus[at]
-            bandwidth = card.bandwidth_bytes_per_s if card else device.bandwidth_bytes_per_s
+            states, gpu = states_of(view, at), view.gpus[at]
+            bandwidth = gpu.bandwidth_bytes_per_s if gpu else device.bandwidth_bytes_per_s
             rows.append(
                 DeviceRow(
                     id=ids[at],
                     ordinal=device.ordinal,
                     rank=_rank(view.trace, at),
                     name=device.name,
-                    peaks={d: rate / 1e12 for d, rate in sorted(card.best_peaks().items())} if card else {},
+                    peaks={d: rate / 1e12 for d, rate in sorted(gpu.best_peaks().items())} if gpu else {},
                     bandwidth_gbs=bandwidth / 1e9 if bandwidth else None,
-                    peaks_source=card.source if card else None,
+                    peaks_source=gpu.source if gpu else None,
                     window_ns=view.windows[at].total_ns,
                     shares=shares_row(states),
                     busy_ns=int(states[list(BUSY_STATES)].sum()),
@@ -214,7 +221,7 @@ def _dropped(recordings: Sequence[Trace | MemoryHistory]) -> dict[str, int]:
 
 
 def _method(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView], options: Options) -> Row:
-    cards = [card for view in views for card in view.gpus]
+    gpus = [gpu for view in views for gpu in view.gpus]
     return {
         "options": {
             "step": options.step_name,
@@ -222,7 +229,7 @@ def _method(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceVi
             "peaks": options.peaks.name if options.peaks else None,
             "plain_step_ns": options.plain_step_ns,
         },
-        "thresholds": threshold_rows(cards),
+        "thresholds": threshold_rows(gpus),
         "steps_found": [view.steps.count for view in views],
         "events": sum(
             len(r.operations) + len(r.calls) + len(r.ranges) for r in recordings if isinstance(r, Trace)

@@ -75,7 +75,7 @@ def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) 
     """One report of many files, as `summarise` makes it of all of them in one process.
 
     Not the same: texts of findings that count something are those of one file; operators and gaps beyond what a
-    file lists are not seen; a kernel's bound is that of the file with most of its time; a profiler trace lends
+    file lists are not seen; a kernel's bound is that of the file with most of its time; a profiler trace gives
     nothing to an nsys export.
 
     Args:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
-import numpy as np
-
+from profkit.model.report_kernels import KernelRow
 from profkit.model.report_time import Idle, PhaseRow, StepRow, Totals, Window
-from profkit.model.result import Row
 from profkit.model.rows import replace
 from profkit.model.summing import added
 from profkit.report.part import FileSummary
-from profkit.roofline.kernel_table import KernelKey, share_of_busy
+from profkit.roofline.kernel_table import kernel_rows, kernels_together
 from profkit.timeline.host_time import summed_host_time
 from profkit.timeline.idle_tables import largest_ranges, longest_gaps
 from profkit.timeline.phase_table import summed_phases
@@ -35,54 +32,14 @@ def phases(files: Sequence[FileSummary], fullest: FileSummary | None) -> list[Ph
     return summed_phases([row for f in files for row in f.result.phases], memory)
 
 
-def _ordered(rows: list[Row], by: Callable[[Row], Any], most: int | None = None) -> list[Row]:
-    return sorted(rows, key=by)[:most]
-
-
-def kernels(files: Sequence[FileSummary], busy_ns: int, first_device: Sequence[int]) -> list[Row]:
-    """Kernels by name and launch shape. Where files disagree on a bound or basis, that with most time counts."""
-    rows: dict[KernelKey, list[tuple[Row, Any]]] = {}
-    for file, first in zip(files, first_device, strict=True):
-        for row in file.result.kernels:
-            key = KernelKey.of(row)
-            devices = {str(int(d) + first): ns for d, ns in row["devices"].items()}
-            rows.setdefault(key, []).append(({**row, "devices": devices}, file.kernel_ns[key]))
-    made = [_kernel(parts, busy_ns) for parts in rows.values()]
-    return _ordered(
-        made, lambda r: (-r["total_ns"], r["name"], *(str(r[k]) for k in ("grid", "block", "shapes")))
+def kernels(files: Sequence[FileSummary], busy_ns: int, first_device: Sequence[int]) -> list[KernelRow]:
+    """Kernels by name, launch shape and input shapes."""
+    numbered = (
+        kernel.numbered(first)
+        for file, first in zip(files, first_device, strict=True)
+        for kernel in file.kernels
     )
-
-
-def _kernel(parts: Sequence[tuple[Row, Any]], busy_ns: int) -> Row:
-    rows = [row for row, _ in parts]
-    main = max(rows, key=lambda r: r["total_ns"])
-    duration = np.sort(np.concatenate([ns for _, ns in parts]))
-    total, count = int(duration.sum()), len(duration)
-    sums = {}
-    for name in ("flop", "dram_bytes", "phases", "operators", "steps", "devices", "modules", "source_lines"):
-        value = rows[0][name]
-        for row in rows[1:]:
-            value = added(value, row[name])
-        sums[name] = value
-    same = [r for r in rows if r["bound"] == main["bound"] and r["efficiency"] is not None]
-    term = sum(r["efficiency"] * r["total_ns"] for r in same)
-    judged = [r for r in rows if r["unsaturated"] is not None]
-    slow = sum(r["total_ns"] for r in judged if r["unsaturated"])
-    return {
-        **main,
-        **sums,
-        "count": count,
-        "total_ns": total,
-        "mean_ns": round(total / count),
-        "median_ns": int(duration[(count - 1) // 2] + duration[count // 2]) // 2,
-        "min_ns": int(duration[0]),
-        "max_ns": int(duration[-1]),
-        "share": share_of_busy(total, busy_ns),
-        "efficiency": term / sum(r["total_ns"] for r in same) if same and term else main["efficiency"],
-        "unsaturated": slow * 2 > sum(r["total_ns"] for r in judged) if judged else None,
-        "tflops": None if sums["flop"] is None or not total else sums["flop"] / total / 1e3,
-        "gbs": None if sums["dram_bytes"] is None or not total else sums["dram_bytes"] / total,
-    }
+    return kernel_rows(kernels_together(numbered), busy_ns)
 
 
 def totals(files: Sequence[FileSummary], first_device: Sequence[int]) -> Totals:

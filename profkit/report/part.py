@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +14,7 @@ from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.report.assembly import summarise_views
 from profkit.report.verdict import Grounds
 from profkit.report.views import Options, analysed_views
-from profkit.roofline.kernel_table import KernelKey, group_kernels
+from profkit.roofline.kernel_table import KernelSums, kernel_sums
 from profkit.timeline.view import Span, TraceView, step_device_ns
 
 __all__ = ["FileSummary", "summarise_file"]
@@ -43,8 +41,7 @@ class FileSummary:
     ranks: FileOfRanks | None
     work_ns: list[int]
     """The summed time of the operations of each device."""
-    kernel_ns: dict[KernelKey, NDArray[np.int64]]
-    """The durations of the launches of each row of the kernel table: a median needs them all."""
+    kernels: list[KernelSums]
 
 
 def summarise_file(
@@ -75,7 +72,7 @@ def summarise_file(
         grounds=Grounds.of(views),
         ranks=file_of_ranks(view, 0, result.devices) if view else None,
         work_ns=_work_ns(view) if view else [],
-        kernel_ns=_kernel_ns(view) if view else {},
+        kernels=kernel_sums(view) if view else [],
     )
 
 
@@ -83,15 +80,3 @@ def _work_ns(view: TraceView) -> list[int]:
     operations = view.trace.operations
     length = (operations.end_ns - operations.start_ns).astype(np.int64)
     return [int(length[operations.device == d].sum()) for d in range(len(view.trace.devices))]
-
-
-def _kernel_ns(view: TraceView) -> dict[KernelKey, NDArray[np.int64]]:
-    operations = view.trace.operations
-    rows, group, keys = group_kernels(view)
-    order = np.argsort(group, kind="stable")
-    duration = (operations.end_ns - operations.start_ns)[rows[order]].astype(np.int64)
-    parts: Sequence[Any] = np.split(duration, np.searchsorted(group[order], np.arange(1, len(keys))))
-    found: dict[KernelKey, NDArray[np.int64]] = {}
-    for key, part in zip(keys, parts, strict=False):
-        found[key] = np.concatenate((found[key], part)) if key in found else part
-    return found

@@ -20,7 +20,7 @@ from profkit.model.work import OperationBound
 from profkit.readers.registry import Role, role_of
 from profkit.roofline.bounds import bound_operations
 from profkit.roofline.counted_work import counted_work
-from profkit.roofline.matched_work import lend_work
+from profkit.roofline.matched_work import work_from_trace
 from profkit.timeline.host_activity import HostActivity
 from profkit.timeline.host_work import host_work
 from profkit.timeline.idle import QUEUE_LATENCY_NS, IdleContext
@@ -82,14 +82,14 @@ def analysed_views(
     """
     _check_options([r for r in recordings if isinstance(r, Trace)], options)
     roles = Roles.of([r for r in recordings if isinstance(r, Trace)])
-    lending = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in roles.operators]
+    operator_views = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in roles.operators]
     views = _with_window(
         [
             view_trace(
                 t,
                 _gpus(t, options.peaks),
                 options.step_name,
-                _of_rank(t, lending),
+                _of_rank(t, operator_views),
                 _same_gpu_first(t, roles.counters),
             )
             for t in _only_device(roles.timelines, options.device)
@@ -116,12 +116,12 @@ class Roles:
     def of(cls, traces: Sequence[Trace]) -> Roles:
         """The roles of traces: one without a single operation gives nothing to the others, and stays a timeline."""
         given = roles_given(role_of(t.source.format) for t in traces if len(t.operations))
-        lent = {
+        by_role = {
             role: [t for t in traces if role_of(t.source.format) == role and role in given]
             for role in _GIVING
         }
         others = [t for t in traces if role_of(t.source.format) not in given]
-        return cls(timelines=others, operators=lent["operators"], counters=lent["counters"])
+        return cls(timelines=others, operators=by_role["operators"], counters=by_role["counters"])
 
 
 _GIVING: Final[tuple[Role, ...]] = ("timeline", "operators", "counters")
@@ -139,7 +139,7 @@ def view_trace(
     trace: Trace,
     gpus: Sequence[Gpu | None],
     step_name: str | None = None,
-    lender: TraceView | None = None,
+    operator_trace: TraceView | None = None,
     counters: Sequence[Trace] = (),
 ) -> TraceView:
     """Find out everything that the tables of a trace need, with the whole recording as the window.
@@ -148,7 +148,7 @@ def view_trace(
         trace: The timeline.
         gpus: The GPU of each device of the trace, where known.
         step_name: The name of the ranges that are steps, where the usual names do not do.
-        lender: A profiler trace of the same step, which lends shapes and operators.
+        operator_trace: A profiler trace of the same step, which gives shapes and operators.
         counters: Hardware counters of the same kernels, the best first.
     """
     launches = find_launches(trace)
@@ -158,8 +158,8 @@ def view_trace(
     counted = counted_work(trace, launches.time_ns, counters)
     work = bound_operations(trace, launches.operator, launches.operators.parent, gpus, counted)
     match = np.full(len(trace.operations), -1, np.int64)
-    if lender is not None:
-        work, match = lend_work(trace, launches, steps, phases, work, lender)
+    if operator_trace is not None:
+        work, match = work_from_trace(trace, launches, steps, phases, work, operator_trace)
     state = np.array([_STATE_OF_BOUND[b] for b in OperationBound], np.int8)[work.bound]
     span = span_of(trace)
     queue = min((g.queue_ns for g in gpus if g is not None), default=QUEUE_LATENCY_NS)
@@ -185,7 +185,7 @@ def view_trace(
         span=span,
         step_of_operation=steps_of_operations(trace, launches, steps, tail),
         warm_up_tail=tail,
-        lender=lender,
+        operator_trace=operator_trace,
         match=match,
         counters=[
             MatchedCounters(each, match)

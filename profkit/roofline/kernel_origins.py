@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import RangeKind
-from profkit.model.result import Row
 from profkit.timeline.call_sites import forward_of_launches, frame_text, frames_at
 from profkit.timeline.grouping import weights_by_pair
 from profkit.timeline.nesting import Nesting
 from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
 
-__all__ = ["MOST_STEPS", "add_places", "empty_places"]
+__all__ = ["MOST_STEPS", "add_call_sites", "no_call_sites"]
 
 MOST_STEPS: Final = 64
 """With more kept steps than this, kernel rows are not told apart by step."""
@@ -25,24 +25,23 @@ _MOST_LINES: Final = 12
 _MODULE: Final = "nn.Module: "
 
 Column = NDArray[np.int64]
+Origins: TypeAlias = list[dict[str, Any]]
+"""For each row of the kernel table, maps of names by kind of place."""
 
 
-def empty_places() -> Row:
+def no_call_sites() -> dict[str, Any]:
     """The keys of a row before anything was added."""
     return {"steps": {}, "devices": {}, "modules": {}, "source_lines": {}}
 
 
-def add_places(
-    owners: list[Row], view: TraceView, rows: Column, group: Column, device_ids: list[int]
-) -> None:
+def add_call_sites(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:
     """Add the kernels of a trace to what each row of the table says of their places.
 
     Args:
-        owners: The rows, made with `empty_places`.
+        owners: The rows, made with `no_call_sites`.
         view: The trace.
         rows: Its kernels, as rows of `Trace.operations`.
         group: The row of the table that each belongs to.
-        device_ids: The report's id of each device of the trace.
     """
     operations = view.trace.operations
     duration = (operations.end_ns - operations.start_ns)[rows].astype(np.int64)
@@ -55,15 +54,15 @@ def add_places(
         group,
         operations.device[rows],
         duration,
-        {at: str(i) for at, i in enumerate(device_ids)},
+        {at: at for at in range(len(view.trace.devices))},
     )
     _add_program(owners, view, rows, group)
-    if view.lender is not None:
-        lent = view.match[rows]
-        _add_program(owners, view.lender, lent[lent >= 0], group[lent >= 0])
+    if view.operator_trace is not None:
+        matched = view.match[rows]
+        _add_program(owners, view.operator_trace, matched[matched >= 0], group[matched >= 0])
 
 
-def _add_program(owners: list[Row], view: TraceView, rows: Column, group: Column) -> None:
+def _add_program(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:
     """Lines and modules, where the recording has Python frames."""
     python, strings = view.trace.ranges.kind == RangeKind.PYTHON, view.trace.strings
     if not python.any() and not (view.trace.calls.stack >= 0).any():
@@ -96,7 +95,12 @@ def _modules(view: TraceView, python: NDArray[np.bool_], thread: Column, time: C
 
 
 def _add(
-    owners: list[Row], key: str, group: Column, place: NDArray[Any], weight: Column, names: dict[int, str]
+    owners: Origins,
+    key: str,
+    group: Column,
+    place: NDArray[Any],
+    weight: Column,
+    names: Mapping[int, str | int],
 ) -> None:
     for at, by_place in weights_by_pair(group, place, weight).items():
         target = owners[at][key]

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import fsum, isfinite
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind
-from profkit.model.result import Row
+from profkit.model.names import Basis as BasisName
+from profkit.model.names import KernelBound
+from profkit.model.report_kernels import Dim3, KernelRow, PhaseTime
+from profkit.model.summing import added
 from profkit.model.work import Basis, OperationBound
-from profkit.roofline.kernel_origins import add_places, empty_places
+from profkit.roofline.kernel_origins import add_call_sites, no_call_sites
 from profkit.roofline.operator_shapes import tensor_shapes
 from profkit.roofline.thresholds import MOST_EFFICIENT
-from profkit.timeline.grouping import group_rows, medians, sums, weights_by_pair
+from profkit.timeline.grouping import group_rows, sums, weights_by_pair
 from profkit.timeline.view import TraceView
 
-__all__ = ["KernelKey", "group_kernels", "kernel_rows", "share_of_busy"]
+__all__ = ["KernelKey", "KernelSums", "group_kernels", "kernel_rows", "kernel_sums", "kernels_together"]
 
 Column = NDArray[np.int64]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+V = TypeVar("V")
+Votes: TypeAlias = Mapping[V, int]
+"""How much time says that it is one value or another."""
 
+_FLOATS: Final = ("flop", "dram_bytes", "compute_ns", "memory_ns")
 _SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 
@@ -30,21 +38,10 @@ class KernelKey(NamedTuple):
     """What a row of the kernel table is about: persistent kernels have one grid for every size of their inputs."""
 
     name: str
-    grid: tuple[int, ...] | None
-    block: tuple[int, ...] | None
+    grid: Dim3 | None
+    block: Dim3 | None
     shapes: Shapes | None
     """The shapes of the operator's inputs, where they are known."""
-
-    @classmethod
-    def of(cls, row: Row) -> KernelKey:
-        """The key of a row of the table."""
-        grid, block, shapes = row["grid"], row["block"], row["shapes"]
-        return cls(
-            row["name"],
-            grid and tuple(grid),
-            block and tuple(block),
-            shapes and tuple(tuple(shape) for shape in shapes),
-        )
 
 
 def group_kernels(view: TraceView) -> tuple[Column, Column, list[KernelKey]]:
@@ -68,78 +65,177 @@ def group_kernels(view: TraceView) -> tuple[Column, Column, list[KernelKey]]:
     return rows, group, keys
 
 
-@dataclass(frozen=True, eq=False)
-class _Launched:
-    """The kernels of one view: its rows, the row of the table that each belongs to, and durations."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KernelSums:
+    """The launches of one row of the kernel table, of one trace or several: all of it adds up.
 
-    view: TraceView
-    rows: Column
-    group: Column
-    duration: Column
-    device_ids: list[int]
+    What a float adds up to depends on the order, so the sums of the traces stay apart until the row is made.
+    """
+
+    key: KernelKey
+    short_name: str
+    family: str
+    tensor_core: bool | None
+    duration: tuple[Column, ...]
+    """In ns, of each launch: a median needs them all."""
+    bound: Votes[OperationBound]
+    basis: Votes[Basis]
+    dtype: Votes[str | None]
+    mnk: Votes[Dim3 | None]
+    flop: tuple[float, ...]
+    dram_bytes: tuple[float, ...]
+    compute_ns: tuple[float, ...]
+    memory_ns: tuple[float, ...]
+    judged_ns: int
+    """Time of launches that may be unsaturated."""
+    unsaturated_ns: int
+    """Time of those that are."""
+    phases: Mapping[str, PhaseTime]
+    operators: Mapping[str, int]
+    steps: Mapping[str, int]
+    devices: Mapping[int, int]
+    modules: Mapping[str, int]
+    source_lines: Mapping[str, int]
+
+    def numbered(self, first: int) -> KernelSums:
+        """The same, with devices numbered on from a first one."""
+        return replace(self, devices={first + device: ns for device, ns in self.devices.items()})
 
 
-def kernel_rows(views: Sequence[TraceView], busy_ns: int, device_ids: Sequence[Sequence[int]]) -> list[Row]:
-    """The kernels of the window.
+_IDENTITY: Final = frozenset({"key", "short_name", "family", "tensor_core"})
+_ADDS: Final = [f.name for f in fields(KernelSums) if f.name not in _IDENTITY]
+
+
+def kernels_together(parts: Iterable[KernelSums]) -> list[KernelSums]:
+    """Those of several traces: one for each row of the table."""
+    found: dict[KernelKey, list[KernelSums]] = {}
+    for part in parts:
+        found.setdefault(part.key, []).append(part)
+    return [_together(same) if len(same) > 1 else same[0] for same in found.values()]
+
+
+def _together(same: Sequence[KernelSums]) -> KernelSums:
+    return replace(same[0], **{n: added(*(getattr(each, n) for each in same)) for n in _ADDS})
+
+
+def kernel_rows(kernels: Sequence[KernelSums], busy_ns: int) -> list[KernelRow]:
+    """The kernel table, most time first.
 
     Args:
-        views: The traces, with their windows.
+        kernels: One for each row.
         busy_ns: The busy time of the window, over the devices: shares are of this.
-        device_ids: The report's id of each device of each trace.
     """
-    keys: dict[KernelKey, int] = {}
-    parts = [_launched(view, keys, ids) for view, ids in zip(views, device_ids, strict=True)]
-    count = len(keys)
-    group = np.concatenate([p.group for p in parts] or [np.empty(0, np.int64)])
-    if not len(group):
-        return []
-    duration = np.concatenate([p.duration for p in parts])
-    launches = np.bincount(group, minlength=count)
-    total, median = sums(group, duration, count), medians(group, duration, count)
-    least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(least, group, duration)
-    np.maximum.at(most, group, duration)
-    work = _work(parts, count, total)
-    rows = []
-    for key, at in keys.items():
-        rows.append(
-            {
-                "name": key.name,
-                **work.identity[at],
-                "grid": key.grid and list(key.grid),
-                "block": key.block and list(key.block),
-                "shapes": key.shapes and [list(shape) for shape in key.shapes],
-                "count": int(launches[at]),
-                "total_ns": int(total[at]),
-                "mean_ns": round(int(total[at]) / int(launches[at])),
-                "median_ns": int(median[at]),
-                "min_ns": int(least[at]),
-                "max_ns": int(most[at]),
-                "share": share_of_busy(int(total[at]), busy_ns),
-                **work.numbers[at],
-                **work.owners[at],
-            }
-        )
-    return sorted(
-        rows, key=lambda r: (-r["total_ns"], r["name"], *(str(r[k]) for k in ("grid", "block", "shapes")))
+    rows = [_row(kernel, busy_ns) for kernel in kernels]
+    return sorted(rows, key=lambda r: (-r.total_ns, r.name, *map(_as_text, (r.grid, r.block, r.shapes))))
+
+
+def _as_text(sides: Sequence[Any] | None) -> str:
+    return str(sides and [list(side) if isinstance(side, Sequence) else side for side in sides])
+
+
+def _row(kernel: KernelSums, busy_ns: int) -> KernelRow:
+    duration = np.sort(np.concatenate(kernel.duration))
+    count, total = len(duration), int(duration.sum())
+    bound = _heaviest(kernel.bound)
+    flop, dram = fsum(kernel.flop), fsum(kernel.dram_bytes)
+    terms = {OperationBound.COMPUTE: kernel.compute_ns, OperationBound.MEMORY: kernel.memory_ns}
+    return KernelRow(
+        **kernel.key._asdict(),
+        short_name=kernel.short_name,
+        family=kernel.family,
+        dtype=_heaviest(kernel.dtype),
+        tensor_core=kernel.tensor_core,
+        mnk=_heaviest(kernel.mnk),
+        count=count,
+        total_ns=total,
+        mean_ns=round(total / count),
+        median_ns=int(duration[(count - 1) // 2] + duration[count // 2]) // 2,
+        min_ns=int(duration[0]),
+        max_ns=int(duration[-1]),
+        # Never over 1, though launches may run at once.
+        share=min(1.0, total / busy_ns) if busy_ns else 0.0,
+        bound=_BOUND_NAMES[bound],
+        basis=_BASIS_NAMES[_heaviest(kernel.basis)],
+        efficiency=_efficiency(fsum(terms[bound]), total) if bound in terms else None,
+        unsaturated=kernel.unsaturated_ns * 2 > kernel.judged_ns if kernel.judged_ns else None,
+        flop=_known(flop),
+        dram_bytes=_known(dram),
+        tflops=_rate(flop, total, 1e3),
+        gbs=_rate(dram, total, 1.0),
+        phases=kernel.phases,
+        operators=kernel.operators,
+        steps=kernel.steps,
+        devices={str(device): ns for device, ns in kernel.devices.items()},
+        modules=kernel.modules,
+        source_lines=kernel.source_lines,
     )
 
 
-def share_of_busy(total_ns: int, busy_ns: int) -> float:
-    """The part of the busy time that a kernel takes; never over 1, though its launches may run at once."""
-    return min(1.0, total_ns / busy_ns) if busy_ns else 0.0
+def _heaviest(votes: Votes[V]) -> V:
+    """The value with the most time; of equals, the smallest."""
+    return min(votes, key=lambda value: (-votes[value], value is not None, value))
 
 
-def _launched(view: TraceView, keys: dict[KernelKey, int], device_ids: Sequence[int]) -> _Launched:
-    rows, group, own = group_kernels(view)
-    number = np.array([keys.setdefault(key, len(keys)) for key in own], np.int64)
-    operations = view.trace.operations
+def kernel_sums(view: TraceView) -> list[KernelSums]:
+    """The kernels of a trace's window; devices have their numbers in the trace."""
+    rows, group, keys = group_kernels(view)
+    if not len(rows):
+        return []
+    work, operations, count = view.work, view.trace.operations, len(keys)
     duration = (operations.end_ns - operations.start_ns)[rows].astype(np.int64)
-    return _Launched(view, rows, number[group] if len(group) else group, duration, list(device_ids))
+    order = np.argsort(group, kind="stable")
+    lengths = np.split(duration[order], np.searchsorted(group[order], np.arange(1, count)))
+    first = np.zeros(count, np.int64)
+    first[group[::-1]] = rows[::-1]
+
+    def summed(column: NDArray[Any]) -> list[Any]:
+        return list(sums(group, column, count).tolist())
+
+    columns: dict[str, list[Any]] = {name: summed(getattr(work, name)[rows]) for name in _FLOATS}
+    doubt = work.unsaturated[rows]
+    judged, unsaturated = (summed(np.where(some, duration, 0)) for some in (doubt >= 0, doubt > 0))
+    votes = {
+        "bound": _votes(group, work.bound[rows], duration, list(OperationBound)),
+        "basis": _votes(group, work.basis[rows], duration, list(Basis)),
+        "dtype": _votes(group, work.dtype[rows], duration, [*work.dtypes, None]),
+        "mnk": _votes(group, work.product[rows], duration, [*work.products, None]),
+    }
+    origins = _origins(view, rows, group, duration, count)
+    made = []
+    for at, key in enumerate(keys):
+        counted: dict[str, Any] = {name: column[at] for name, column in votes.items()}
+        counted |= {name: (column[at],) for name, column in columns.items()}
+        known = work.class_of_name[int(operations.name[first[at]])]
+        made.append(
+            KernelSums(
+                key=key,
+                short_name=known.short_name,
+                family=known.family,
+                tensor_core=known.tensor_core,
+                duration=(lengths[at],),
+                **counted,
+                judged_ns=judged[at],
+                unsaturated_ns=unsaturated[at],
+                **origins[at],
+            )
+        )
+    return kernels_together(made)
 
 
-def _known_sides(values: tuple[int, ...]) -> tuple[int, ...] | None:
-    return None if -1 in values else values
+def _votes(
+    group: Column, code: NDArray[Any], duration: Column, values: Sequence[Any]
+) -> list[dict[Any, int]]:
+    """The time of each value in each group; codes index into the values, and -1 is their last."""
+    found: list[dict[Any, int]] = [{} for _ in range(int(group.max()) + 1)]
+    # Kernels of no duration still have one vote.
+    for at, times in weights_by_pair(group, code.astype(np.int64) % len(values), duration * 2 + 1).items():
+        found[at] = {values[each]: ns for each, ns in times.items()}
+    return found
+
+
+def _known_sides(values: tuple[int, ...]) -> Dim3 | None:
+    x, y, z = values
+    return None if -1 in values else (x, y, z)
 
 
 def _input_shapes(view: TraceView, rows: Column) -> tuple[Column, list[Shapes | None]]:
@@ -148,9 +244,11 @@ def _input_shapes(view: TraceView, rows: Column) -> tuple[Column, list[Shapes | 
     shapes: dict[Shapes, int] = {}
     own = view.launches.operator[rows]
     sources = [(view, np.arange(len(rows)), own)]
-    if view.lender is not None:
-        lent = np.flatnonzero((own < 0) & (view.match[rows] >= 0))
-        sources.append((view.lender, lent, view.lender.launches.operator[view.match[rows[lent]]]))
+    if view.operator_trace is not None:
+        matched = np.flatnonzero((own < 0) & (view.match[rows] >= 0))
+        sources.append(
+            (view.operator_trace, matched, view.operator_trace.launches.operator[view.match[rows[matched]]])
+        )
     for source, at, operator in sources:
         at, operator = at[operator >= 0], operator[operator >= 0]
         texts, which = np.unique(source.trace.ranges.shapes[operator], return_inverse=True)
@@ -160,132 +258,56 @@ def _input_shapes(view: TraceView, rows: Column) -> tuple[Column, list[Shapes | 
     return numbers, [*shapes, None]
 
 
-@dataclass(frozen=True)
-class _Work:
-    identity: list[Row]
-    numbers: list[Row]
-    owners: list[Row]
+def _origins(
+    view: TraceView, rows: Column, group: Column, duration: Column, count: int
+) -> list[dict[str, Any]]:
+    """What launched the kernels of each group: phases, operators, modules and call sites."""
+    found: list[dict[str, Any]] = [{"phases": {}, "operators": {}, **no_call_sites()} for _ in range(count)]
+    path = view.phases.path_of(view.phases.of_operation[rows])
+    counts = weights_by_pair(group, path, np.ones(len(path), np.int64))
+    for at, by_path in weights_by_pair(group, path, duration).items():
+        found[at]["phases"] = {
+            view.phases.paths[each]: PhaseTime(ns=ns, count=counts[at][each]) for each, ns in by_path.items()
+        }
+    _count_operators(found, group, view, rows)
+    if view.operator_trace is not None:
+        matched = view.match[rows]
+        known = (matched >= 0) & (view.launches.operator[rows] < 0)
+        _count_operators(found, group[known], view.operator_trace, matched[known])
+    add_call_sites(found, view, rows, group)
+    return found
 
 
-def _work(parts: Sequence[_Launched], count: int, total: Column) -> _Work:
-    """Names, bounds and owners of each row of the table."""
-    identity: list[Row] = [{}] * count
-    owners: list[Row] = [{"phases": {}, "operators": {}, **empty_places()} for _ in range(count)]
-    for part in parts:
-        view, operations = part.view, part.view.trace.operations
-        _, first = np.unique(part.group, return_index=True)
-        for at, row in zip(part.group[first].tolist(), part.rows[first].tolist(), strict=True):
-            made = view.work.class_of_name[int(operations.name[row])]
-            identity[at] = {
-                "short_name": made.short_name,
-                "family": made.family,
-                "tensor_core": made.tensor_core,
-            }
-        _add_owners(owners, part)
-        add_places(owners, part.view, part.rows, part.group, part.device_ids)
-    return _Work(identity, _numbers(parts, count, total), owners)
-
-
-def _add_owners(owners: list[Row], part: _Launched) -> None:
-    view = part.view
-    path = view.phases.path_of(view.phases.of_operation[part.rows])
-    counts = weights_by_pair(part.group, path, np.ones(len(path), np.int64))
-    for at, by_path in weights_by_pair(part.group, path, part.duration).items():
-        for each, ns in by_path.items():
-            told = owners[at]["phases"].setdefault(view.phases.paths[each], {"ns": 0, "count": 0})
-            told["ns"] += ns
-            told["count"] += counts[at][each]
-    _count_operators(owners, part.group, view, part.rows)
-    if view.lender is not None:
-        lent = view.match[part.rows]
-        known = (lent >= 0) & (view.launches.operator[part.rows] < 0)
-        _count_operators(owners, part.group[known], view.lender, lent[known])
-
-
-def _count_operators(owners: list[Row], group: Column, view: TraceView, rows: Column) -> None:
+def _count_operators(origins: list[dict[str, Any]], group: Column, view: TraceView, rows: Column) -> None:
     operator, ranges = view.launches.operator[rows], view.trace.ranges
     name_of = np.where(operator >= 0, ranges.name[np.maximum(operator, 0)] if len(ranges) else -1, -1)
     for at, by_name in weights_by_pair(group, name_of, np.ones(len(name_of), np.int64)).items():
-        for each, launched in list(by_name.items())[:20]:
-            name = view.trace.strings[each]
-            owners[at]["operators"][name] = owners[at]["operators"].get(name, 0) + launched
+        most = {view.trace.strings[each]: count for each, count in list(by_name.items())[:20]}
+        origins[at]["operators"] = added(origins[at]["operators"], most)
 
 
-def _numbers(parts: Sequence[_Launched], count: int, total: Column) -> list[Row]:
-    def column(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(p.view.work, name)[p.rows] for p in parts])
-
-    group = np.concatenate([p.group for p in parts])
-    duration = np.concatenate([p.duration for p in parts])
-    bound, basis = (
-        _by_time(group, column("bound"), duration, count),
-        _by_time(group, column("basis"), duration, count),
-    )
-    flop, dram = sums(group, column("flop"), count), sums(group, column("dram_bytes"), count)
-    terms = {
-        OperationBound.COMPUTE: sums(group, column("compute_ns"), count),
-        OperationBound.MEMORY: sums(group, column("memory_ns"), count),
-    }
-    dtype, dtypes = _numbered([(p.view.work.dtype[p.rows], p.view.work.dtypes) for p in parts])
-    product, products = _numbered([(p.view.work.product[p.rows], p.view.work.products) for p in parts])
-    dtype, product = (_by_time(group, code + 1, duration, count) - 1 for code in (dtype, product))
-    flagged = sums(group, np.where(column("unsaturated") > 0, duration, 0), count)
-    judged = sums(group, np.where(column("unsaturated") >= 0, duration, 0), count)
-    rows = []
-    for at in range(count):
-        side = OperationBound(int(bound[at]))
-        efficiency = _efficiency(terms.get(side), at, int(total[at]))
-        rows.append(
-            {
-                "dtype": dtypes[dtype[at]],
-                "mnk": products[product[at]],
-                "bound": _BOUND_NAMES[side],
-                "basis": Basis(int(basis[at])).name.lower(),
-                "efficiency": efficiency,
-                "unsaturated": bool(flagged[at] * 2 > judged[at]) if judged[at] else None,
-                "flop": _known(flop[at]),
-                "dram_bytes": _known(dram[at]),
-                "tflops": _rate(flop[at], total[at], 1e3),
-                "gbs": _rate(dram[at], total[at], 1.0),
-            }
-        )
-    return rows
-
-
-def _numbered(parts: Sequence[tuple[NDArray[Any], Sequence[Any]]]) -> tuple[Column, list[Any]]:
-    """Indices into the list of each part as indices into one list, whose last entry is None: -1 is unknown."""
-    values = list(dict.fromkeys(value for _, known in parts for value in known))
-    codes = [np.array([*map(values.index, known), -1], np.int64)[code] for code, known in parts]
-    return np.concatenate(codes), [*values, None]
-
-
-_BOUND_NAMES: Final = {
-    b: "unknown" if b is OperationBound.TRANSFER else b.name.lower() for b in OperationBound
+_BOUND_NAMES: Final[Mapping[OperationBound, KernelBound]] = {
+    OperationBound.COMPUTE: "compute",
+    OperationBound.MEMORY: "memory",
+    OperationBound.OVERHEAD: "overhead",
+    OperationBound.COMMUNICATION: "communication",
+    OperationBound.TRANSFER: "unknown",
+    OperationBound.UNKNOWN: "unknown",
 }
+_BASIS_NAMES: Final[Mapping[Basis, BasisName]] = {Basis[name.upper()]: name for name in get_args(BasisName)}
 
 
-def _by_time(group: Column, code: NDArray[Any], duration: Column, count: int) -> Column:
-    """The code with the most time in each group; of equals, the smallest."""
-    codes = int(code.max(initial=0)) + 1
-    # Kernels of no duration still have one vote.
-    weight = sums(group * codes + code.astype(np.int64), duration * 2 + 1, count * codes).reshape(
-        count, codes
-    )
-    heaviest: Column = weight.argmax(axis=1)
-    return heaviest
-
-
-def _efficiency(term_ns: NDArray[Any] | None, at: int, total_ns: int) -> float | None:
-    if term_ns is None or not np.isfinite(term_ns[at]) or total_ns == 0:
+def _efficiency(term_ns: float, total_ns: int) -> float | None:
+    if not isfinite(term_ns) or not total_ns:
         return None
-    efficiency = float(term_ns[at]) / total_ns
+    efficiency = term_ns / total_ns
     return efficiency if efficiency <= MOST_EFFICIENT else None
 
 
 def _known(value: float) -> int | None:
-    return round(float(value)) if np.isfinite(value) else None
+    return round(value) if isfinite(value) else None
 
 
 def _rate(amount: float, total_ns: int, per: float) -> float | None:
     """``amount`` per ns divided by ``per``: bytes per ns are GB/s, FLOP per ns are GFLOP/s."""
-    return float(amount) / int(total_ns) / per if np.isfinite(amount) and total_ns else None
+    return amount / total_ns / per if isfinite(amount) and total_ns else None

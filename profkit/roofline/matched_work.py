@@ -1,4 +1,4 @@
-"""A profiler trace lends what an nsys export of the same step lacks: the work of each kernel, and its operator.
+"""A profiler trace gives what an nsys export of the same step lacks: the work of each kernel, and its operator.
 
 The two are two executions: nothing of their times is ever mixed. Kernels are matched by phase, kernel, launch shape
 and order within the step.
@@ -20,14 +20,19 @@ from profkit.timeline.phases import Phases
 from profkit.timeline.steps import Steps
 from profkit.timeline.view import TraceView
 
-__all__ = ["lend_work"]
+__all__ = ["work_from_trace"]
 
 Column = NDArray[np.int64]
 Key = tuple[Any, ...]
 
 
-def lend_work(
-    trace: Trace, launches: Launches, steps: Steps, phases: Phases, work: OperationWork, lender: TraceView
+def work_from_trace(
+    trace: Trace,
+    launches: Launches,
+    steps: Steps,
+    phases: Phases,
+    work: OperationWork,
+    operator_trace: TraceView,
 ) -> tuple[OperationWork, Column]:
     """Give kernels that were only inferred the modelled work of the same kernels of another recording.
 
@@ -37,15 +42,19 @@ def lend_work(
         steps: Its steps.
         phases: Its phases.
         work: What is known of its operations.
-        lender: The profiler trace of the same step.
+        operator_trace: The profiler trace of the same step.
 
     Returns:
-        The work with what was lent (basis `modelled`), and for each operation the operation of the lender that
+        The work with what the other gave (basis `modelled`), and for each operation the operation of that trace that
         it was matched with, or -1.
     """
     own = _numbered(trace, launches.time_ns, steps.of_operation, phases, work)
     theirs = _numbered(
-        lender.trace, lender.launches.time_ns, lender.steps.of_operation, lender.phases, lender.work
+        operator_trace.trace,
+        operator_trace.launches.time_ns,
+        operator_trace.steps.of_operation,
+        operator_trace.phases,
+        operator_trace.work,
     )
     match = np.full(len(trace.operations), -1, np.int64)
     for key, rows in own.items():
@@ -53,7 +62,7 @@ def lend_work(
         if donor is not None and len(donor[0]) == len(rows[0]):
             for each in rows:
                 match[each[: len(donor[0])]] = donor[0][: len(each)]
-    return _with_lent(work, lender.work, match, trace), match
+    return _with_matched(work, operator_trace.work, match, trace), match
 
 
 def _numbered(
@@ -83,14 +92,14 @@ def _numbered(
     return found
 
 
-def _with_lent(work: OperationWork, lent: OperationWork, match: Column, trace: Trace) -> OperationWork:
-    if not len(lent.basis):
+def _with_matched(work: OperationWork, given: OperationWork, match: Column, trace: Trace) -> OperationWork:
+    if not len(given.basis):
         return work
     at = np.maximum(match, 0)
-    better = (match >= 0) & (work.basis > Basis.MODELLED) & (lent.basis[at] == Basis.MODELLED)
+    better = (match >= 0) & (work.basis > Basis.MODELLED) & (given.basis[at] == Basis.MODELLED)
     names = ("flop", "dram_bytes", "peak_flops", "compute_ns", "memory_ns", "bound")
     columns: dict[str, Any] = {
-        name: np.where(better, getattr(lent, name)[at], getattr(work, name)) for name in names
+        name: np.where(better, getattr(given, name)[at], getattr(work, name)) for name in names
     }
     duration = np.maximum(trace.operations.end_ns - trace.operations.start_ns, 1).astype(float)
     term = np.where(columns["bound"] == OperationBound.COMPUTE, columns["compute_ns"], columns["memory_ns"])
@@ -98,16 +107,16 @@ def _with_lent(work: OperationWork, lent: OperationWork, match: Column, trace: T
     rate = np.where(sided & (term <= MOST_EFFICIENT * duration), np.minimum(term / duration, 1.0), np.nan)
     efficiency = np.where(better, rate, work.efficiency)
     flagged = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)
-    typed, multiplied = (match >= 0) & (lent.dtype[at] >= 0), better & (lent.product[at] >= 0)
-    columns["dtype"] = np.where(typed, lent.dtype[at] + len(work.dtypes), work.dtype).astype(np.int16)
-    columns["product"] = np.where(multiplied, lent.product[at] + len(work.products), work.product).astype(
+    typed, multiplied = (match >= 0) & (given.dtype[at] >= 0), better & (given.product[at] >= 0)
+    columns["dtype"] = np.where(typed, given.dtype[at] + len(work.dtypes), work.dtype).astype(np.int16)
+    columns["product"] = np.where(multiplied, given.product[at] + len(work.products), work.product).astype(
         np.int32
     )
     return replace(
         work,
         **columns,
-        dtypes=[*work.dtypes, *lent.dtypes],
-        products=[*work.products, *lent.products],
+        dtypes=[*work.dtypes, *given.dtypes],
+        products=[*work.products, *given.products],
         efficiency=efficiency,
         unsaturated=np.where(better, flagged, work.unsaturated).astype(np.int8),
         basis=np.where(better, Basis.MODELLED, work.basis).astype(np.int8),

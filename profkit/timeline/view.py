@@ -74,10 +74,10 @@ class TraceView:
     """Like `Steps.of_operation`; operations without a launch record go by their end, the warm-up tail nowhere."""
     warm_up_tail: NDArray[np.bool_]
     """Operations without a launch record that ran before the first one with it."""
-    lender: TraceView | None = None
-    """The profiler trace that lent work and operators."""
+    operator_trace: TraceView | None = None
+    """The profiler trace that gives work and operators."""
     match: Column = field(default_factory=lambda: np.empty(0, np.int64))
-    """For every operation: that of the lender that it was matched with, or -1."""
+    """For every operation: that of ``operator_trace`` that it was matched with, or -1."""
     counters: Sequence[MatchedCounters] = ()
     """Hardware counters of other runs that were laid beside it."""
     kept_steps: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))

@@ -82,7 +82,7 @@ def verify(
         if isinstance(read, list):
             snapshots.append(read)
         else:
-            read.lends = role_of(format_) == "operators"
+            read.only_gives_operators = role_of(format_) == "operators"
             recordings.append(read)
     if snapshots:
         # A report has the memory of one snapshot: the one that it agrees with most is the one that it means.
@@ -127,8 +127,8 @@ def _used(result: Result, files: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _timelines(recordings: Sequence[Recording], step: str | None, device: int | None) -> list[Timeline]:
-    """The recordings that count: beside nsys exports, profiler traces only lend shapes."""
-    better = [recording for recording in recordings if not recording.lends and recording.ops]
+    """The recordings that count: beside nsys exports, profiler traces only give shapes."""
+    better = [recording for recording in recordings if not recording.only_gives_operators and recording.ops]
     timelines = [Timeline(recording, step) for recording in better or recordings]
     if device is not None:
         timelines = _only(timelines, device, step)

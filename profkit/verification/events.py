@@ -82,7 +82,7 @@ class Recording:
     """In the order of the report; the first has the most to say."""
     devices: list[int] = field(default_factory=list)
     """In the order of the report, also those that ran nothing."""
-    lends: bool = False
+    only_gives_operators: bool = False
     """Whether it only gives shapes and operators where there is another timeline, as a profiler trace does."""
     others: array[int] = field(default_factory=lambda: array("q"))
     """Starts and ends, in turn, of spans that were not kept."""

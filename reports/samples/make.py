@@ -20,7 +20,7 @@ SAMPLES = {
     "gpt_bf16": (
         ["nsys/gpt_bf16.sqlite.gz", "kineto/gpt_bf16.json.gz"],
         "38.3ms",
-        "The same with four times the batch under autocast: nsys gives the times, torch.profiler lends the shapes.",
+        "The same with four times the batch under autocast: nsys gives the times, torch.profiler gives the shapes.",
     ),
     "tiny_mlp": (["kineto/tiny_mlp.json.gz"], None, "40 tiny layers: the host cannot keep up."),
     "dataloader_stall": (

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from profkit.rendering.document import Document
 from profkit.rendering.schema import report_schema
 from tests.shared import DATA, SHARED, needs_shared
 
+ROOT = Path(__file__).parents[2]
 OURS = (
     ["kineto/gpt_bf16_compile.json.gz"],
     ["kineto/sync_item_stack.json.gz"],
@@ -88,6 +90,12 @@ def test_every_field_of_the_schema_is_described():
     ]
     assert silent == []
     assert len(parts) > 40
+
+
+def test_the_schema_and_the_table_of_fields_in_the_docs_are_those_of_the_types():
+    script = runpy.run_path(str(ROOT / "docs/dev/report_fields.py"))
+    for path, text in script["written"]().items():
+        assert path.read_text("utf-8") == text, f"run python docs/dev/report_fields.py: {path.name} is stale"
 
 
 def test_a_row_is_frozen_and_travels():

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from profkit.model import RangeKind
+from profkit.model.report_kernels import PhaseTime
 from profkit.report.assembly import summarise
 from tests.builders import TraceBuilder
 
@@ -38,8 +39,8 @@ def test_a_persistent_kernel_has_a_row_for_each_size_of_its_inputs():
 
     found = {tuple(row["mnk"]): (row["count"], row["shapes"]) for row in rows(made)}
     assert found == {
-        (8192, 4096, 1024): (2, [[8192, 1024], [1024, 4096]]),
-        (256, 4096, 1024): (1, [[256, 1024], [1024, 4096]]),
+        (8192, 4096, 1024): (2, ((8192, 1024), (1024, 4096))),
+        (256, 4096, 1024): (1, ((256, 1024), (1024, 4096))),
     }
 
 
@@ -65,7 +66,7 @@ def test_launches_of_a_phase_are_counted_not_shared_by_time():
     for at, took in ((0, 1000), (10, 1000), (20, 1000), (100, 9000)):
         made.kernel(at * 1000, at * 1000 + took, launch=(at + 1, at + 2))
     (row,) = rows(made)
-    assert row["phases"] == {"forward": {"ns": 3000, "count": 3}, "backward": {"ns": 9000, "count": 1}}
+    assert row["phases"] == {"forward": PhaseTime(ns=3000, count=3), "backward": PhaseTime(ns=9000, count=1)}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_what_attention_took_decides_not_the_letters_of_cudnn(taken, dtype):
 
 def test_a_products_own_name_holds_against_a_wider_operator():
     made = TraceBuilder()
-    operator(made, 0, 10, "aten::mm", [[8192, 1024], [1024, 4096]], ["float", "float"])
+    operator(made, 0, 10, "aten::mm", ((8192, 1024), (1024, 4096)), ["float", "float"])
     made.kernel(20, 98_020, launch=(1, 2), name="cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4")
     (row,) = rows(made)
     assert row["dtype"] == "tf32"

@@ -239,15 +239,16 @@ def plant_unrounded_blocks(monkeypatch):
 
 def plant_names_exchanged(monkeypatch):
     """Two kernels change places in the table by name; every sum stays right."""
+    from profkit.model.rows import replace
     from profkit.timeline import window_table
 
     whole = window_table.totals_row
 
     def exchanged(*arguments):
         row = whole(*arguments)
-        first, second = row["kernels"][:2]
-        first["name"], second["name"] = second["name"], first["name"]
-        return row
+        first, second = row.kernels[:2]
+        exchanged_names = [replace(first, name=second.name), replace(second, name=first.name)]
+        return replace(row, kernels=[*exchanged_names, *row.kernels[2:]])
 
     monkeypatch.setattr("profkit.report.assembly.totals_row", exchanged)
     return STEPPED, "totals.kernels["
