@@ -183,6 +183,10 @@ class Operations(Table):
     """Copies: 1 when the host side is pageable memory, 0 when it is not."""
     graph_node: IntColumn = column("i8", 0)
     """Non-zero for a node of a graph that was traced node by node."""
+    external: IntColumn = column("i8", 0)
+    """Joins `Ranges.external` of the same process: the operator that launched it; 0 is none."""
+    module: IntColumn = column("i4")
+    """String: the path of the module that a node of a graph was captured in (``layers.0.attention.wq``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +222,8 @@ class Ranges(Table):
     """String: the NVTX domain's name; -1 for the default domain and for formats without domains."""
     sequence: IntColumn = column("i8")
     """Autograd sequence number: a backward operator has that of its forward operator."""
+    external: IntColumn = column("i8", 0)
+    """An operator's number, which `Operations.external` names; 0 is none."""
     shapes: IntColumn = column("i4")
     """String, JSON: the sizes of an operator's inputs, ``[[64, 128], [], [[2, 3], [4]]]``."""
     dtypes: IntColumn = column("i4")

@@ -35,6 +35,8 @@ class _Schema:
     """Backward: a kernel of its own reads the output for the rows' sums of dO·O."""
     bias: int = -1
     """Where the bias (the mask) is that is added to the scores; -1 for none."""
+    lengths: int = -1
+    """Where the running sums of the sequences' lengths are, of queries and then of keys; both longest ones follow."""
 
 
 def visible_pairs(queries: int, keys: int, causal: bool) -> float:
@@ -50,18 +52,43 @@ def _attention(schema: _Schema) -> Callable[[Call, KernelClass], Work | None]:
         q, k, v = (call.tensor(schema.query + i) for i in range(3))
         if kernel.family is not Family.ATTENTION or not q or not k or not v:
             return None
+        q, k, v, equal = _unpacked(call, schema, (q, k, v))
         if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
             return None
         if "dot_do_o" in kernel.function or "convert_dq" in kernel.function:
             return _helper(kernel, q, 2 if schema.heads_first else 1)
         bias = call.tensor(schema.bias)
         causal, guessed = _causal(call, schema, q, k)
-        causal = causal and not (guessed and bias)  # torch takes one or the other
+        guessed = guessed or not equal
+        causal = causal and not (guessed and equal and bias)  # torch takes one or the other
         stored = "fp32" if kernel.dtype in ("fp32", "tf32") else "bf16"
         q, k, v = (replace(tensor, dtype=tensor.dtype or stored) for tensor in (q, k, v))
         return _with_bias(_work(schema, (q, k, v), causal, guessed, _rows(kernel)), bias, stored)
 
     return model
+
+
+def _unpacked(
+    call: Call, schema: _Schema, qkv: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor, bool]:
+    """Sequences that lie one after another (``[tokens, H, D]``) as a batch, and whether their lengths are known.
+
+    The lengths lie in device memory. If as many of the longest make up all tokens, all are as long; else they are
+    taken for equal, which is the least work that there can be.
+    """
+    sums = [call.tensor(schema.lengths + at) for at in (0, 1)] if schema.lengths >= 0 else []
+    if len(sums) != 2 or not all(each and len(each.shape) == 1 and each.shape[0] > 1 for each in sums):
+        return *qkv, True
+    batched, equal = [], True
+    for at, tensor in zip((0, 1, 1), qkv, strict=True):
+        count = sums[at].shape[0] - 1  # type: ignore[union-attr]
+        shape = tensor.shape[1:] if len(tensor.shape) == 4 and tensor.shape[0] == 1 else tensor.shape
+        if len(shape) != 3:
+            return *qkv, True
+        longest = call.integers(schema.lengths + 2 + at)
+        equal = equal and longest == (shape[0] // count,) and shape[0] % count == 0
+        batched.append(replace(tensor, shape=(count, -(-shape[0] // count), *shape[1:]), strides=None))
+    return batched[0], batched[1], batched[2], equal
 
 
 def _work(
@@ -143,17 +170,19 @@ ATTENTION_MODELS: dict[str, Callable[[Call, KernelClass], Work | None]] = {
         "_scaled_dot_product_efficient_attention": _Schema(0, 6, True, bias=3),
         "_scaled_dot_product_cudnn_attention": _Schema(0, 6, True, bias=3),
         "_scaled_dot_product_fused_attention_overrideable": _Schema(0, 5, True, bias=3),
-        "_flash_attention_forward": _Schema(0, 8, False),
-        "_efficient_attention_forward": _Schema(0, 9, False, bias=3),
+        "_flash_attention_forward": _Schema(0, 8, False, lengths=3),
+        "_efficient_attention_forward": _Schema(0, 9, False, bias=3, lengths=4),
         "_cudnn_attention_forward": _Schema(0, 10, True, bias=3),
         "_scaled_dot_product_flash_attention_backward": _Schema(1, 11, True, True),
         "_scaled_dot_product_efficient_attention_backward": _Schema(1, 11, True, True, False, bias=4),
         "_scaled_dot_product_cudnn_attention_backward": _Schema(1, 14, True, True, bias=8),
-        "_flash_attention_backward": _Schema(1, 11, False, True),
-        "_efficient_attention_backward": _Schema(1, 14, False, True, False, bias=4),
+        "_flash_attention_backward": _Schema(1, 11, False, True, lengths=6),
+        "_efficient_attention_backward": _Schema(1, 14, False, True, False, bias=4, lengths=6),
         "_cudnn_attention_backward": _Schema(1, 14, True, True, bias=8),
         "_flash_attn_forward": _Schema(0, 5, False),
         "_flash_attn_backward": _Schema(1, 11, False, True),
+        "_flash_attn_varlen_forward": _Schema(0, 9, False, lengths=3),
+        "_flash_attn_varlen_backward": _Schema(1, 15, False, True, lengths=9),
         "scaled_dot_product_attention": _Schema(0, 5, True, bias=3),
     }.items()
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from profkit.model.kernel_class import Family, KernelClass
 from profkit.model.work import Work
@@ -69,6 +70,28 @@ def _bmm(first: int) -> Callable[[Call, KernelClass], Work | None]:
     return model
 
 
+def _grouped(call: Call, kernel: KernelClass) -> Work | None:
+    """Rows of one matrix, each multiplied with the matrix of its group: ``[M, K] x [G, K, N]``.
+
+    The groups' sizes lie in device memory, but they add up to M. With two dimensions on both sides (the gradient of
+    the weights) the groups divide the depth, and each has a result; with three on both it is a batch.
+    """
+    a, b = call.tensor(0), call.tensor(1)
+    if not a or not b:
+        return None
+    if len(a.shape) == len(b.shape) == 3:
+        return _product(kernel, a, b, (a.shape[0], a.shape[1], b.shape[2], a.shape[2]))
+    if len(a.shape) == 2 and len(b.shape) == 3:
+        return _product(kernel, a, b, (1, a.shape[0], b.shape[2], a.shape[1]))
+    ends = call.tensor(2)
+    if len(a.shape) == len(b.shape) == 2 and ends and len(ends.shape) == 1:
+        work = _product(kernel, a, b, (1, a.shape[0], b.shape[1], a.shape[1]))
+        return work and replace(work, write_bytes=work.write_bytes * ends.shape[0])
+    if len(a.shape) == 3 and len(b.shape) == 2:
+        return _product(kernel, a, b, (1, a.shape[1], b.shape[1], a.shape[2]))
+    return None
+
+
 def _linear(call: Call, kernel: KernelClass) -> Work | None:
     """``linear(x[..., K], weight[N, K])``."""
     x, weight = call.tensor(0), call.tensor(1)
@@ -104,6 +127,8 @@ GEMM_MODELS: dict[str, Callable[[Call, KernelClass], Work | None]] = {
     "_addmm_activation": _mm(1),
     "_scaled_mm": _mm(0),
     "_int_mm": _mm(0),
+    "_grouped_mm": _grouped,
+    "_scaled_grouped_mm": _grouped,
     "bmm": _bmm(0),
     "baddbmm": _bmm(1),
     "linear": _linear,

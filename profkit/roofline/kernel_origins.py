@@ -56,10 +56,18 @@ def add_call_sites(owners: Origins, view: TraceView, rows: Column, group: Column
         duration,
         {at: at for at in range(len(view.trace.devices))},
     )
+    _add_captured(owners, view, rows, group)
     _add_program(owners, view, rows, group)
     if view.operator_trace is not None:
         matched = view.match[rows]
         _add_program(owners, view.operator_trace, matched[matched >= 0], group[matched >= 0])
+
+
+def _add_captured(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:
+    """Modules that nodes of a graph were captured in, as the file itself names them."""
+    modules = view.trace.operations.module[rows].astype(np.int64)
+    names = {i: view.trace.strings[i] for i in np.unique(modules).tolist() if i >= 0}
+    _add(owners, "modules", group, modules, np.ones(len(rows), np.int64), names)
 
 
 def _add_program(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:

@@ -104,3 +104,12 @@ def test_a_triton_kernel_has_the_type_of_its_operators_inputs(taken, dtype):
     made.kernel(20, 50_020, launch=(1, 2), name="_rope_kernel")
     (row,) = rows(made)
     assert row["dtype"] == dtype
+
+
+def test_nodes_of_a_graph_name_the_module_they_were_captured_in():
+    made = TraceBuilder()
+    for at, module in ((0, "layers.0.attention.wq"), (100, "layers.1.attention.wq"), (200, None)):
+        columns = {"module": made.text(module)} if module else {}
+        made.kernel(at, at + 50, launch=(at, at + 1), graph_node=7, **columns)
+    (row,) = rows(made)
+    assert row["modules"] == {"layers.0.attention.wq": 1, "layers.1.attention.wq": 1}

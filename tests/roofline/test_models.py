@@ -604,3 +604,46 @@ def test_a_strided_gradient_without_arguments_has_the_stride_of_its_sizes():
     assert work("aten::convolution_backward", kernel, shapes).repeated[1] == 3
     same = [[8, 64, 32, 32], *shapes[1:]]
     assert work("aten::convolution_backward", kernel, same).repeated[1] == 0
+
+
+GROUPED = "void cutlass::device_kernel<GemmUniversal<cutlass::gemm::GroupProblemShape<cute::tuple<int, int, int> > > >"
+VARLEN = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::bfloat16_t>, true>"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "flop"),
+    [
+        ([8192, 2048], [8, 2048, 4096], 2 * 8192 * 2048 * 4096),
+        ([4096, 8192], [8192, 2048], 2 * 4096 * 8192 * 2048),
+        ([8, 512, 2048], [8, 2048, 4096], 2 * 8 * 512 * 2048 * 4096),
+        ([8, 4096, 2048], [2048, 8192], 2 * 4096 * 2048 * 8192),
+    ],
+    ids=["rows", "depth", "batch", "columns"],
+)
+def test_grouped_products_count_every_row_once(a, b, flop):
+    made = work("aten::_grouped_mm", GROUPED, [a, b, [8]], ["c10::BFloat16", "c10::BFloat16", "int"])
+    assert made.flop == flop
+    assert made.dtype == "bf16"
+
+
+def varlen(sums, longest, tokens=8192):
+    shapes = [[tokens, 32, 128]] * 3 + [[sums]] * 2 + [[]] * 5
+    scalars = ["", "", "", "", "", str(longest), str(longest), "0.", "True", "False"]
+    return work("aten::_flash_attention_forward", VARLEN, shapes, ["c10::BFloat16"] * 3, scalars)
+
+
+def test_packed_sequences_see_only_their_own():
+    made = varlen(5, 2048)
+    assert made.flop == 4 * 32 * 2 * (2048 * 2049 // 2) * 256
+    assert not made.guessed
+
+
+def test_packed_sequences_of_unlike_lengths_are_a_guess():
+    assert varlen(5, 4096).guessed
+    assert varlen(4, 2731).guessed
+
+
+def test_one_packed_sequence_is_a_whole_one():
+    made = varlen(2, 8192)
+    assert made.flop == 32 * 2 * (8192 * 8193 // 2) * 256
+    assert not made.guessed

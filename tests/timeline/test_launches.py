@@ -120,3 +120,33 @@ def test_a_lost_launch_of_one_process_is_not_found_in_another():
     made.call(4, 5, "cudaLaunchKernel", thread=1, correlation=4).call(6, 7, "cudaFree", thread=1)
 
     assert lost(made) == 2
+
+
+def _numbered(external, launch=(60, 65), **columns):
+    made = TraceBuilder().range(10, 50, "aten::mm", kind=RangeKind.OPERATOR, external=2)
+    made.range(52, 92, "aten::add_", kind=RangeKind.OPERATOR, external=3)
+    made.kernel(200, 300, launch=launch, external=external, **columns)
+    trace = made.trace()
+    row = find_launches(trace).operator[0]
+    return trace.strings[trace.ranges.name[row]] if row >= 0 else None
+
+
+def test_a_number_names_the_operator_where_calls_are_stamped_late():
+    assert _numbered(2) == "aten::mm"
+
+
+def test_without_a_number_the_time_decides():
+    assert _numbered(0) == "aten::add_"
+    assert _numbered(99) == "aten::add_"
+
+
+def test_a_number_of_an_operator_long_over_is_of_another_space():
+    assert _numbered(2, launch=(25_000_000, 25_000_005)) is None
+
+
+def test_a_number_that_two_operators_have_names_none():
+    made = TraceBuilder().range(10, 50, "aten::mm", kind=RangeKind.OPERATOR, external=2)
+    made.range(52, 92, "aten::add_", kind=RangeKind.OPERATOR, external=2).kernel(
+        200, 300, launch=(60, 65), external=2
+    )
+    assert find_launches(made.trace()).operator.tolist() == [1]

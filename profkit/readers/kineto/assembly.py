@@ -80,6 +80,7 @@ class Assembly:
         is_copy = operations["kind"] == OperationKind.COPY
         copies, names = self._columns.copy_names.table(), self._columns.names.table()
         row = operations["name"]
+        operations["module"] = np.append(names[:, 0], UNKNOWN)[operations["module"]]
         operations["copy_kind"] = np.full(len(row), int(CopyKind.UNKNOWN), np.int8)
         operations["pageable"] = np.full(len(row), UNKNOWN, np.int8)
         operations["name"] = np.full(len(row), UNKNOWN, np.int32)

@@ -212,6 +212,8 @@ class TraceColumns:
             "source_device": integers([f.source for f in found], "i4"),
             "target_device": integers([f.target for f in found], "i4"),
             "graph_node": integers([f.graph_node for f in found], fill=0),
+            "external": opaques([f.external or f.old_external or 0 for f in found]),
+            "module": self._optional([f.module for f in found]),
         }
         for name in _LAUNCH_SHAPE:
             columns.setdefault(name, unknown)
@@ -279,6 +281,7 @@ class TraceColumns:
             events,
             RangeKind.OPERATOR,
             sequence=integers([f.sequence for f in found]),
+            external=opaques([f.external or f.old_external or 0 for f in found]),
             shapes=text([bytes(f.shapes) or bytes(f.old_shapes) for f in found]),
             dtypes=text([bytes(f.dtypes) for f in found]),
             strides=text([bytes(f.strides) for f in found]),
@@ -301,7 +304,7 @@ class TraceColumns:
         columns["kind"] = np.full(count, kind, np.int8)
         columns["name"] = self.range_names.column([event.name for event in events])
         if "sequence" not in columns:
-            columns["sequence"] = np.full(count, UNKNOWN)
+            columns["sequence"], columns["external"] = np.full(count, UNKNOWN), np.zeros(count, np.int64)
             nothing = np.full(count, self.json_texts[b""], np.int32)
             columns |= dict.fromkeys(("shapes", "dtypes", "strides", "scalars"), nothing)
         _extend(self.ranges, columns)

@@ -46,6 +46,9 @@ class DeviceFields(msgspec.Struct, gc=False):
     registers: int = msgspec.field(default=UNKNOWN, name="registers per thread")
     shared_bytes: float = msgspec.field(default=UNKNOWN, name="shared memory")
     graph_node: int = msgspec.field(default=0, name="graph node id")
+    external: int | str | None = msgspec.field(default=0, name="External id")
+    old_external: int | str | None = msgspec.field(default=0, name="external id")
+    module: str | None = msgspec.field(default=None, name="module_fqn")
     bytes: float = UNKNOWN
     kind: str | None = None
     source: int = msgspec.field(default=UNKNOWN, name="fromDevice")
@@ -81,6 +84,8 @@ class OperatorFields(msgspec.Struct, gc=False):
     """Of operators; the lists stay as they are written."""
 
     sequence: int = msgspec.field(default=UNKNOWN, name="Sequence number")
+    external: int | str | None = msgspec.field(default=0, name="External id")
+    old_external: int | str | None = msgspec.field(default=0, name="external id")
     shapes: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
     old_shapes: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input dims")
     dtypes: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")

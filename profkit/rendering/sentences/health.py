@@ -34,6 +34,15 @@ def _clock_went_back(params: Params) -> str:
     return f"The clock went back: {'; '.join(seen)}. Do not trust times around there, nor idle times."
 
 
+def _clock_dropped(params: Params) -> str:
+    since = "From {step}" if params["step"] else "From {since_ns} after the start"
+    return say(
+        f"{since} on, the same kernels on the same shapes take {{slowdown_share}} longer: the GPU became slower. "
+        "A power or temperature limit probably lowers its clock: watch clock, power and temperature while it runs.",
+        params,
+    )
+
+
 def _efficiency_over_105(params: Params) -> str:
     seen = [
         say(text, params)
@@ -104,6 +113,7 @@ FINDINGS: Final[Table] = {
     "busy-over-100": "Impossible times: {count:operation} overlap later ones on the same stream, "
     "{written_ns} as recorded where {possible_ns} are possible. "
     "Totals use the recorded times. The longest is {longest}.",
+    "clock-dropped": _clock_dropped,
     "clock-went-back": _clock_went_back,
     "correlation-clash": "{count:launch id} used twice in one process, so phase and step of their operations are a guess. "
     "Two recordings may share the file.",
