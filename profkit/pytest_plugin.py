@@ -6,15 +6,16 @@ Installed with profkit; it imports nothing until it is used.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from profkit.api import Report
     from profkit.api.comparing import Gate
+    from profkit.comparison import LimitTexts
 
 __all__ = ["StepGate", "profkit_gate"]
 
@@ -42,7 +43,7 @@ class StepGate:
 
     def __call__(
         self, step: Callable[[], object] | str | Path | Report, *, baseline: str | Path | None = None, warmup: int = 3,
-        steps: int = 10, limits: Mapping[str, Any] | None = None,
+        steps: int = 10, limits: LimitTexts | None = None, allow_unknown: bool = False,
     ) -> Gate:  # fmt: skip
         """Fail the test when the step breaks its limits.
 
@@ -55,6 +56,7 @@ class StepGate:
             warmup: Steps to run before those that count.
             steps: Steps to record.
             limits: Texts by name, as `profkit.api.comparing.gate` takes them.
+            allow_unknown: Whether the test passes where the noise is larger than a limit allows.
         """
         from profkit.api import Report
         from profkit.api.comparing import gate, gate_settings, open_report
@@ -80,7 +82,7 @@ class StepGate:
             pytest.fail(
                 f"there is no baseline {self.baseline}: write it with pytest --profkit-update", pytrace=False
             )
-        judged = gate(report, wanted, baseline=against)
+        judged = gate(report, wanted, baseline=against, allow_unknown=allow_unknown)
         if not judged.passed:
             told = [judged.comparison.comparison.sentence] if judged.comparison else []
             pytest.fail("\n".join([*judged.failures, *told]), pytrace=False)

@@ -8,16 +8,27 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from profkit.api import PathLike, Report, analyze, write_whole
-from profkit.comparison import Comparison, Limits, broken_limits, compare_results
+from profkit.comparison import Limits, LimitTexts, compare_reports, judge_limits
+from profkit.comparison.rows import PartChange
 from profkit.errors import AnalysisError, OutputError, ReadError
-from profkit.model.result import Result, Row
+from profkit.model.result import Result
+from profkit.rendering.comparison_document import (
+    ComparisonDocument,
+    GateDocument,
+    LimitRow,
+    SetupRow,
+    StepChange,
+    comparison_document,
+    gate_document,
+)
 from profkit.rendering.comparisons import (
     COMPARISON_RENDERERS,
     render_comparison_html,
     render_comparison_text,
+    render_gate_json,
 )
 from profkit.rendering.formats import format_of
 from profkit.saved_runs.report_file import read_report_file
@@ -26,6 +37,7 @@ __all__ = [
     "DATABASE",
     "ComparisonReport",
     "Gate",
+    "Reading",
     "compare",
     "gate",
     "gate_settings",
@@ -40,12 +52,23 @@ DATABASE: Final = "profkit.db"
 _RUN: Final = re.compile(r"(?P<database>.+)#(?P<run>[^#/\\]+)")
 
 
+class Reading(NamedTuple):
+    """How recordings are read: what `analyze` takes. Saved reports are as they were saved."""
+
+    step: str | None = None
+    """The name of the ranges that are steps."""
+    device: int | None = None
+    """The report's id of the only device to look at."""
+    plain_step_ns: int | None = None
+    """The step's time without a profiler."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonReport:
     """A finished comparison, which can save and show itself."""
 
-    comparison: Comparison
-    """The same as plain values, under the names of the published schema."""
+    comparison: ComparisonDocument
+    """The same as typed rows, under the names of the published schema."""
 
     @property
     def verdict(self) -> str:
@@ -53,27 +76,26 @@ class ComparisonReport:
         return self.comparison.verdict
 
     @property
-    def step(self) -> Row:
-        """``before_ns``, ``after_ns``, ``noise_ns`` and more, per step of one device."""
+    def step(self) -> StepChange:
+        """``before_ns``, ``after_ns``, ``noise_ns`` and more, per typical step of one device."""
         return self.comparison.step
 
     @property
-    def parts(self) -> list[Row]:
+    def parts(self) -> Sequence[PartChange]:
         """What the step's difference consists of, what explains it first."""
         return self.comparison.parts
 
     @property
-    def warnings(self) -> list[Row]:
+    def warnings(self) -> Sequence[SetupRow]:
         """What differs in the setup."""
         return self.comparison.warnings
 
-    def as_dict(self) -> Row:
-        """The comparison as `profkit.compare/1`."""
-        document: Row = json.loads(COMPARISON_RENDERERS["json"](self.comparison))
-        return document
+    def as_dict(self) -> Any:
+        """The comparison as `profkit.compare/1`: an object of JSON."""
+        return json.loads(COMPARISON_RENDERERS["json"](self.comparison))
 
     def render(self, format: str) -> str:
-        """The comparison as ``html``, ``json``, ``md`` or ``text``.
+        """The comparison as ``html``, ``json``, ``md``, ``text`` or ``csv``.
 
         Raises:
             OutputError: There is no such format.
@@ -106,7 +128,12 @@ class ComparisonReport:
 
 
 def compare(
-    before: Source | Iterable[Source], after: Source | Iterable[Source], *, step: str | None = None
+    before: Source | Iterable[Source],
+    after: Source | Iterable[Source],
+    *,
+    step: str | None = None,
+    device: int | None = None,
+    plain_step_ns: int | tuple[int, int] | None = None,
 ) -> ComparisonReport:
     """Compare a training step before and after a change.
 
@@ -116,23 +143,26 @@ def compare(
             whose differences count as noise.
         after: The same of the step after.
         step: The name of the ranges that are steps, in recordings.
+        device: The report's id of the only device to look at, in recordings.
+        plain_step_ns: The step's time without a profiler, in ns: of both sides, or of the one and the other.
 
     Raises:
         ReadError: A file cannot be read.
     """
+    plain = plain_step_ns if isinstance(plain_step_ns, tuple) else (plain_step_ns, plain_step_ns)
     sides = [
-        [cast(Result, _opened(source, step).document) for source in _as_list(side)]
-        for side in (before, after)
+        [_opened(source, Reading(step, device, each)).document for source in _as_list(side)]
+        for side, each in zip((before, after), plain, strict=True)
     ]
-    return ComparisonReport(compare_results(*sides))
+    return ComparisonReport(comparison_document(compare_reports(*sides)))
 
 
-def open_report(source: PathLike, *, step: str | None = None) -> Report:
+def open_report(source: PathLike, reading: Reading = Reading()) -> Report:  # noqa: B008 - an immutable value
     """A report from whatever tells of a run: recordings, a saved ``report.json``, or a run of a history database.
 
     Args:
         source: A file or folder, or ``profkit.db#12``, or ``profkit.db#NAME`` of a baseline.
-        step: The name of the ranges that are steps, in recordings.
+        reading: How recordings are read.
 
     Raises:
         ReadError: It cannot be read.
@@ -144,39 +174,61 @@ def open_report(source: PathLike, *, step: str | None = None) -> Report:
         with History(saved[0]) as history:
             return Report(cast(Result, history.load(saved[1])))
     result = read_report_file(source) if os.fspath(source) != "-" else None
-    return Report(cast(Result, result)) if result is not None else analyze(source, step=step)
+    return Report(cast(Result, result)) if result is not None else analyze(source, **reading._asdict())
 
 
 @dataclass(frozen=True)
 class Gate:
     """Whether a report keeps its limits."""
 
-    failures: list[str]
-    """What breaks them, one sentence each."""
-    comparison: ComparisonReport | None
-    """The report against its baseline, where there is one."""
+    document: GateDocument
+    """What was found, under the names of the published schema."""
 
     @property
     def passed(self) -> bool:
-        """Whether all limits are kept."""
-        return not self.failures
+        """Whether the gate opens: all limits are kept, or unknown ones are allowed and none is broken."""
+        return self.document.passed
+
+    @property
+    def limits(self) -> Sequence[LimitRow]:
+        """What was found about each limit."""
+        return self.document.limits
+
+    @property
+    def failures(self) -> list[str]:
+        """What breaks a limit, or cannot be judged, one sentence each."""
+        return [row.message for row in self.limits if row.outcome != "kept"]
+
+    @property
+    def comparison(self) -> ComparisonReport | None:
+        """The report against its baseline, where there is one."""
+        against = self.document.comparison
+        return None if against is None else ComparisonReport(against)
+
+    def as_dict(self) -> Any:
+        """The gate as `profkit.gate/1`: an object of JSON."""
+        return json.loads(render_gate_json(self.document))
 
 
 def gate(
     report: Source,
-    limits: Mapping[str, Any] | None = None,
+    limits: LimitTexts | None = None,
     *,
     baseline: Source | None = None,
     database: PathLike = DATABASE,
+    allow_unknown: bool = False,
+    reading: Reading = Reading(),  # noqa: B008 - an immutable value
 ) -> Gate:
     """Judge a report by limits.
 
     Args:
         report: As for `compare`.
         limits: Texts by name: ``{"max-step": "+3%", "max-memory": "40GiB", "min-busy": "80%", "max-idle": "20%",
-            "max-launches": "+5%", "max-phase": {"forward": "+5%"}}``. Without any, the step may not become slower.
+            "max-launches": "+5%", "max-phase": {"forward": "+5%"}}``. Without any, the step may be 3 % slower.
         baseline: As for `compare`, or the name of a baseline in the database.
         database: The history with the baselines.
+        allow_unknown: Whether the gate opens where a limit cannot be judged.
+        reading: How recordings are read; the step without a profiler is that of the report alone.
 
     Raises:
         AnalysisError: A limit is wrong, or needs a baseline.
@@ -188,12 +240,13 @@ def gate(
         raise AnalysisError("gate", "neither a baseline nor a limit is given", hint)
     if baseline is None and wanted.need_a_baseline:
         raise AnalysisError("gate", "a limit that starts with + needs a baseline", "Name one with --baseline")
-    judged = cast(Result, _opened(report, None).document)
-    against = None
+    judged, before = _opened(report, reading).document, None
     if baseline is not None:
-        before = cast(Result, _opened(_baseline(baseline, database), None).document)
-        against = ComparisonReport(compare_results([before], [judged]))
-    return Gate(broken_limits(wanted, judged, against.comparison if against else None), against)
+        before = _opened(_baseline(baseline, database), reading._replace(plain_step_ns=None)).document
+    against = None if before is None else compare_reports([before], [judged])
+    found = judge_limits(wanted, judged, before, against)
+    told = None if against is None else comparison_document(against)
+    return Gate(gate_document(found, told, allow_unknown=allow_unknown))
 
 
 def save_run(
@@ -223,9 +276,9 @@ def save_run(
     from profkit.saved_runs import History, facts_of
 
     place = DATABASE if database is None else os.fspath(database)
-    facts = facts_of(report.result, [os.fspath(file) for file in files])
+    facts = facts_of(report.document, [os.fspath(file) for file in files])
     with History(place, create=True) as history:
-        run = history.save(report.result, tags=tags, environment=facts)
+        run = history.save(report.document, tags=tags, environment=facts)
         if baseline is not None:
             history.set_baseline(baseline, run)
     return f"{place}#{run}"
@@ -286,8 +339,8 @@ def saved_run_of(source: PathLike) -> tuple[Path, str] | None:
     return None if match is None or Path(source).exists() else (Path(match["database"]), match["run"])
 
 
-def _opened(source: Source, step: str | None) -> Report:
-    return source if isinstance(source, Report) else open_report(source, step=step)
+def _opened(source: Source, reading: Reading) -> Report:
+    return source if isinstance(source, Report) else open_report(source, reading)
 
 
 def _as_list(sources: Any) -> Sequence[Source]:

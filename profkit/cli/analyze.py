@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from profkit.cli.plain_step import plain_step_option
+from profkit.cli.options import plain_step_option
 from profkit.errors import AnalysisError, printable
 
 if TYPE_CHECKING:

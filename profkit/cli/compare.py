@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from profkit.cli.options import device_option, format_options, plain_steps_option, step_option
+
 __all__ = ["command"]
 
 
@@ -28,10 +30,10 @@ __all__ = ["command"]
     help="Another recording of AFTER; may be repeated.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the comparison here; - is standard output.")
-@click.option(
-    "--format", "format_", type=click.Choice(["html", "json", "md", "text"]), help="Format of the comparison."
-)
-@click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
+@format_options("html", "json", "md", "text", "csv")
+@step_option
+@device_option
+@plain_steps_option
 def command(
     before: str,
     after: str,
@@ -40,6 +42,8 @@ def command(
     output: str | None,
     format_: str | None,
     step: str | None,
+    device: int | None,
+    plain_step_ns: tuple[int, int] | None,
 ) -> None:
     """Compare two recordings: did the step become faster, and why?
 
@@ -61,7 +65,7 @@ def command(
     if output and output != "-":
         chosen = format_of(output, format_, tuple(COMPARISON_RENDERERS))
     sides = [before, *more_before], [after, *more_after]
-    report = compare(*sides, step=step)
+    report = compare(*sides, step=step, device=device, plain_step_ns=plain_step_ns)
     if output is None or output == "-":
         if chosen == "text":
             click.echo(render_comparison_text(report.comparison, color=sys.stdout.isatty()), nl=False)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from profkit.cli.options import device_option, format_options, plain_step_option, step_option
 from profkit.errors import AnalysisError, printable
+
+if TYPE_CHECKING:
+    from profkit.api.comparing import Gate
 
 __all__ = ["FAILED", "command"]
 
 FAILED = 3
-"""The exit code of a broken limit."""
+"""The exit code of a limit that is broken, or that cannot be judged."""
 
 
 @click.command(name="gate")
@@ -33,13 +37,32 @@ FAILED = 3
 @click.option(
     "-o", "--output", metavar="FILE", help="Write the comparison with the baseline, e.g. comment.md."
 )
+@click.option(
+    "--allow-unknown", is_flag=True, help="Pass where a limit cannot be judged; say so all the same."
+)
+@format_options("text", "json", "md", "html", "csv")
+@step_option
+@device_option
+@plain_step_option
 @click.pass_context
-def command(ctx: click.Context, /, report: str, output: str | None, **given: Any) -> None:
+def command(
+    ctx: click.Context,
+    /,
+    report: str,
+    output: str | None,
+    allow_unknown: bool,
+    format_: str | None,
+    step: str | None,
+    device: int | None,
+    plain_step_ns: int | None,
+    **given: Any,
+) -> None:
     """Fail if a step exceeds its limits on time, memory or idle time.
 
     REPORT is a recording, a saved report (JSON) or a run of the history. A limit with + counts from the
-    baseline, and a time must also exceed the noise to break it. Limits can be set in pyproject.toml under
-    [tool.profkit.gate], by the names of the options. Exit code 3: a limit is broken, or cannot be judged.
+    baseline; without any limit, the step may be 3 % slower. Limits can be set in pyproject.toml under
+    [tool.profkit.gate], by the names of the options. Exit code 3: a limit is broken, or cannot be judged because
+    the noise is larger than what it allows.
 
     \b
     Examples:
@@ -47,7 +70,7 @@ def command(ctx: click.Context, /, report: str, output: str | None, **given: Any
       profkit gate trace.json.gz --min-busy 80%
     """
     from profkit.api import refuse_input
-    from profkit.api.comparing import DATABASE, gate, gate_settings
+    from profkit.api.comparing import DATABASE, Reading, gate, gate_settings
     from profkit.rendering.comparisons import COMPARISON_RENDERERS
     from profkit.rendering.formats import format_of
 
@@ -58,16 +81,40 @@ def command(ctx: click.Context, /, report: str, output: str | None, **given: Any
     baseline = given.pop("baseline") or settings.pop("baseline", None)
     database = given.pop("database") or settings.pop("db", None) or DATABASE
     limits = {k: v for k, v in settings.items() if k not in ("baseline", "db")} | _limits(given)
-    judged = gate(report, limits, baseline=baseline, database=database)
-    if judged.comparison is not None:
-        if output:
-            refuse_input(Path(output), [report, database, *([baseline] if baseline else [])])
-            judged.comparison.save(output)
-        click.echo(printable(judged.comparison.comparison.sentence))
-    for failure in judged.failures:
-        click.echo(printable(failure))
-    click.echo("The gate is passed." if judged.passed else "The gate has failed.")
+    judged = gate(
+        report,
+        limits,
+        baseline=baseline,
+        database=database,
+        allow_unknown=allow_unknown,
+        reading=Reading(step, device, plain_step_ns),
+    )
+    if judged.comparison is not None and output:
+        refuse_input(Path(output), [report, database, *([baseline] if baseline else [])])
+        judged.comparison.save(output)
+    click.echo(_told(judged, format_ or "text"), nl=False)
     ctx.exit(0 if judged.passed else FAILED)
+
+
+def _told(judged: Gate, format_: str) -> str:
+    """What the gate found; in another format than text or JSON, the comparison with the baseline."""
+    from profkit.rendering.comparisons import render_gate_json
+
+    if format_ == "json":
+        return render_gate_json(judged.document)
+    if format_ != "text":
+        if judged.comparison is None:
+            raise AnalysisError("gate", f"without a baseline there is nothing to write as {format_}")
+        return judged.comparison.render(format_)
+    lines = [judged.comparison.comparison.sentence] if judged.comparison is not None else []
+    lines += judged.failures
+    if not judged.passed:
+        if judged.document.outcome == "unknown":
+            lines.append("What cannot be judged keeps the gate closed, unless --allow-unknown is given.")
+        lines.append("The gate has failed.")
+    else:
+        lines.append("The gate is passed.")
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def _limits(given: dict[str, Any]) -> dict[str, Any]:

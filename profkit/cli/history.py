@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from profkit.errors import printable
 
@@ -82,25 +84,27 @@ def command(
             return
         subject, of = next(iter(chosen.items()), (None, ""))
         followed = metric_of(metric, subject=subject, of=of)
-        rows = [
-            row
-            for row in history.series(followed, tags=parse_tags(tags), last=last)
-            if row["value"] is not None
-        ]
-    changes = find_changes([row["value"] for row in rows])
+        points = history.series(followed, tags=parse_tags(tags), last=last)
+    changes = find_changes([point.value for point in points])
     if format_ == "json":
-        sentences = change_sentences(rows, changes, followed.label)
-        told = [{"run": rows[c.at]["run"], "before": c.before, "after": c.after} for c in changes]
+        sentences = change_sentences(points, changes, followed.label)
+        told = [{"run": points[c.at].run, "before": c.before, "after": c.after} for c in changes]
         click.echo(
             json.dumps(
-                {"metric": followed.label, "runs": rows, "changes": told, "sentences": sentences}, indent=1
+                {
+                    "metric": followed.label,
+                    "runs": msgspec.to_builtins(points),
+                    "changes": told,
+                    "sentences": sentences,
+                },
+                indent=1,
             )
         )
     else:
-        click.echo(render_trend_text(rows, changes, followed.label), nl=False)
+        click.echo(render_trend_text(points, changes, followed.label), nl=False)
     if output:
         refuse_input(Path(output), [database])
-        write_whole(Path(output), render_trend_html(rows, changes, followed.label))
+        write_whole(Path(output), render_trend_html(points, changes, followed.label))
         click.echo(f"Wrote {output}", err=True)
 
 
@@ -112,7 +116,7 @@ def parse_tags(tags: tuple[str, ...]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def _listed(rows: list[dict[str, object]]) -> str:
+def _listed(rows: Sequence[Mapping[str, object]]) -> str:
     from profkit.rendering.sentences.labels import share_label
 
     lines = [f"{'run':>6}  {'saved (UTC)':<16}  {'step':>10}  {'busy':>10}  {'bound':<15}  what"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from profkit.cli.plain_step import plain_step_option
+from profkit.cli.options import plain_step_option
 
 __all__ = ["command"]
 

@@ -1,23 +1,19 @@
-"""Results before and after a change -> what changed, by how much, and whether it is more than noise."""
+"""Reports before and after a change -> what changed, by how much, and whether it is more than noise."""
 
-from profkit.comparison.compare_reports import (
-    COMPARE_SCHEMA,
-    Comparison,
-    compare_results,
-    part_label,
-    signed_text,
-)
-from profkit.comparison.limits import Limits, broken_limits
-from profkit.comparison.trend import Change, find_changes
+from profkit.comparison.compare_reports import compare_reports
+from profkit.comparison.gate import judge_limits
+from profkit.comparison.limits import Limits, LimitTexts
+from profkit.comparison.rows import Comparison, LimitResult
+from profkit.comparison.trend import Change, Point, find_changes
 
 __all__ = [
-    "COMPARE_SCHEMA",
     "Change",
     "Comparison",
+    "LimitResult",
+    "LimitTexts",
     "Limits",
-    "broken_limits",
-    "compare_results",
+    "Point",
+    "compare_reports",
     "find_changes",
-    "part_label",
-    "signed_text",
+    "judge_limits",
 ]

@@ -4,246 +4,177 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
+from profkit.comparison.likeness import shared_families, unlike
+from profkit.comparison.rows import Effect, SetupWarning
 from profkit.comparison.side import Side, kept_steps
 from profkit.comparison.work_done import Work
-from profkit.model.result import Row
-from profkit.units import percent_text
+from profkit.model.findings import Param, Severity
 
-__all__ = ["FORBIDS", "HOST_COST", "NOTE", "WEAKENS", "setup_warnings"]
+__all__ = ["setup_warnings"]
 
-FORBIDS: Final = "forbids"
-"""No conclusion: the sides do not do the same thing on the same GPU."""
-
-HOST_COST: Final = "host cost"
-"""The recorders slow the host differently: idle time cannot be compared, busy time can."""
-
-WEAKENS: Final = "weakens"
-"""The conclusion stands on less."""
-
-NOTE: Final = "note"
-"""Good to know; perhaps it is the change itself."""
-
-_ORDER: Final = (FORBIDS, HOST_COST, WEAKENS, NOTE)
+_ORDER: Final[tuple[Effect, ...]] = ("forbids", "host cost", "weakens", "note")
 _OPTIONS: Final = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules", "cuda_graph_trace", "memory_usage")  # fmt: skip
 _VERSIONS: Final = ("torch", "cuda", "cuda_runtime_version", "cuda_driver_version", "driver", "cpu")
-_WORDS: Final = {
-    "cuda_runtime_version": "CUDA runtime",
-    "cuda_driver_version": "CUDA driver",
-    "cuda": "CUDA",
-    "cpu": "CPU",
-}
+_GREW: Final = 0.1
+"""A model whose parameters changed by this logarithm is another one."""
+_FEW: Final = 3
+_MOVED: Final = 0.1
+"""With more of the matrix products' time in other types, the type is worth telling."""
 
 
-def setup_warnings(before: Side, after: Side, work: Work) -> list[Row]:
-    """The differences of the setup, what forbids a conclusion first.
-
-    Returns:
-        Rows ``{code, effect, message}``; effect is one of `FORBIDS`, `HOST_COST`, `WEAKENS`, `NOTE`.
-    """
-    checks: tuple[Callable[[], Iterator[Row]], ...] = (
-        lambda: _devices(before, after),
-        lambda: _untimed(before, after),
-        lambda: _work(work),
-        lambda: _recorders(before, after),
-        lambda: _versions(before, after),
-        lambda: _steps(before, after),
-        lambda: _types(before, after),
-        lambda: _health(before, after),
-    )
-    rows = [row for check in checks for row in check()]
-    return sorted(rows, key=lambda row: _ORDER.index(row["effect"]))
+def setup_warnings(before: Side, after: Side, work: Work) -> list[SetupWarning]:
+    """The differences of the setup, what forbids a conclusion first."""
+    rows = [
+        *_devices(before, after),
+        *_programs(before, after),
+        *_untimed(before, after),
+        *_work(work),
+        *_recorders(before, after),
+        *_versions(before, after),
+        *_steps(before, after),
+        *_types(before, after),
+        *_health(before, after),
+    ]
+    return sorted(rows, key=lambda row: _ORDER.index(row.effect))
 
 
-def _row(code: str, effect: str, message: str) -> Row:
-    return {"code": code, "effect": effect, "message": message}
+def _row(code: str, effect: Effect, **params: Param) -> SetupWarning:
+    return SetupWarning(code=code, effect=effect, params=params)
 
 
-def _devices(before: Side, after: Side) -> Iterator[Row]:
-    names = [Counter(d["name"] for d in side.rows("devices") if d["name"]) for side in (before, after)]
-    if all(names) and set(names[0]) != set(names[1]):
-        yield _row("gpu", FORBIDS, f"Another GPU: {_listed(names[0])} before, {_listed(names[1])} after")
-    counts = [[len(r.devices) for r in side.timed] for side in (before, after)]
-    if before.on_host != after.on_host:
-        yield _row("gpu", FORBIDS, "Only one side has device times: record both with the GPU's activity")
-    elif set(counts[0]) != set(counts[1]):
-        yield _row(
-            "devices",
-            WEAKENS,
-            f"Another number of devices: {_listed(counts[0])} before, {_listed(counts[1])} after; times are per device",
-        )
-
-
-def _untimed(before: Side, after: Side) -> Iterator[Row]:
-    for side, word in ((before, "before"), (after, "after")):
-        untimed = [r for r in side.results if not side.has_time(r)]
-        if untimed and len(untimed) < len(side.results):
-            files = _listed(row["path"] for r in untimed for row in r.inputs)
-            yield _row("no-times", NOTE, f"Left out of the times {word}, since it holds no step: {files}")
-
-
-def _work(work: Work) -> Iterator[Row]:
-    if work.ratio != 1.0:
-        times = f"{work.ratio:.3g} times" if work.ratio > 1 else f"1/{1 / work.ratio:.3g} of"
-        model = work.parameters is not None and abs(math.log(work.parameters)) > 0.1
-        what = "Another model size" if model else "Another batch size"
-        yield _row(
-            "batch",
-            FORBIDS,
-            f"{what} (or shapes): each launch after does {times} the work of one before. "
-            "Record both with the same batch, or judge the time per sample",
-        )
-    elif work.flop is not None and abs(math.log(work.flop)) > 0.05:
-        yield _row(
-            "work", NOTE, f"The matrix products of a step take {work.flop:.3g} times the FLOP of before"
-        )
-    if work.ratio == 1.0 and work.parameters is not None and abs(math.log(work.parameters)) > 0.1:
-        yield _row(
-            "parameters",
-            NOTE,
-            f"The optimizer's launches cover {work.parameters:.3g} times the elements of before",
-        )
-
-
-def _recorders(before: Side, after: Side) -> Iterator[Row]:
-    tools = [
-        sorted({str(r["format"]) for r in side.rows("inputs") if r["format"] != "snapshot"})
+def _devices(before: Side, after: Side) -> Iterator[SetupWarning]:
+    names = [
+        {row.name for report in side.reports for row in report.devices if row.name}
         for side in (before, after)
     ]
+    if all(names) and names[0] != names[1]:
+        yield _row("gpu", "forbids", before=_listed(names[0]), after=_listed(names[1]))
+    counts = [{len(report.devices) for report in side.timed} for side in (before, after)]
+    if before.on_host != after.on_host:
+        yield _row("gpu", "forbids")
+    elif counts[0] != counts[1]:
+        yield _row("devices", "weakens", before=_listed(counts[0]), after=_listed(counts[1]))
+
+
+def _programs(before: Side, after: Side) -> Iterator[SetupWarning]:
+    if unlike(before, after):
+        yield _row("unlike", "forbids", shared_share=shared_families(before, after))
+
+
+def _untimed(before: Side, after: Side) -> Iterator[SetupWarning]:
+    for side, word in ((before, "before"), (after, "after")):
+        untimed = [report for report in side.reports if not side.has_time(report)]
+        if untimed and len(untimed) < len(side.reports):
+            files = _listed(row.path for report in untimed for row in report.inputs)
+            yield _row("no-times", "note", side=word, files=files)
+
+
+def _work(work: Work) -> Iterator[SetupWarning]:
+    other_model = work.parameters is not None and abs(math.log(work.parameters)) > _GREW
+    if work.ratio != 1.0:
+        yield _row("batch", "forbids", ratio=work.ratio, other_model=other_model)
+    elif work.flop is not None and abs(math.log(work.flop)) > 0.05:
+        yield _row("work", "note", ratio=work.flop)
+    if work.ratio == 1.0 and other_model:
+        yield _row("parameters", "note", ratio=work.parameters)
+
+
+def _recorders(before: Side, after: Side) -> Iterator[SetupWarning]:
+    tools = [{row.format for row in side.inputs if row.format != "snapshot"} for side in (before, after)]
     if tools[0] != tools[1]:
-        yield _row(
-            "format",
-            HOST_COST,
-            f"Another recorder ({_listed(tools[0])} before, {_listed(tools[1])} after), which slows the host by "
-            "another amount: idle time does not compare",
-        )
+        yield _row("format", "host cost", before=_listed(tools[0]), after=_listed(tools[1]))
+        return
     for option in _OPTIONS:
         values = [_facts(side, option) for side in (before, after)]
-        if tools[0] == tools[1] and values[0] != values[1]:
-            effect = NOTE if option == "memory_usage" else HOST_COST
-            yield _row(
-                "profiler-option",
-                effect,
-                f"The profiler's option {option} was {_listed(values[0])} before and {_listed(values[1])} after, "
-                "which costs the host another amount of time",
-            )
-    for table, what in (("operators", "operators"), ("utilisation", "GPU metrics")):
-        there = [any(getattr(r, table) for r in side.results) for side in (before, after)]
-        if tools[0] == tools[1] and there[0] != there[1]:
-            yield _row(
-                "profiler-option",
-                HOST_COST,
-                f"Only the recording {'after' if there[1] else 'before'} has {what}, which costs the host time",
-            )
-    versions = [
-        sorted({str(r["tool_version"]) for r in side.rows("inputs") if r["tool_version"]})
-        for side in (before, after)
-    ]
-    if tools[0] == tools[1] and all(versions) and versions[0] != versions[1]:
-        what = "PyTorch" if tools[0] == ["kineto"] else "the recorder"
-        yield _row(
-            "version",
-            NOTE,
-            f"Another version of {what}: {_listed(versions[0])} before, {_listed(versions[1])} after",
-        )
+        if values[0] != values[1]:
+            effect: Effect = "note" if option == "memory_usage" else "host cost"
+            told = {"before": _listed(values[0]), "after": _listed(values[1])}
+            yield _row("profiler-option", effect, option=option, **told)
+    tables = {
+        "operators": [any(report.operators for report in side.reports) for side in (before, after)],
+        "metrics": [any(report.utilisation for report in side.reports) for side in (before, after)],
+    }
+    for table, there in tables.items():
+        if there[0] != there[1]:
+            yield _row("profiler-option", "host cost", table=table, side="after" if there[1] else "before")
+    versions = [{row.tool_version for row in side.inputs if row.tool_version} for side in (before, after)]
+    if all(versions) and versions[0] != versions[1]:
+        what = "pytorch" if tools[0] == {"kineto"} else "recorder"
+        yield _row("version", "note", of=what, before=_listed(versions[0]), after=_listed(versions[1]))
 
 
-def _versions(before: Side, after: Side) -> Iterator[Row]:
+def _versions(before: Side, after: Side) -> Iterator[SetupWarning]:
     for fact in _VERSIONS:
         values = [_facts(side, fact) - {"none"} for side in (before, after)]
         if all(values) and values[0] != values[1]:
-            effect = WEAKENS if fact == "cpu" else NOTE
-            yield _row(
-                "version",
-                effect,
-                f"Another {_WORDS.get(fact, fact)}: {_listed(values[0])} before, {_listed(values[1])} after",
-            )
+            effect: Effect = "weakens" if fact == "cpu" else "note"
+            yield _row("version", effect, of=fact, before=_listed(values[0]), after=_listed(values[1]))
 
 
-def _steps(before: Side, after: Side) -> Iterator[Row]:
+def _steps(before: Side, after: Side) -> Iterator[SetupWarning]:
     counts = [side.steps for side in (before, after)]
     if not (before.total_ns or after.total_ns):
         return
     if not any(counts):
-        yield _row(
-            "steps",
-            WEAKENS,
-            "No steps are marked: whole recordings are compared, which may hold other amounts of work",
-        )
+        yield _row("steps", "weakens", least=0)
         return
     if not all(counts):
-        yield _row(
-            "steps",
-            FORBIDS,
-            f"Only the side {'after' if counts[1] else 'before'} has steps. Mark them on both",
-        )
+        yield _row("steps", "forbids", side="after" if counts[1] else "before")
         return
     if counts[0] != counts[1]:
-        yield _row(
-            "steps", NOTE, f"{counts[0]} steps are counted before, {counts[1]} after; times are per step"
-        )
-    if min(counts) < 3:
-        yield _row(
-            "steps",
-            WEAKENS,
-            f"{min(counts)} counted step{'s say' if min(counts) > 1 else ' says'} little of the noise. Record ten",
-        )
+        yield _row("steps", "note", before=counts[0], after=counts[1])
+    if min(counts) < _FEW:
+        yield _row("steps", "weakens", least=min(counts))
     left_out = [
-        sum(not s["kept"] for r in side.results for s in r.window["steps"]) for side in (before, after)
+        sum(not step.kept for report in side.reports for step in report.window.steps)
+        for side in (before, after)
     ]
     if left_out[0] != left_out[1]:
-        yield _row(
-            "warm-up", NOTE, f"Warm-up: {left_out[0]} leading steps are left out before, {left_out[1]} after"
-        )
+        yield _row("warm-up", "note", before=left_out[0], after=left_out[1])
     for word, side in (("before", before), ("after", after)):
-        names = [str(s["name"]) for r in side.results for s in kept_steps(r) if s.get("note")]
+        names = [step.name for report in side.reports for step in kept_steps(report) if step.excess]
         if names:
-            yield _row("outlier", NOTE, f"Far longer than the other steps {word}: {_listed(names[:3])}")
+            yield _row("outlier", "note", side=word, steps=_listed(names[:3]))
 
 
-def _types(before: Side, after: Side) -> Iterator[Row]:
+def _types(before: Side, after: Side) -> Iterator[SetupWarning]:
     shares = [_type_shares(side) for side in (before, after)]
     if not all(shares):
         return
     moved = sum(abs(shares[0].get(t, 0) - shares[1].get(t, 0)) for t in {*shares[0], *shares[1]}) / 2
-    if moved > 0.1:
-        first, second = (
-            ", ".join(f"{t} {percent_text(s)}" for t, s in sorted(each.items(), key=lambda x: -x[1])[:3])
-            for each in shares
-        )
-        yield _row(
-            "dtype",
-            NOTE,
-            f"Other data types in matrix products: {first} of their time before, {second} after; results differ in precision",
-        )
+    if moved > _MOVED:
+        first, second = (_largest(each) for each in shares)
+        yield _row("dtype", "note", before=first, after=second)
+
+
+def _largest(shares: Mapping[str, float]) -> list[str | int]:
+    """The three largest, each a type and its percentage."""
+    largest = sorted(shares.items(), key=lambda pair: -pair[1])[:3]
+    return [item for name, share in largest for item in (name, round(100 * share))]
 
 
 def _type_shares(side: Side) -> dict[str, float]:
     time: Counter[str] = Counter()
-    for row in side.rows("kernels"):
-        if row["family"] in ("gemm", "convolution") and row["dtype"]:
-            time[row["dtype"]] += row["total_ns"]
+    for row in side.kernels:
+        if row.family in ("gemm", "convolution") and row.dtype:
+            time[row.dtype] += row.total_ns
     return {dtype: ns / time.total() for dtype, ns in time.items() if ns}
 
 
-def _health(before: Side, after: Side) -> Iterator[Row]:
+def _health(before: Side, after: Side) -> Iterator[SetupWarning]:
     for word, side in (("before", before), ("after", after)):
-        bad = [
-            f["message"] for r in side.results for f in r.health["findings"] if f["severity"] in ("error", 2)
-        ]
+        bad = [f for r in side.reports for f in r.health.findings if f.severity == Severity.ERROR]
         if bad:
-            yield _row("health", WEAKENS, f"The recording {word} is damaged: {bad[0]}")
+            told = {**bad[0].params, "side": word, "finding": bad[0].code, "count": bad[0].count}
+            yield SetupWarning(code="health", effect="weakens", params=told)
 
 
 def _facts(side: Side, name: str) -> set[str]:
-    return {
-        str((row.get("facts") or {}).get(name, "none"))
-        for row in side.rows("inputs")
-        if row["format"] != "snapshot"
-    }
+    return {row.facts.get(name, "none") for row in side.inputs if row.format != "snapshot"}
 
 
-def _listed(values: Any) -> str:
+def _listed(values: Iterable[object]) -> str:
     return ", ".join(sorted({str(value) for value in values})) or "none"

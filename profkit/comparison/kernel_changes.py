@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from profkit.comparison.rows import KernelChange, MatchedBy
 from profkit.comparison.side import Side
-from profkit.model.result import Row
 
-__all__ = ["kernel_pairs"]
+__all__ = ["kernel_changes"]
 
 _TYPE: Final = re.compile(r"\b(?:bf16|fp16|fp32|fp64|tf32|fp8|SIMT)\b|<[^<>]*>|\bsm_?\d+\w*")
 
@@ -47,21 +47,17 @@ class _Kernels:
         return self.operators.most_common(1)[0][0] if self.operators else None
 
 
-def kernel_pairs(before: Side, after: Side) -> list[Row]:
+def kernel_changes(before: Side, after: Side) -> list[KernelChange]:
     """The kernels of both sides, those whose time changed most first.
 
     Kernels are matched by name; those left over by their short name, which has no compiler's decoration; then by
     operator and launch shape; then by family and operator; then by family, launch shape and count; then by the
     short name without data types. A key that several kernels of a side share unites them. What is still left over
     is new or gone.
-
-    Returns:
-        Rows ``{name, name_after, short_name, family, matched_by, before_ns, after_ns, delta_ns, count_before,
-        count_after}``: sums of durations per step (kernels that overlap count both), ``name`` or ``name_after``
-        null on the side that has no such kernel.
+    Times are sums of durations per typical step: kernels that overlap count both.
     """
     sides = _by_name(before), _by_name(after)
-    pairs: list[tuple[str, _Kernels | None, _Kernels | None]] = []
+    pairs: list[tuple[MatchedBy, _Kernels | None, _Kernels | None]] = []
     for word, key_of in _KEYS:
         left, right = (_united(side, key_of) for side in sides)
         for key in [key for key in left if key in right]:
@@ -72,22 +68,22 @@ def kernel_pairs(before: Side, after: Side) -> list[Row]:
     pairs += [("none", kernels, None) for kernels in sides[0].values()]
     pairs += [("none", None, kernels) for kernels in sides[1].values()]
     rows = [_row(word, left, right, before, after) for word, left, right in pairs]
-    return sorted(rows, key=lambda row: (-abs(row["delta_ns"]), row["name"] or "", row["name_after"] or ""))
+    return sorted(rows, key=lambda row: (-abs(row.delta_ns), row.name or "", row.name_after or ""))
 
 
 def _by_name(side: Side) -> dict[str, _Kernels]:
     found: dict[str, _Kernels] = {}
-    for row in side.rows("kernels"):
-        shape = f"{row.get('grid')} {row.get('block')}"
-        found.setdefault(row["name"], _Kernels()).add(
+    for row in side.kernels:
+        shape = f"{row.grid} {row.block}"
+        found.setdefault(row.name, _Kernels()).add(
             _Kernels(
-                Counter({row["name"]: row["total_ns"] + 1}),
-                Counter(row["operators"]),
-                Counter({shape: row["total_ns"] + 1}),
-                row["short_name"],
-                str(row["family"]),
-                row["total_ns"],
-                side.per_step(row["count"]),
+                Counter({row.name: row.total_ns + 1}),
+                Counter(row.operators),
+                Counter({shape: row.total_ns + 1}),
+                row.short_name,
+                row.family,
+                row.total_ns,
+                side.per_step(row.count),
             )
         )
     return found
@@ -112,7 +108,7 @@ def _family_shape_and_count(kernels: _Kernels) -> object:
     return None if "None" in shape else (kernels.family, shape, round(kernels.count, 2))
 
 
-_KEYS: Final[Iterable[tuple[str, Callable[[_Kernels], object]]]] = (
+_KEYS: Final[Iterable[tuple[MatchedBy, Callable[[_Kernels], object]]]] = (
     ("name", lambda k: k.name),
     ("short name", lambda k: (k.family, k.short_name)),
     ("operator and shape", _operator_and_shape),
@@ -125,20 +121,22 @@ _KEYS: Final[Iterable[tuple[str, Callable[[_Kernels], object]]]] = (
 )
 
 
-def _row(word: str, left: _Kernels | None, right: _Kernels | None, before: Side, after: Side) -> Row:
+def _row(
+    word: MatchedBy, left: _Kernels | None, right: _Kernels | None, before: Side, after: Side
+) -> KernelChange:
     known = left or right
     assert known is not None
-    was = round(before.per_step(left.total_ns)) if left else 0
-    now = round(after.per_step(right.total_ns)) if right else 0
-    return {
-        "name": left.name if left else None,
-        "name_after": right.name if right else None,
-        "short_name": known.short_name,
-        "family": known.family,
-        "matched_by": word,
-        "before_ns": was,
-        "after_ns": now,
-        "delta_ns": now - was,
-        "count_before": round(left.count, 2) if left else 0,
-        "count_after": round(right.count, 2) if right else 0,
-    }
+    was = round(before.busy_per_step(left.total_ns)) if left else 0
+    now = round(after.busy_per_step(right.total_ns)) if right else 0
+    return KernelChange(
+        name=left.name if left else None,
+        name_after=right.name if right else None,
+        short_name=known.short_name,
+        family=known.family,
+        matched_by=word,
+        before_ns=was,
+        after_ns=now,
+        delta_ns=now - was,
+        count_before=round(left.count, 2) if left else 0,
+        count_after=round(right.count, 2) if right else 0,
+    )

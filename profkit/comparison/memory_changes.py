@@ -2,60 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from profkit.model.result import Row
+from profkit.comparison.rows import Change, MemoryChange, MemoryComparison, PeakChange
+from profkit.comparison.side import Side
+from profkit.model.report_memory import Memory
 
-__all__ = ["compare_memory"]
+__all__ = ["compare_memory", "memory_changes"]
+
+Owner = tuple[str | None, str | None]
 
 
-def compare_memory(before: Row, after: Row) -> Row:
-    """Compare two ``memory`` sections by owner, the largest change first.
+def memory_changes(before: Side, after: Side) -> MemoryComparison | None:
+    """Memory of the first report of each side that has it; None where one has none."""
+    first, second = (
+        next((r.memory for r in side.reports if r.memory is not None), None) for side in (before, after)
+    )
+    return None if first is None or second is None else compare_memory(first, second)
+
+
+def compare_memory(before: Memory, after: Memory) -> MemoryComparison:
+    """Compare two memory sections by owner, category and phase, the largest change first.
 
     Line numbers move when a file is edited, so owners are matched by file and function as well: an owner that
     only one side has takes the one of the same file, function and category that only the other has.
-
-    Returns:
-        ``{peak_allocated_bytes, peak_reserved_bytes, owners, categories}``: the first two are
-        ``{before, after, change}``, the others rows ``{category, where, before, after, change}``; an unknown
-        side makes its change null.
     """
-    return {
-        **{
-            key: _change(before.get(key), after.get(key))
-            for key in ("peak_allocated_bytes", "peak_reserved_bytes")
-        },
-        "owners": _rows(_moved(_table(before["at_peak"]), _table(after["at_peak"]))),
-        "categories": _rows(
-            [(key, *sizes) for key, sizes in _paired(before["by_category"], after["by_category"])]
-        ),
-    }
+    owners: list[dict[Owner, int]] = [
+        {(row.category, row.where): row.bytes for row in memory.at_peak} for memory in (before, after)
+    ]
+    categories: list[dict[Owner, int]] = [
+        {(row.category, None): row.bytes for row in memory.by_category} for memory in (before, after)
+    ]
+    return MemoryComparison(
+        peak_allocated_bytes=Change.of(before.peak_allocated_bytes, after.peak_allocated_bytes),
+        peak_reserved_bytes=Change.of(before.peak_reserved_bytes, after.peak_reserved_bytes),
+        owners=_rows(_moved(*owners)),
+        categories=_rows([(key, categories[0].get(key, 0), categories[1].get(key, 0)) for key in {**categories[0], **categories[1]}]),
+        by_phase=_peaks(*({row.path: row.peak_allocated_bytes for row in m.by_phase} for m in (before, after))),
+    )  # fmt: skip
 
 
-Key = tuple[str | None, str | None]
+def _peaks(before: Mapping[str, int | None], after: Mapping[str, int | None]) -> list[PeakChange]:
+    rows = []
+    for path in {**before, **after}:
+        was, now = before.get(path), after.get(path)
+        change = None if was is None or now is None else now - was
+        rows.append(PeakChange(path=path, before=was, after=now, change=change))
+    return sorted(rows, key=lambda row: (-abs(row.change or 0), row.path))
 
 
-def _change(before: int | None, after: int | None) -> Row:
-    return {
-        "before": before,
-        "after": after,
-        "change": None if before is None or after is None else after - before,
-    }
-
-
-def _table(rows: Sequence[Row]) -> dict[Key, int]:
-    return {(row["category"], row.get("where")): int(row["bytes"]) for row in rows}
-
-
-def _paired(before: Sequence[Row], after: Sequence[Row]) -> list[tuple[Key, tuple[int, int]]]:
-    first, second = _table(before), _table(after)
-    return [(key, (first.get(key, 0), second.get(key, 0))) for key in {**first, **second}]
-
-
-def _moved(before: dict[Key, int], after: dict[Key, int]) -> list[tuple[Key, int, int]]:
+def _moved(before: Mapping[Owner, int], after: Mapping[Owner, int]) -> list[tuple[Owner, int, int]]:
     """Both sides of each owner; owners of one side only are joined when nothing but their line differs."""
     rows = [(key, before[key], after[key]) for key in before if key in after]
-    gone: dict[Key, list[Key]] = {}
+    gone: dict[Owner, list[Owner]] = {}
     for key in before:
         if key not in after:
             gone.setdefault(_place(key), []).append(key)
@@ -66,7 +65,7 @@ def _moved(before: dict[Key, int], after: dict[Key, int]) -> list[tuple[Key, int
     return rows + [(key, before[key], 0) for keys in gone.values() for key in keys]
 
 
-def _place(key: Key) -> Key:
+def _place(key: Owner) -> Owner:
     """An owner without its line: ``train.py:12 forward`` is ``train.py forward``."""
     category, where = key
     file, colon, rest = (where or "").partition(":")
@@ -74,9 +73,9 @@ def _place(key: Key) -> Key:
     return (category, f"{file} {function}") if colon and line.isdigit() else key
 
 
-def _rows(sizes: Sequence[tuple[Key, int, int]]) -> list[Row]:
+def _rows(sizes: Sequence[tuple[Owner, int, int]]) -> list[MemoryChange]:
     rows = [
-        {"category": category, "where": where, **_change(before, after)}
+        MemoryChange(category=category, where=where, before=before, after=after, change=after - before)
         for (category, where), before, after in sizes
     ]
-    return sorted(rows, key=lambda row: (-abs(int(row["change"])), str(row["where"])))
+    return sorted(rows, key=lambda row: (-abs(row.change), str(row.where)))

@@ -1,82 +1,130 @@
-"""How far two means of steps may lie apart by chance."""
+"""How far the medians of two sides' steps may lie apart by chance."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BUSY_SPREAD", "IDLE_SPREAD", "noise_of", "student_quantile"]
+from profkit.comparison.rows import NoiseCure
 
-BUSY_SPREAD: Final = 0.005
-"""What the busy time of equal steps, and of recordings of one step, is expected to spread (standard deviation over
-mean): clocks and temperature. Steps of 41 programs on an H200 that never wait for the host spread by 0.2 %."""
-
-IDLE_SPREAD: Final = 0.12
-"""The same of idle time, which is the host's and drifts: of 420 pairs of equal loops of programs that wait for the host,
-96 % are within the noise that follows; with 8 %, 89 % are (reports/comparison/power.py)."""
+__all__ = ["NO_NOISE", "Noise", "measured_noise", "median_of", "spread_of", "student_quantile"]
 
 _WORTH: Final = 4
 """Observations that an expectation is worth. Three steps a side have four degrees of freedom, and seldom are there
 several recordings."""
 
-_REFUTED: Final = 2.0
-"""Steps that spread this many times more than expected are something else than expected: then only they count."""
-
 _Z98: Final = 2.326348
-"""98 % of a normal distribution lie within plus and minus this many standard deviations."""
+"""98 % of a normal distribution lie within plus and minus this many standard deviations. 98 and not 95: who compares
+twenty pairs of equal steps should seldom see a change in one."""
+
+_EFFICIENCY: Final = 0.82
+"""Degrees of freedom that an observation is worth in Qn (Rousseeuw and Croux 1993, doi:10.1080/01621459.1993.10476408)."""
+
+_QN: Final = 2.2219
+_QN_SMALL: Final = {6: 0.611, 7: 0.857, 8: 0.669, 9: 0.872}
+"""Qn's factor for normal observations, and its corrections for few of them (Croux and Rousseeuw 1992)."""
+
+_MOST: Final = 1000
+"""Steps whose pairs are formed; of more, so many are taken at equal distances."""
+
+_TRIED: Final = (5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500)
+_TRIED_RECORDINGS: Final = (2, 3, 4, 5, 7, 10, 15, 20)
+
+Times = Sequence[Sequence[float]]
+"""The times of the steps of each recording of one side."""
 
 
-def noise_of(
-    before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], expected_spread: float
-) -> float:
-    """The half width of the 98 % interval of the difference between two sides, where nothing changed.
+@dataclass(frozen=True)
+class Noise:
+    """What is known of the spread of steps and of recordings; variances in the unit of the times, squared."""
 
-    A t-test whose variances are moderated (Smyth 2004, doi:10.2202/1544-6115.1027): that of steps and that of whole
-    recordings are each drawn towards an expectation that is worth some observations. So three steps that happen to
-    be equal, or one outlier among them, do not decide alone, and many equal steps do not pretend that the next
-    recording would be the same.
+    within: float
+    """Between the steps of a recording."""
+    freedom: float
+    """Degrees of freedom of that."""
+    between: float
+    """Between recordings of the same step."""
+    between_freedom: float
+    """Degrees of freedom of that; infinite where an expectation is believed."""
+    counts: tuple[tuple[int, ...], tuple[int, ...]]
+    """The steps of each recording of each side."""
 
-    98 and not 95 %: who compares twenty pairs of equal steps should seldom see a change in one.
+    @property
+    def half_width(self) -> float:
+        """Half of the 98 % interval of the difference of two sides where nothing changed; 0 without times."""
+        return self._half_width(self.counts, self.freedom)
+
+    def cure(self, allowed: float) -> NoiseCure:
+        """How many steps, or how many recordings, would bring the noise to what a limit allows."""
+
+        def enough(recordings: int, steps: int) -> bool:
+            side = (steps,) * recordings
+            freedom = 2.0 * recordings * (steps - 1) * _EFFICIENCY
+            return self._half_width((side, side), freedom) <= allowed
+
+        now = max((count for side in self.counts for count in side), default=0)
+        recorded = min(map(len, self.counts))
+        return NoiseCure(
+            steps=next((n for n in _TRIED if n > now and enough(1, n)), None),
+            recordings=next((r for r in _TRIED_RECORDINGS if r > recorded and enough(r, max(now, 3))), None),
+        )
+
+    def _half_width(self, counts: Sequence[Sequence[int]], freedom: float) -> float:
+        if not all(counts):
+            return 0.0
+        steps = between = 0.0
+        for side in counts:
+            each = _of_medians(len(side)) / len(side)
+            between += self.between * each
+            steps += each * sum(self.within * _of_medians(n) / n for n in side) / len(side)
+        return math.hypot(
+            student_quantile(_Z98, freedom) * math.sqrt(steps),
+            student_quantile(_Z98, self.between_freedom) * math.sqrt(between),
+        )
+
+
+NO_NOISE: Final = Noise(0.0, 1.0, 0.0, math.inf, ((), ()))
+"""Of nothing."""
+
+
+def measured_noise(before: Times, after: Times, *, expected: float, drift: float) -> Noise:
+    """The noise of the difference between two sides.
+
+    The spread of steps is Qn, which an outlier does not move. It and the spread of whole recordings are each drawn
+    towards an expectation that is worth some observations (as Smyth 2004, doi:10.2202/1544-6115.1027), unless they
+    refute it. So three steps that happen to be equal do not decide alone, and many equal steps do not pretend that
+    the next recording would be the same.
 
     Args:
         before: The times of the steps of each recording of one side.
         after: Those of the other side.
-        expected_spread: The expected standard deviation of steps and of recordings, in the unit of the times.
-
-    Returns:
-        The half width in the unit of the times; 0 when a side has no times.
+        expected: The expected standard deviation of the steps of a recording, in the unit of the times.
+        drift: That of recordings of the same step.
     """
     sides = [[np.asarray(run, float) for run in side if len(run)] for side in (before, after)]
-    counts = [sum(len(run) for run in side) for side in sides]
-    if not all(counts):
-        return 0.0
-    runs = [run for side in sides for run in side]
-    free = sum(counts) - len(runs) + _WORTH
-    squares = sum(float(((run - run.mean()) ** 2).sum()) for run in runs)
-    steps = (squares + _WORTH * expected_spread**2) / free
-    if squares > (free - _WORTH) * (_REFUTED * expected_spread) ** 2:
-        free -= _WORTH
-        steps = squares / free
-    between = _between(sides, steps, expected_spread)
-    return math.hypot(
-        student_quantile(_Z98, free) * math.sqrt(sum(steps / count for count in counts)),
-        _Z98 * math.sqrt(sum(between / len(side) for side in sides)),
-    )
+    if not all(sides):
+        return NO_NOISE
+    within, freedom = _moderated(*_pooled(sides), expected)
+    between, between_freedom = _between(sides, within, drift)
+    first, second = (tuple(len(run) for run in side) for side in sides)
+    return Noise(within, freedom, between, between_freedom, (first, second))
 
 
-def _between(sides: Sequence[Sequence[NDArray[np.float64]]], steps: float, expected: float) -> float:
-    """The variance between recordings of one side, without what the spread of their steps explains."""
-    squares, free = 0.0, 0
-    for side in sides:
-        means = np.array([run.mean() for run in side])
-        explained = float(np.mean([steps / len(run) for run in side])) * (len(side) - 1)
-        squares += max(float(((means - means.mean()) ** 2).sum()) - explained, 0.0)
-        free += len(side) - 1
-    return (squares + _WORTH * expected**2) / (free + _WORTH)
+def spread_of(before: Times, after: Times, expected: float) -> float:
+    """The standard deviation of steps within recordings, drawn towards an expectation."""
+    sides = [[np.asarray(run, float) for run in side if len(run)] for side in (before, after)]
+    return math.sqrt(_moderated(*_pooled(sides), expected)[0])
+
+
+def median_of(times: Times) -> float:
+    """The typical step of a side: the median of its recordings' medians; 0 without any."""
+    medians = [float(np.median(run)) for run in times if len(run)]
+    return float(np.median(medians)) if medians else 0.0
 
 
 def student_quantile(z: float, freedom: float) -> float:
@@ -89,3 +137,63 @@ def student_quantile(z: float, freedom: float) -> float:
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + first / n + second / n**2 + third / n**3
+
+
+def _pooled(sides: Sequence[Sequence[NDArray[np.float64]]]) -> tuple[float, float]:
+    """The variance of steps within recordings, and its degrees of freedom."""
+    squares = freedom = 0.0
+    for run in (run for side in sides for run in side if len(run) > 1):
+        free = _EFFICIENCY * (len(run) - 1) if len(run) in _QN_SMALL or len(run) > 9 else len(run) - 1.0
+        squares += free * _scale(run) ** 2
+        freedom += free
+    return (squares / freedom if freedom else 0.0), freedom
+
+
+def _scale(run: NDArray[np.float64]) -> float:
+    """A robust standard deviation: Qn; of few steps, which cannot tell an outlier from noise, the usual one."""
+    run = run[:: -(-len(run) // _MOST)]
+    count = len(run)
+    if count < min(_QN_SMALL):
+        return float(run.std(ddof=1))
+    half = count // 2 + 1
+    first, second = np.triu_indices(count, 1)
+    apart = np.partition(np.abs(run[first] - run[second]), half * (half - 1) // 2 - 1)
+    few = _QN_SMALL.get(count) or count / (count + (1.4 if count % 2 else 3.8))
+    return float(apart[half * (half - 1) // 2 - 1]) * _QN * few
+
+
+def _between(
+    sides: Sequence[Sequence[NDArray[np.float64]]], within: float, drift: float
+) -> tuple[float, float]:
+    """The variance between recordings of one side without what their steps explain, and its degrees of freedom."""
+    squares, freedom = 0.0, 0
+    for side in sides:
+        medians = np.array([np.median(run) for run in side])
+        explained = float(np.mean([within * _of_medians(len(run)) / len(run) for run in side]))
+        squares += max(float(((medians - medians.mean()) ** 2).sum()) - explained * (len(side) - 1), 0.0)
+        freedom += len(side) - 1
+    if freedom and squares > _likely(freedom, drift)[1] * freedom:
+        return squares / freedom, float(freedom)
+    # A few recordings that agree do not prove that the next one would.
+    return (squares + _WORTH * drift**2) / (freedom + _WORTH), math.inf
+
+
+def _moderated(variance: float, freedom: float, expected: float) -> tuple[float, float]:
+    """A variance drawn towards an expectation, unless it refutes it; with its degrees of freedom."""
+    if not freedom:
+        return expected**2, float(_WORTH)
+    least, most = _likely(freedom, expected)
+    if not least <= variance <= most:
+        return variance, freedom
+    return (freedom * variance + _WORTH * expected**2) / (freedom + _WORTH), freedom + _WORTH
+
+
+def _likely(freedom: float, expected: float) -> tuple[float, float]:
+    """Between what a variance lies in 98 % of cases, where the expectation is right (Wilson and Hilferty 1931)."""
+    middle, width = 1 - 2 / (9 * freedom), _Z98 * math.sqrt(2 / (9 * freedom))
+    return max(middle - width, 0.0) ** 3 * expected**2, (middle + width) ** 3 * expected**2
+
+
+def _of_medians(count: int) -> float:
+    """The variance of a median over that of a mean of as many normal observations: 1 of one, pi / 2 of many."""
+    return 1 + (math.pi / 2 - 1) * (1 - 1 / count)

@@ -1,121 +1,146 @@
-"""What else differs: phases, memory, waits of the host, communication."""
+"""What else differs: phases, waits of the host, communication."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
 
-from profkit.comparison.memory_changes import compare_memory
+from profkit.comparison.rows import Change, CommunicationChange, PhaseDetail, SyncChange
 from profkit.comparison.side import Side
-from profkit.model.result import Row
+from profkit.model.report import Report
+from profkit.model.report_ranks import CommunicationRow
+from profkit.model.report_time import PhaseRow, SyncRow
 
-__all__ = ["communication_pairs", "memory_pairs", "phase_pairs", "sync_pairs"]
+__all__ = ["communication_changes", "phase_details", "sync_changes"]
 
-Key = tuple[Any, ...]
+Key = TypeVar("Key")
+Row = TypeVar("Row", PhaseRow, SyncRow, CommunicationRow)
+Values: TypeAlias = Sequence[float | None]
 
 
-def phase_pairs(before: Side, after: Side) -> list[Row]:
-    """Phases by path, per step of one device: busy time with children, host time, kernels, memory peak."""
-    numbers = ("gpu_inclusive_ns", "gpu_exclusive_ns", "host_wall_ns", "kernel_count")
-    rows = _pairs(before, after, "phases", lambda row: (row["path"],), numbers)
+def phase_details(before: Side, after: Side) -> list[PhaseDetail]:
+    """Phases by path, per step of one device; the largest change of busy time first."""
+
+    def values(side: Side, row: PhaseRow) -> Values:
+        return (
+            side.busy_per_step(row.gpu_inclusive_ns),
+            side.busy_per_step(row.gpu_exclusive_ns),
+            side.per_step(row.host_wall_ns),
+            _each(side, row.kernel_count),
+        )
+
+    pairs = _pairs(before, after, lambda report: report.phases, lambda row: row.path, values)
     peaks = [_peaks(side) for side in (before, after)]
-    found = []
-    for (path,), numbers_of in rows:
-        peak = [each.get(path) for each in peaks]
-        found.append({"path": path, **numbers_of, "peak_allocated_bytes": _change(*peak)})
-    return sorted(found, key=lambda row: (-abs(row["gpu_inclusive_ns"]["change"] or 0), row["path"]))
+    rows = [
+        PhaseDetail(
+            path=path,
+            gpu_inclusive_ns=_whole(was[0], now[0]),
+            gpu_exclusive_ns=_whole(was[1], now[1]),
+            host_wall_ns=_whole(was[2], now[2]),
+            kernel_count=_rounded(was[3], now[3]),
+            peak_allocated_bytes=Change.of(peaks[0].get(path), peaks[1].get(path)),
+        )
+        for path, was, now in pairs
+    ]
+    return sorted(rows, key=lambda row: (-abs(row.gpu_inclusive_ns.change or 0), row.path))
 
 
-def sync_pairs(before: Side, after: Side) -> list[Row]:
+def sync_changes(before: Side, after: Side) -> list[SyncChange]:
     """Waits of the host by call, operator, place and phase, per step, the largest change of their cost first."""
-    rows = _pairs(
-        before,
-        after,
-        "syncs",
-        lambda row: (row["api"], row["operator"], _without_line(row["where"]), row["phase"]),
-        ("count", "blocked_ns", "cost_ns"),
-    )
-    names = ("api", "operator", "where", "phase")
-    found = [{**dict(zip(names, key, strict=True)), **numbers} for key, numbers in rows]
+
+    def values(side: Side, row: SyncRow) -> Values:
+        return side.per_step(row.count), side.per_step(row.blocked_ns), _each(side, row.cost_ns)
+
+    def key(row: SyncRow) -> tuple[str, str | None, str | None, str | None]:
+        return row.api, row.operator, _without_line(row.where), row.phase
+
+    rows = [
+        SyncChange(
+            api=api,
+            operator=operator,
+            where=where,
+            phase=phase,
+            count=_rounded(was[0], now[0]),
+            blocked_ns=_whole(was[1], now[1]),
+            cost_ns=_whole(was[2], now[2]),
+        )
+        for (api, operator, where, phase), was, now in _pairs(
+            before, after, lambda report: report.syncs, key, values
+        )
+    ]
     return sorted(
-        found,
-        key=lambda row: (
-            -abs(row["cost_ns"]["change"] or 0),
-            -abs(row["blocked_ns"]["change"] or 0),
-            str(row),
-        ),
+        rows,
+        key=lambda row: (-abs(row.cost_ns.change or 0), -abs(row.blocked_ns.change or 0), str(row)),
     )
 
 
-def communication_pairs(before: Side, after: Side) -> list[Row]:
-    """Collectives by name and type, per step of one device."""
-    rows = _pairs(
-        before,
-        after,
-        "communication",
-        lambda row: (row["collective"], row["dtype"]),
-        ("count", "bytes", "total_ns", "exposed_ns"),
+def communication_changes(before: Side, after: Side) -> list[CommunicationChange]:
+    """Collectives by name and type, per step of one device, the largest change of exposed time first."""
+
+    def values(side: Side, row: CommunicationRow) -> Values:
+        numbers = (row.count, row.bytes, row.total_ns, row.exposed_ns)
+        return [_each(side, number) for number in numbers]
+
+    pairs = _pairs(
+        before, after, lambda report: report.communication, lambda row: (row.collective, row.dtype), values
     )
-    found = [{"collective": key[0], "dtype": key[1], **numbers} for key, numbers in rows]
-    return sorted(found, key=lambda row: (-abs(row["exposed_ns"]["change"] or 0), str(row)))
-
-
-def memory_pairs(before: Side, after: Side) -> Row | None:
-    """Memory of the first report of each side that has it: peaks, owners, categories, and peaks by phase."""
-    sections = [next((r.memory for r in side.results if r.memory), None) for side in (before, after)]
-    if sections[0] is None or sections[1] is None:
-        return None
-    first, second = ({"at_peak": [], "by_category": [], **section} for section in (sections[0], sections[1]))
-    peaks = [
-        {row["path"]: row["peak_allocated_bytes"] for row in s.get("by_phase") or ()} for s in (first, second)
+    rows = [
+        CommunicationChange(
+            collective=collective,
+            dtype=dtype,
+            count=_rounded(was[0], now[0]),
+            bytes=_rounded(was[1], now[1]),
+            total_ns=_whole(was[2], now[2]),
+            exposed_ns=_whole(was[3], now[3]),
+        )
+        for (collective, dtype), was, now in pairs
     ]
-    by_phase = [
-        {"path": path, **_change(peaks[0].get(path), peaks[1].get(path))} for path in {**peaks[0], **peaks[1]}
-    ]
-    return {
-        **compare_memory(first, second),
-        "by_phase": sorted(by_phase, key=lambda row: (-abs(row["change"] or 0), row["path"])),
-    }
+    return sorted(rows, key=lambda row: (-abs(row.exposed_ns.change or 0), str(row)))
 
 
 def _pairs(
-    before: Side, after: Side, table: str, key_of: Callable[[Row], Key], numbers: tuple[str, ...]
-) -> list[tuple[Key, Row]]:
+    before: Side,
+    after: Side,
+    table: Callable[[Report], Sequence[Row]],
+    key_of: Callable[[Row], Key],
+    values: Callable[[Side, Row], Values],
+) -> list[tuple[Key, Values, Values]]:
     """The rows of a table with equal keys, united, as numbers per step; a missing row has 0, unknown is None."""
     sides = []
     for side in (before, after):
-        sums: dict[Key, dict[str, float | None]] = {}
-        for row in side.rows(table):
-            known = sums.setdefault(key_of(row), dict.fromkeys(numbers, 0.0))
-            for name in numbers:
-                one, other = known[name], row.get(name)
-                known[name] = None if one is None or other is None else one + other
-        sides.append({key: {n: _per_step(side, v, n) for n, v in row.items()} for key, row in sums.items()})
-    none: dict[str, float | None] = dict.fromkeys(numbers, 0)
-    return [
-        (key, {n: _change(sides[0].get(key, none)[n], sides[1].get(key, none)[n]) for n in numbers})
-        for key in {**sides[0], **sides[1]}
-    ]
+        sums: dict[Key, Values] = {}
+        for row in (row for report in side.reports for row in table(report)):
+            new, known = values(side, row), sums.get(key_of(row))
+            sums[key_of(row)] = new if known is None else _summed(known, new)
+        sides.append(sums)
+    first, second = sides
+    width = max((len(each) for side in sides for each in side.values()), default=0)
+    nothing = (0.0,) * width
+    return [(key, first.get(key, nothing), second.get(key, nothing)) for key in {**first, **second}]
 
 
-def _per_step(side: Side, value: float | None, name: str) -> float | None:
-    if value is None:
-        return None
-    return round(side.per_step(value)) if name.endswith("_ns") else round(side.per_step(value), 2)
+def _summed(one: Values, other: Values) -> Values:
+    return [None if a is None or b is None else a + b for a, b in zip(one, other, strict=True)]
 
 
-def _change(before: float | None, after: float | None) -> Row:
-    change = None if before is None or after is None else round(after - before, 2)
-    return {"before": before, "after": after, "change": change}
+def _each(side: Side, amount: float | None) -> float | None:
+    return None if amount is None else side.per_step(amount)
+
+
+def _whole(before: float | None, after: float | None) -> Change:
+    return Change.of(*(None if each is None else round(each) for each in (before, after)))
+
+
+def _rounded(before: float | None, after: float | None) -> Change:
+    return Change.of(*(None if each is None else round(each, 2) for each in (before, after)))
 
 
 def _peaks(side: Side) -> dict[str, int | None]:
     peaks: dict[str, int | None] = {}
-    for row in side.rows("phases"):
-        size = row["peak_allocated_bytes"]
-        peaks[row["path"]] = (
-            max(size, peaks.get(row["path"]) or 0) if size is not None else peaks.get(row["path"])
-        )
+    rows: Iterable[PhaseRow] = (row for report in side.reports for row in report.phases)
+    for row in rows:
+        known = [size for size in (row.peak_allocated_bytes, peaks.get(row.path)) if size is not None]
+        peaks[row.path] = max(known, default=None)
     return peaks
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.comparison.noise import student_quantile
+from profkit.model.rows import Row
 
-__all__ = ["Change", "find_changes"]
+__all__ = ["Change", "Point", "find_changes"]
 
 _EXPECTED_SPREAD: Final = 0.01
 """What a number is expected to spread over equal runs, as a share of it."""
@@ -24,6 +25,17 @@ _WORTH: Final = 4
 
 _CHANCE: Final = 0.02
 """How often a steady series may show a change."""
+
+
+class Point(Row, frozen=True, kw_only=True):
+    """A number of a saved run."""
+
+    run: int
+    """The run's id."""
+    saved_at: str
+    """When it was saved: UTC, ISO 8601."""
+    value: float
+    """The number."""
 
 
 @dataclass(frozen=True)

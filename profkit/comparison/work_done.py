@@ -11,7 +11,7 @@ from typing import Final
 
 from profkit.comparison.side import Side
 from profkit.model.kernel_class import MATRIX_FAMILIES
-from profkit.model.result import Row
+from profkit.model.report import KernelRow
 from profkit.roofline.kernel_names import classify
 
 __all__ = ["Work", "compare_work"]
@@ -86,20 +86,20 @@ def _votes(before: Side, after: Side) -> list[_Vote]:
 def _launched(side: Side) -> dict[tuple[str, str, bool], tuple[float, float, float]]:
     """Launches, elements (or threads) and time per step, by family, function and whether elements are known."""
     found: dict[tuple[str, str, bool], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    for row in side.rows("kernels"):
-        if str(row["family"]) in _SILENT or not row.get("grid"):
+    for row in side.kernels:
+        if row.family in _SILENT or not row.grid:
             continue
         # How many elements a thread takes changes with the version of PyTorch.
-        items = classify([row["name"]])[0].items
-        sums = found[str(row["family"]), _TYPES.sub("", row["short_name"]), items is not None]
-        sums[0] += side.per_step(row["count"])
-        sums[1] += side.per_step(row["count"] * _threads(row) * (items or 1))
-        sums[2] += side.per_step(row["total_ns"])
+        items = classify([row.name])[0].items
+        sums = found[row.family, _TYPES.sub("", row.short_name), items is not None]
+        sums[0] += side.per_step(row.count)
+        sums[1] += side.per_step(row.count * _threads(row) * (items or 1))
+        sums[2] += side.per_step(row.total_ns)
     return {key: (sums[0], sums[1], sums[2]) for key, sums in found.items()}
 
 
-def _threads(row: Row) -> int:
-    return math.prod(row["grid"]) * math.prod(row.get("block") or [1])
+def _threads(row: KernelRow) -> int:
+    return math.prod(row.grid or ()) * math.prod(row.block or ())
 
 
 def _agreed(votes: list[_Vote]) -> float:
@@ -131,21 +131,20 @@ def _flop_ratios(before: Side, after: Side) -> tuple[float | None, float | None]
     """The ratio of the matrix products' FLOP, and the same per product."""
     totals = []
     for side in (before, after):
-        rows = [row for row in side.rows("kernels") if str(row["family"]) in _MATRIX]
-        known = [row for row in rows if row["flop"]]
-        time = sum(row["total_ns"] for row in rows)
-        if not known or sum(row["total_ns"] for row in known) < 0.9 * time:
+        rows = [row for row in side.kernels if row.family in _MATRIX]
+        known = [row for row in rows if row.flop]
+        time = sum(row.total_ns for row in rows)
+        if not known or sum(row.total_ns for row in known) < 0.9 * time:
             return None, None
-        totals.append(
-            (side.per_step(sum(r["flop"] for r in known)), side.per_step(sum(r["count"] for r in known)))
-        )
+        flops = sum(row.flop or 0 for row in known)
+        totals.append((side.per_step(flops), side.per_step(sum(row.count for row in known))))
     (flop, count), (flop_after, count_after) = totals
     return flop_after / flop, flop_after / flop / (count_after / count)
 
 
 def _parameters(before: Side, after: Side) -> float | None:
     totals = [
-        side.per_step(sum(row["count"] * _threads(row) for row in side.rows("kernels") if str(row["family"]) == "optimizer" and row.get("grid")))
+        side.per_step(sum(row.count * _threads(row) for row in side.kernels if row.family == "optimizer" and row.grid))
         for side in (before, after)
     ]  # fmt: skip
     return totals[1] / totals[0] if all(totals) else None

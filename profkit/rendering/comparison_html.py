@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
 import jinja2
 from markupsafe import Markup
 
-from profkit.comparison import Comparison, part_label, signed_text
+from profkit.comparison.rows import PartChange
 from profkit.errors import printable
-from profkit.model.result import Row
+from profkit.rendering.comparison_document import ComparisonDocument
 from profkit.rendering.comparison_tables import compared_text, sections_of, warning_text
+from profkit.rendering.sentences.comparison import part_label, signed_text
 
 __all__ = ["render_comparison_html"]
 
 
-def render_comparison_html(comparison: Comparison) -> str:
+def render_comparison_html(comparison: ComparisonDocument) -> str:
     """The page: setup differences, the verdict, a bar for each part, and the tables. Names are text."""
     page = (
         _environment()
@@ -26,7 +28,7 @@ def render_comparison_html(comparison: Comparison) -> str:
             style=Markup(_asset("report.css")),
             comparison=comparison,
             headline=_headline(comparison.sentence),
-            warnings=[(row["effect"], warning_text(row)) for row in comparison.warnings],
+            warnings=[(row.effect, warning_text(row)) for row in comparison.warnings],
             before=compared_text(comparison.before),
             after=compared_text(comparison.after),
             bars=_bars(comparison.parts),
@@ -44,20 +46,20 @@ def _headline(sentence: str) -> tuple[str, str]:
     return first, rest[:1].upper() + rest[1:]
 
 
-def _bars(parts: list[Row]) -> list[Row]:
+def _bars(parts: Sequence[PartChange]) -> list[dict[str, str | int | bool]]:
     """The parts as bars left and right of a middle line, in thousandths of the widest change."""
-    widest = max((abs(row["delta_ns"]) for row in parts), default=0)
-    shown = [row for row in parts if widest and abs(row["delta_ns"]) * 200 >= widest]
-    bars = []
+    widest = max((abs(row.delta_ns) for row in parts), default=0)
+    shown = [row for row in parts if widest and abs(row.delta_ns) * 200 >= widest]
+    bars: list[dict[str, str | int | bool]] = []
     for row in shown[:16]:
-        length = round(480 * abs(row["delta_ns"]) / widest)
+        length = round(480 * abs(row.delta_ns) / widest)
         bars.append(
             {
-                "label": part_label(row["name"], row["kind"]),
-                "change": signed_text(row["delta_ns"]),
+                "label": part_label(row.name, row.kind),
+                "change": signed_text(row.delta_ns),
                 "length": max(length, 1),
-                "at": 500 if row["delta_ns"] > 0 else 500 - max(length, 1),
-                "more": row["delta_ns"] > 0,
+                "at": 500 if row.delta_ns > 0 else 500 - max(length, 1),
+                "more": row.delta_ns > 0,
             }
         )
     return bars

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profkit.comparison import Comparison
+from profkit.rendering.comparison_document import ComparisonDocument
 from profkit.rendering.comparison_tables import Section, compared_text, sections_of, warning_text
 from profkit.rendering.markdown import as_code, as_prose, as_table
 
@@ -15,12 +15,12 @@ _OPEN = 1
 """Sections that are shown at once; a pull request's comment folds the others."""
 
 
-def render_comparison_markdown(comparison: Comparison) -> str:
+def render_comparison_markdown(comparison: ComparisonDocument) -> str:
     """The comparison as GitHub-flavoured Markdown; what differs in the setup comes first."""
     return "\n\n".join(_blocks(comparison)) + "\n"
 
 
-def _blocks(comparison: Comparison) -> Iterator[str]:
+def _blocks(comparison: ComparisonDocument) -> Iterator[str]:
     yield f"## {_MARKS.get(comparison.verdict, '')}{as_prose(comparison.sentence)}"
     if comparison.warnings:
         yield "\n".join(f"> - {as_prose(warning_text(row))}" for row in comparison.warnings)

@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from profkit.comparison import Comparison
 from profkit.errors import printable
+from profkit.rendering.comparison_document import ComparisonDocument
 from profkit.rendering.comparison_tables import Section, compared_text, sections_of, warning_text
 from profkit.units import count_text
 
@@ -23,7 +23,7 @@ _EFFECTS = {"forbids": "bold red", "host cost": "yellow", "weakens": "yellow", "
 _LONGEST_NAME = 56
 
 
-def render_comparison_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
+def render_comparison_text(comparison: ComparisonDocument, *, width: int = 100, color: bool = False) -> str:
     """The comparison as lines of at most ``width`` columns; what differs in the setup comes first.
 
     Args:
@@ -39,7 +39,7 @@ def render_comparison_text(comparison: Comparison, *, width: int = 100, color: b
     console.print(Text(printable(f"before: {compared_text(comparison.before)}"), style="dim"))
     console.print(Text(printable(f"after:  {compared_text(comparison.after)}"), style="dim"))
     for row in comparison.warnings:
-        console.print(Text(printable(f"! {warning_text(row)}"), style=_EFFECTS.get(row["effect"], "")))
+        console.print(Text(printable(f"! {warning_text(row)}"), style=_EFFECTS.get(row.effect, "")))
     console.print(Text(printable(comparison.sentence), style=_STYLES.get(comparison.verdict, "bold")))
     for section in sections_of(comparison):
         _print(console, section)

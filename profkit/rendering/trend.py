@@ -5,9 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from profkit.comparison import Change
+from profkit.comparison import Change, Point
 from profkit.errors import printable
-from profkit.model.result import Row
 from profkit.units import noun_text, percent_text
 
 __all__ = ["change_sentences", "render_trend_html", "render_trend_text"]
@@ -15,53 +14,53 @@ __all__ = ["change_sentences", "render_trend_html", "render_trend_text"]
 _BAR = 24
 
 
-def change_sentences(rows: Sequence[Row], changes: Sequence[Change], label: str) -> list[str]:
+def change_sentences(points: Sequence[Point], changes: Sequence[Change], label: str) -> list[str]:
     """Where the number changed, as sentences.
 
     Args:
-        rows: The runs with a value: ``{run, saved_at, value}``.
+        points: The runs with a value.
         changes: Their changes.
         label: What the number is.
     """
     told = []
     for change in changes:
-        row = rows[change.at]
+        point = points[change.at]
         share = f" ({_signed(change.after / change.before - 1)})" if change.before else ""
         told.append(
-            f"{label} changed with run {row['run']} of {row['saved_at'][:16].replace('T', ' ')} UTC: "
+            f"{label} changed with run {point.run} of {point.saved_at[:16].replace('T', ' ')} UTC: "
             f"{change.before:.4g} → {change.after:.4g}{share}"
         )
-    runs = noun_text(len(rows), "run")
+    runs = noun_text(len(points), "run")
     return told or [f"{label} has not changed over {runs}"]
 
 
-def render_trend_text(rows: Sequence[Row], changes: Sequence[Change], label: str) -> str:
+def render_trend_text(points: Sequence[Point], changes: Sequence[Change], label: str) -> str:
     """One line a run with a bar, the run of a change marked, and what changed below."""
-    values = [row["value"] for row in rows]
+    values = [point.value for point in points]
     most = max((abs(value) for value in values), default=0)
     starts = {change.at for change in changes}
     lines = [f"{'run':>6}  {'saved (UTC)':<16}  {printable(label):>14}"]
-    for at, row in enumerate(rows):
-        bar = "█" * round(_BAR * abs(row["value"]) / most) if most else ""
+    for at, point in enumerate(points):
+        bar = "█" * round(_BAR * abs(point.value) / most) if most else ""
         mark = "  ← changed here" if at in starts else ""
-        saved = row["saved_at"][:16].replace("T", " ")
-        lines.append(f"{row['run']:>6}  {saved:<16}  {row['value']:>14.4f}  {bar}{mark}".rstrip())
-    return "\n".join([*lines, "", *map(printable, change_sentences(rows, changes, label))]) + "\n"
+        saved = point.saved_at[:16].replace("T", " ")
+        lines.append(f"{point.run:>6}  {saved:<16}  {point.value:>14.4f}  {bar}{mark}".rstrip())
+    return "\n".join([*lines, "", *map(printable, change_sentences(points, changes, label))]) + "\n"
 
 
-def render_trend_html(rows: Sequence[Row], changes: Sequence[Change], label: str) -> str:
+def render_trend_html(points: Sequence[Point], changes: Sequence[Change], label: str) -> str:
     """A page with the number over runs, its levels and its changes; it asks nothing of any network."""
     import plotly.graph_objects as go
 
     shown = html.escape(printable(label))
-    runs = [row["run"] for row in rows]
+    runs = [point.run for point in points]
     figure = go.Figure()
     figure.add_scatter(
         x=runs,
-        y=[row["value"] for row in rows],
+        y=[point.value for point in points],
         mode="lines+markers",
         name=shown,
-        text=[html.escape(str(row["saved_at"])) for row in rows],
+        text=[html.escape(point.saved_at) for point in points],
         hovertemplate="run %{x}<br>%{text}<br>%{y:.4g}<extra></extra>",
     )
     for change in changes:
@@ -80,7 +79,7 @@ def render_trend_html(rows: Sequence[Row], changes: Sequence[Change], label: str
     )
     plot = figure.to_html(full_html=False, include_plotlyjs=True, config={"displaylogo": False})
     told = "".join(
-        f"<p>{html.escape(printable(line))}</p>" for line in change_sentences(rows, changes, label)
+        f"<p>{html.escape(printable(line))}</p>" for line in change_sentences(points, changes, label)
     )
     policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
     return (

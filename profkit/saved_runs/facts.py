@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from profkit.model.result import Result
+from profkit.model.report import Report
 from profkit.recording.environment import git_state
 
 __all__ = ["facts_of"]
@@ -16,18 +16,18 @@ _LONGEST: Final = 200
 _LARGEST: Final = 1_000_000
 
 
-def facts_of(result: Result, files: Iterable[str]) -> dict[str, str]:
+def facts_of(report: Report, files: Iterable[str]) -> dict[str, str]:
     """Facts about a run: what its files say of themselves, its run's description, and the revision of the program.
 
     The revision is that of the description, or else that of the folder where profkit runs.
 
     Args:
-        result: The report.
+        report: The report.
         files: The recordings' paths.
     """
     facts: dict[str, str] = {}
-    for row in result.inputs:
-        _add(facts, row.get("facts") or {})
+    for row in report.inputs:
+        _add(facts, row.facts)
     told = _run_file(files)
     _add(facts, told.get("versions"))
     _add(facts, {"driver": told.get("driver"), "started": told.get("started")})
@@ -37,14 +37,14 @@ def facts_of(result: Result, files: Iterable[str]) -> dict[str, str]:
     return facts
 
 
-def _add(facts: dict[str, str], more: Any) -> None:
+def _add(facts: dict[str, str], more: object) -> None:
     if isinstance(more, Mapping):
         facts |= {
             str(k)[:_LONGEST]: str(v)[:_LONGEST] for k, v in more.items() if isinstance(v, str | int | float)
         }
 
 
-def _run_file(files: Iterable[str]) -> dict[str, Any]:
+def _run_file(files: Iterable[str]) -> Mapping[str, object]:
     """What `profkit.record` wrote beside its recordings (docs/recording.md), when they lie in one folder."""
     folders = {path if path.is_dir() else path.parent for path in map(Path, files) if str(path) != "-"}
     found = sorted(folders.pop().glob("run*.json")) if len(folders) == 1 else []

@@ -7,12 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from profkit.comparison import Point
 from profkit.errors import OutputError, ReadError
-from profkit.model.result import Result, Row
 from profkit.rendering.document import Document
 from profkit.saved_runs.database import now_text, open_database, translated, writing
 from profkit.saved_runs.metrics import Metric
-from profkit.saved_runs.rows import kernel_name_rows, packed_report, run_row, table_rows, unpacked_report
+from profkit.saved_runs.rows import (
+    Values,
+    kernel_name_rows,
+    packed_report,
+    run_row,
+    table_rows,
+    unpacked_report,
+)
 
 __all__ = ["History"]
 
@@ -48,7 +55,7 @@ class History:
 
     def save(
         self,
-        result: Result,
+        report: Document,
         *,
         tags: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
@@ -56,7 +63,7 @@ class History:
         """Keep a report, all of it or nothing.
 
         Args:
-            result: The report.
+            report: The report.
             tags: What to find it by, such as ``{"branch": "main"}``.
             environment: What it was recorded with; ``git_revision`` and ``git_dirty`` become columns of the run.
 
@@ -68,18 +75,20 @@ class History:
         """
         facts = dict(environment or {})
         revision, dirty = facts.pop("git_revision", None), facts.pop("git_dirty", None)
-        run = run_row(result) | {
+        run = {
+            **run_row(report),
             "git_revision": revision,
             "git_dirty": None if dirty is None else int(dirty == "True"),
+            "saved_at": now_text(),
         }
-        packed, names = packed_report(result), kernel_name_rows(result)
+        packed, names = packed_report(report), kernel_name_rows(report)
         database = self._database
         with writing(database, self.path):
-            table = database["runs"].insert(run | {"saved_at": now_text()})
+            table = database["runs"].insert(run)
             number = int(table.last_pk)
             database["kernel_names"].insert_all(names, ignore=True)
-            known = {row["name"]: self._kernel_id(row["name"]) for row in names}
-            rows = table_rows(result, number, known) | {
+            known = {row.name: self._kernel_id(row.name) for row in report.kernels}
+            rows = table_rows(report, number, known) | {
                 "reports": [{"run": number, "document": packed}],
                 "tags": _pairs(number, tags or {}),
                 "environment": _pairs(number, facts),
@@ -148,24 +157,28 @@ class History:
                 {"name": name, "run": number, "set_at": now_text()}, pk="name", replace=True
             )
 
-    def runs(self, *, tags: Mapping[str, str] | None = None, last: int = 50) -> list[Row]:
+    def runs(self, *, tags: Mapping[str, str] | None = None, last: int = 50) -> list[Values]:
         """The latest runs with these tags, oldest first: rows of the view ``run_list``."""
         where, values = _tagged("id", tags or {})
         query = f"SELECT * FROM run_list WHERE {where} ORDER BY id DESC LIMIT ?"
         with translated(self.path):
             return list(self._database.query(query, [*values, last]))[::-1]
 
-    def series(self, metric: Metric, *, tags: Mapping[str, str] | None = None, last: int = 1000) -> list[Row]:
-        """A number over the latest runs with these tags, oldest first: ``{run, saved_at, value}``, null where unknown."""
+    def series(
+        self, metric: Metric, *, tags: Mapping[str, str] | None = None, last: int = 1000
+    ) -> list[Point]:
+        """A number over the latest runs with these tags that have it, oldest first."""
         where, values = _tagged("runs.id", tags or {})
         query = (
             f"SELECT runs.id AS run, runs.saved_at, ({metric.query}) AS value FROM runs "
             f"WHERE runs.id IN (SELECT id FROM runs WHERE {where.replace('runs.id', 'id')} ORDER BY id DESC LIMIT ?) ORDER BY runs.id"
         )
         with translated(self.path):
-            rows = list(self._database.query(query, [*metric.values, *values, last]))
+            rows = self._database.execute(query, [*metric.values, *values, last]).fetchall()
         return [
-            row | {"value": None if row["value"] is None else row["value"] * metric.factor} for row in rows
+            Point(run=run, saved_at=saved_at, value=value * metric.factor)
+            for run, saved_at, value in rows
+            if value is not None
         ]
 
     def _kernel_id(self, name: str) -> int:
@@ -176,7 +189,7 @@ class History:
         return f"{self.path}#{run}"
 
 
-def _pairs(run: int, values: Mapping[str, str]) -> list[Row]:
+def _pairs(run: int, values: Mapping[str, str]) -> list[Values]:
     return [{"run": run, "key": key, "value": value} for key, value in values.items()]
 
 

@@ -23,7 +23,7 @@ def report_json(tmp_path_factory):
 def test_two_recordings_are_compared_on_the_terminal():
     result = run("compare", EAGER, COMPILED)
     assert result.exit_code == 0
-    assert "Faster: 40.5 ms → 28.1 ms per step" in result.output
+    assert "Faster: 40.2 ms → 28.1 ms per step" in result.output
 
 
 def test_a_saved_report_compares_like_its_recording(report_json, tmp_path):

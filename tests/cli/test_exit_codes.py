@@ -40,7 +40,7 @@ WRONG_USAGE = [
     ["analyse"], ["analyze"], ["analyze", TRACE, "--format", "pdf"], ["analyze", TRACE, "--device", "first"],
     ["analyze", TRACE, "--plain-step", "38"], ["analyze", TRACE, "--peaks", "missing.toml"],
     ["analyze", TRACE, "-q", "--save", "--tag", "word"], ["whatif"], ["whatif", TRACE, "--loader-workers", "0"],
-    ["whatif", TRACE, "--plain-step", "38"], ["compare", TRACE], ["compare", TRACE, TRACE, "--format", "csv"], ["gate"],
+    ["whatif", TRACE, "--plain-step", "38"], ["compare", TRACE], ["compare", TRACE, TRACE, "--format", "pdf"], ["compare", TRACE, TRACE, "--json", "--format", "md"], ["gate"],
     ["gate", TRACE, "--max-step", "3"], ["gate", TRACE, "--max-phase", "forward"], ["gate", TRACE, "--min-busy", "+3%"],
     ["show"], ["show", "a", "b"], ["export", TRACE], ["history", "--db", "kept.db", "--phase", "a", "--kernel", "b"],
     ["history", "--db", "kept.db", "--last", "0"], ["record", "nsys"], ["benchmark"],

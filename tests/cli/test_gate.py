@@ -69,9 +69,37 @@ def test_a_limit_over_the_baseline_needs_one():
     assert "--baseline" in result.output
 
 
-def test_a_change_inside_the_noise_breaks_no_limit():
-    result = run(EAGER, "--baseline", EAGER, "--max-step", "+0%")
-    assert result.exit_code == 0
+def test_a_recording_does_not_differ_from_itself():
+    assert run(EAGER, "--baseline", EAGER, "--max-step", "+0%").exit_code == 0
+
+
+def test_noise_larger_than_the_limit_cannot_be_judged_and_only_opens_when_that_is_allowed(tmp_path):
+    steps = [[34_000_000, ms * 1_000_000] for ms in (5, 9, 6, 8, 7, 6, 9, 5, 7, 8)]
+    for name, times in (("one", steps), ("other", steps[::-1])):
+        Report(of_steps(recorded("gpt_bf16"), times)).save(tmp_path / f"{name}.json")
+    arguments = ("one.json", "--baseline", "other.json", "--max-step", "+1%")
+    result = run(*arguments)
+    assert result.exit_code == 3
+    assert "max-step: cannot judge: 41.0 ms → 41.0 ms per step" in result.output
+    assert "--allow-unknown" in result.output
+    allowed = run(*arguments, "--allow-unknown")
+    assert allowed.exit_code == 0
+    assert "cannot judge" in allowed.output
+    broken = run(EAGER, "--baseline", COMPILED, "--max-step", "+0%", "--allow-unknown")
+    assert broken.exit_code == 3
+
+
+def test_json_holds_every_limit_and_the_comparison():
+    arguments = (EAGER, "--baseline", COMPILED, "--max-step", "+3%", "--min-busy", "80%")
+    long, short = run(*arguments, "--format", "json"), run(*arguments, "--json")
+    assert long.output == short.output
+    told = json.loads(long.output)
+    assert (told["schema"], told["outcome"], told["passed"]) == ("profkit.gate/1", "broken", False)
+    assert [(row["limit"], row["outcome"]) for row in told["limits"]] == [
+        ("max-step", "broken"),
+        ("min-busy", "kept"),
+    ]
+    assert told["comparison"]["verdict"] == "slower"
 
 
 def test_what_cannot_be_compared_does_not_pass():
@@ -116,7 +144,8 @@ def test_a_baseline_is_a_name_in_the_history():
     assert saved.exit_code == 0
     assert "Saved as profkit.db#1" in saved.output
     assert run(EAGER, "--baseline", "main").exit_code == 3
-    assert run("profkit.db#main", "--baseline", "profkit.db#1").exit_code == 0
+    same = run("profkit.db#main", "--baseline", "profkit.db#1")
+    assert same.exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["main", "elsewhere.db#main", "12"])
@@ -146,15 +175,17 @@ def test_names_of_limits_are_checked():
     assert json.dumps(gate(EAGER, {"max-idle": "50%"}).failures) == "[]"
 
 
-def test_a_change_beyond_the_limit_but_inside_the_noise_breaks_nothing():
+def test_a_change_beyond_the_limit_but_inside_the_noise_cannot_be_judged():
     def step(*milliseconds):
         return Report(of_steps(recorded("gpt_fp32"), [[round(ms * 1e6), 0] for ms in milliseconds]))
 
-    restless = gate(step(60, 64, 56, 62), {"max-step": "+1%"}, baseline=step(58, 62, 55, 60))
-    assert restless.comparison.step["change"] > 0.01
-    assert restless.passed
-    steady = gate(step(60.5, 60.5, 60.5, 60.5), {"max-step": "+1%"}, baseline=step(58, 58, 58, 58))
-    assert not steady.passed
+    restless = gate(step(62, 66, 58, 64), {"max-step": "+5%"}, baseline=step(58, 62, 55, 60))
+    assert restless.comparison.step.change > 0.05
+    assert not restless.passed
+    assert restless.document.outcome == "unknown"
+    assert "of each side would do" in restless.failures[0]
+    steady = gate(step(60.5, 60.5, 60.5, 60.5), {"max-step": "+2%"}, baseline=step(58, 58, 58, 58))
+    assert steady.document.outcome == "broken"
     assert gate(step(60.5, 60.5, 60.5, 60.5), {"max-step": "+5%"}, baseline=step(58, 58, 58, 58)).passed
 
 
@@ -165,13 +196,13 @@ def test_a_change_beyond_the_limit_but_inside_the_noise_breaks_nothing():
 def test_a_report_without_kernels_keeps_no_limit_of_launches(name, limits):
     result = run(DATA / name, "--max-launches", *limits)
     assert result.exit_code == 3
-    assert "max-launches: the report has no kernels" in result.output
+    assert "max-launches: cannot judge: the report has no kernels" in result.output
 
 
 def test_a_baseline_without_kernels_allows_no_launches():
     result = run(EAGER, "--max-launches", "+9999", "--baseline", DATA / "cases" / "12_metadata_only.json")
     assert result.exit_code == 3
-    assert "max-launches: the baseline has no kernels" in result.output
+    assert "max-launches: cannot judge: the baseline has no kernels" in result.output
 
 
 def test_a_phase_without_device_times_keeps_no_limit():

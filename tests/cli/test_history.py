@@ -39,7 +39,7 @@ def history(tmp_path_factory):
 def test_runs_are_listed_with_their_tags(history):
     lines = run("history", "--db", history).output.splitlines()
     assert len(lines) == 8
-    assert "40.513 ms" in lines[1]
+    assert "40.232 ms" in lines[1]
     assert "branch=main number=0" in lines[1]
     assert len(run("history", "--db", history, "--tag", "number=3").output.splitlines()) == 2
 

@@ -1,11 +1,11 @@
-from dataclasses import replace
+import math
 
 import numpy as np
 import pytest
 
-from profkit.comparison import compare_results
-from profkit.comparison.noise import noise_of
-from tests.comparison.recordings import of_steps, recorded, resampled, with_slower_kernels
+from profkit.comparison.noise import measured_noise, median_of, student_quantile
+from profkit.model.rows import replace
+from tests.comparison.recordings import compared, of_steps, recorded, resampled, with_slower_kernels
 
 REPEATS = 100
 STEADY = [
@@ -35,7 +35,7 @@ def verdicts(result, before, after, **slower):
     for _ in range(REPEATS):
         first = resampled(result, before, random, run_spread=0.003)
         second = resampled(result, after, random, run_spread=0.003, **slower)
-        found.append(compare_results([first], [second]).verdict)
+        found.append(compared([first], [second]).verdict)
     return found
 
 
@@ -61,7 +61,7 @@ def test_kernels_that_idle_time_hides_in_a_step_that_waits_for_the_host_change_n
             busy, idle = (40_000_000, 25_000_000) * (1 + (0.002, 0.1) * random.standard_normal(2))
             steps = [(busy, idle) * (1 + (0.001, 0.05) * random.standard_normal(2)) for _ in range(10)]
             sides.append(of_steps(result, [[round(b) + longer, round(i) - longer] for b, i in steps]))
-        found.append(compare_results([sides[0]], [sides[1]]))
+        found.append(compared([sides[0]], [sides[1]]))
     assert [f.verdict for f in found].count("no change") >= 0.95 * REPEATS
     assert {f.step["evidence"] for f in found} == {"step"}
 
@@ -77,8 +77,8 @@ def test_a_host_that_drifts_is_no_change_and_several_recordings_show_a_slower_on
             runs.append(of_steps(result, [[30_000_000, round(wait)] for wait in waits]))
         return runs
 
-    same = [compare_results(side(1, 0), side(1, 0)).verdict for _ in range(REPEATS)]
-    slower = [compare_results(side(10, 0), side(10, 2_800_000)).verdict for _ in range(40)]
+    same = [compared(side(1, 0), side(1, 0)).verdict for _ in range(REPEATS)]
+    slower = [compared(side(10, 0), side(10, 2_800_000)).verdict for _ in range(40)]
     assert same.count("no change") >= 0.95 * REPEATS
     assert slower.count("slower") >= 0.95 * 40
 
@@ -87,7 +87,9 @@ def test_the_busy_time_decides_only_where_the_step_shows_its_change():
     result = recorded("gpt_fp32")
 
     def judged(*steps):
-        return compare_results(*([of_steps(result, [list(step)] * 10)] for step in steps)).step
+        restless = (-0.04, 0.05, 0.0, -0.06, 0.05) * 2
+        sides = ([[busy, round(idle * (1 + part))] for part in restless] for busy, idle in steps)
+        return compared(*([of_steps(result, side)] for side in sides)).step
 
     shown = judged((50_000_000, 8_000_000), (52_000_000, 8_100_000))
     hidden = judged((50_000_000, 8_000_000), (52_000_000, 6_900_000))
@@ -97,22 +99,20 @@ def test_the_busy_time_decides_only_where_the_step_shows_its_change():
 
 @pytest.mark.parametrize("name", ["gpt_fp32", "elementwise_chain", "big_gemm_bf16"])
 def test_kernels_that_became_5_percent_slower_are_seen_with_three_steps(name):
-    found = compare_results([recorded(name)], [with_slower_kernels(name, 1.05)])
+    found = compared([recorded(name)], [with_slower_kernels(name, 1.05)])
     assert found.verdict == "slower"
     assert found.parts[0]["kind"] == "kernels"
     assert sum(p["delta_ns"] for p in found.parts) == found.step["delta_ns"]
 
 
 def test_slower_kernels_that_idle_time_hides_are_no_slower_step():
-    found = compare_results([recorded("gpt_bf16")], [with_slower_kernels("gpt_bf16", 1.05)])
+    found = compared([recorded("gpt_bf16")], [with_slower_kernels("gpt_bf16", 1.05)])
     assert found.verdict == "no change"  # the device was idle for 16 % of the step, and is less so now
     assert sum(p["delta_ns"] for p in found.parts if p["kind"] == "idle") < -1e6
 
 
 def test_kernels_of_the_same_length_are_no_change():
-    assert (
-        compare_results([recorded("gpt_bf16")], [with_slower_kernels("gpt_bf16", 1.0)]).verdict == "no change"
-    )
+    assert compared([recorded("gpt_bf16")], [with_slower_kernels("gpt_bf16", 1.0)]).verdict == "no change"
 
 
 def test_a_change_is_told_exactly_when_it_is_beyond_the_noise():
@@ -120,7 +120,7 @@ def test_a_change_is_told_exactly_when_it_is_beyond_the_noise():
     for factor in np.linspace(0.9, 1.1, 60):
         first = resampled(recorded("gpt_bf16"), 5, random)
         second = resampled(recorded("gpt_bf16"), 5, random, factor=factor)
-        found = compare_results([first], [second])
+        found = compared([first], [second])
         beyond = abs(found.step["delta_ns"]) > found.step["noise_ns"]
         assert beyond == (found.verdict in ("slower", "faster"))
 
@@ -131,29 +131,103 @@ def test_recordings_of_one_side_that_differ_widen_the_noise():
     def run(ms):
         return of_steps(result, [[round(ms * 1e6), 1_000_000]] * 5)
 
-    alike = compare_results([run(60), run(60)], [run(64), run(64)])
-    apart = compare_results([run(56), run(64)], [run(60), run(68)])
+    alike = compared([run(60), run(60)], [run(64), run(64)])
+    apart = compared([run(56), run(64)], [run(60), run(68)])
     assert alike.verdict == "slower"
     assert apart.verdict == "no change"
     assert apart.step["noise_ns"] > 2 * alike.step["noise_ns"]
 
 
+def half_width(before, after, expected=0.0, drift=0.0):
+    return measured_noise(before, after, expected=expected, drift=drift).half_width
+
+
 def test_more_steps_make_the_noise_smaller():
     random = np.random.default_rng(5)
     times = (100 + 5 * random.standard_normal(400)).tolist()
-    widths = [noise_of([times[:n]], [times[200 : 200 + n]], 0) for n in (3, 10, 50, 200)]
+    widths = [half_width([times[:n]], [times[200 : 200 + n]]) for n in (3, 10, 50, 200)]
     assert widths == sorted(widths, reverse=True)
 
 
-def test_the_width_is_that_of_a_t_test_where_there_are_many_steps():
+def test_the_width_is_that_of_medians_where_there_are_many_steps():
     random = np.random.default_rng(6)
     before, after = (100 + 5 * random.standard_normal((2, 2000))).tolist()
-    expected = 2.326 * 5 * (2 / 2000) ** 0.5
-    assert noise_of([before], [after], 0) == pytest.approx(expected, rel=0.05)
+    expected = 2.326 * 5 * (math.pi / 2 * 2 / 2000) ** 0.5
+    assert half_width([before], [after]) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("steps", [3, 6, 10, 25])
+def test_two_equal_sides_lie_within_the_noise_in_98_of_100_draws(steps):
+    random, within = np.random.default_rng(steps), 0
+    for _ in range(1000):
+        before, after = 100 + 5 * random.standard_normal((2, steps))
+        within += abs(np.median(after) - np.median(before)) <= half_width([before], [after])
+    assert within >= 970
+
+
+@pytest.mark.parametrize("outlier", [0.1, 500, 1e9])
+def test_an_outlier_changes_neither_the_median_nor_the_noise_much(outlier):
+    random = np.random.default_rng(9)
+    before, after = 100 + random.standard_normal((2, 10))
+    odd = [*before, outlier]
+    assert median_of([odd]) == pytest.approx(median_of([before]), rel=0.01)
+    assert half_width([odd], [after]) == pytest.approx(half_width([before], [after]), rel=0.35)
+
+
+def test_of_few_steps_an_outlier_is_noise():
+    assert half_width([[10, 6, 10, 14]], [[8, 16, 24]]) > 6
+
+
+@pytest.mark.parametrize(("steps", "refuted"), [(3, False), (10, True)])
+def test_an_expectation_counts_until_enough_steps_refute_it(steps, refuted):
+    random = np.random.default_rng(4)
+    before, after = 100 + random.standard_normal((2, steps))
+    believed = half_width([before], [after], expected=3) > 1.2 * half_width([before], [after], expected=1)
+    assert believed is not refuted
+
+
+def test_recordings_that_agree_do_not_prove_that_the_next_one_would_but_others_refute_an_expectation():
+    def side(*levels):
+        return [[level - 0.1, level, level + 0.1] * 4 for level in levels]
+
+    agreeing = half_width(side(100, 100, 100), side(100, 100, 100), drift=3)
+    alone = half_width(side(100), side(100), drift=3)
+    apart = half_width(side(90, 100, 110), side(90, 100, 110), drift=0.01)
+    assert 1 < agreeing < alone
+    assert alone == pytest.approx(2.326 * 3 * 2**0.5, rel=0.05)
+    assert apart > 2.326 * 10 * (2 / 3) ** 0.5
+
+
+def test_a_cure_is_the_least_number_of_steps_that_would_do():
+    random = np.random.default_rng(2)
+    noise = measured_noise(*([100 + 4 * random.standard_normal(10)] for _ in "ab"), expected=0, drift=0)
+    cure = noise.cure(1.5)
+    assert cure.steps is not None
+    enough, fewer = (
+        measured_noise(*([100 + 4 * random.standard_normal(n)] for _ in "ab"), expected=0, drift=0)
+        for n in (2 * cure.steps, cure.steps // 2)
+    )
+    assert enough.half_width < 1.5 < fewer.half_width
+
+
+def test_where_recordings_differ_only_recordings_are_a_cure():
+    steady = [100.0, 100.1, 99.9] * 4
+    noise = measured_noise([steady], [steady], expected=0.1, drift=2)
+    assert noise.cure(3).steps is None
+    assert noise.cure(3).recordings == 10
+    assert noise.cure(0).recordings is None
 
 
 def test_nothing_measured_has_no_noise():
-    assert noise_of([[]], [[1.0]], 1) == 0
+    assert half_width([[]], [[1.0]], expected=1) == 0
+    assert median_of([[]]) == 0
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"), [(3, 4.541), (5, 3.365), (10, 2.764), (30, 2.457), (math.inf, 2.326)]
+)
+def test_the_quantiles_are_those_of_the_tables(freedom, expected):
+    assert student_quantile(2.326348, freedom) == pytest.approx(expected, rel=0.02)
 
 
 def with_profiler(result, busy_ms, host_ms, profiler_ms):
@@ -161,18 +235,18 @@ def with_profiler(result, busy_ms, host_ms, profiler_ms):
     found = of_steps(result, [[round(1e6 * busy_ms), round(1e6 * (host_ms + profiler_ms))]] * 10)
     busy, gap = (next(p for p in found.window["parts"] if bool(p["cause"]) == idle) for idle in (False, True))
     gaps = [
-        gap | {"cause": cause, "ns": round(1e7 * ms)}
+        replace(gap, cause=cause, ns=round(1e7 * ms))
         for cause, ms in (("host", host_ms), ("profiler", profiler_ms))
     ]
-    return replace(found, window=found.window | {"parts": [busy, *gaps]})
+    return replace(found, window=replace(found.window, parts=[busy, *gaps]))
 
 
 def test_what_the_profiler_costs_is_told_and_is_no_verdict():
     result = recorded("gpt_fp32")
     before, slower, faster = (with_profiler(result, *ms) for ms in ((40, 1, 1), (10, 3, 60), (10, 3, 15)))
-    told = compare_results([before], [faster])
+    told = compared([before], [faster])
     assert told.verdict == "faster"
     assert told.sentence.endswith("Without what the profiler costs: 41.0 ms → 13.0 ms.")
-    opposite = compare_results([before], [slower])
+    opposite = compared([before], [slower])
     assert opposite.verdict == "not comparable"
     assert "Without a profiler the step would be faster: 41.0 ms before, 13.0 ms after" in opposite.sentence

@@ -48,7 +48,7 @@ def test_the_waits_are_told_by_their_call():
     syncs = compared("gpt_item").comparison.syncs
     assert syncs[0]["api"] == "cudaStreamSynchronize"
     assert syncs[0]["operator"] == "aten::item"
-    assert syncs[0]["count"] == {"before": 0, "after": 8, "change": 8}  # a call after each layer
+    assert (syncs[0].count.before, syncs[0].count.after) == (0, 8)  # a call after each layer
 
 
 @pytest.mark.parametrize("after", ["gpt_none", *EXPECTED])
@@ -77,5 +77,5 @@ def test_every_form_says_the_same(after):
     jsonschema.Draft202012Validator(comparison_schema()).validate(document)
     words = re.findall(r"[\w.]+", document["sentence"].lower())
     for format_ in ("md", "html", "text"):
-        text = re.sub(r"<[^>]+>", " ", found.render(format_)).lower()
+        text = re.sub(r"<[^>]+>", " ", found.render(format_).replace("\\", "")).lower()
         assert " ".join(words) in " ".join(re.findall(r"[\w.]+", text))

@@ -4,10 +4,9 @@ import re
 import jsonschema
 import pytest
 
-from profkit.comparison import compare_results
 from profkit.rendering.comparisons import COMPARISON_RENDERERS, comparison_schema
+from tests.comparison import recordings
 from tests.rendering.sample_reports import SAMPLES
-from tests.rendering.samples import as_result
 
 PAIRS = [
     (before, after)
@@ -18,7 +17,7 @@ PAIRS = [
 
 
 def compared(before, after):
-    return compare_results([as_result(SAMPLES[before]())], [as_result(SAMPLES[after]())])
+    return recordings.compared([SAMPLES[before]()], [SAMPLES[after]()])
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
