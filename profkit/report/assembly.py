@@ -115,7 +115,7 @@ def summarise_views(
         idle=idle_row(views, offsets, device_ids),
         syncs=sync_rows(views),
         memory=memory,
-        communication=communication,
+        communication=ranks.communication,
         ranks=ranks.found.rows,
         advice=advise([v for v in views if v.has_timeline], memory, options.plain_step_ns) if whole else [],
         timeline=timeline_row(views, offsets, device_ids) if whole else None,
