@@ -4,6 +4,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,7 @@ def test_phases_and_what_has_none_divide_the_window(recording: Recording) -> Non
         assert 0 <= row["gpu_exclusive_ns"] <= row["gpu_inclusive_ns"] <= result.totals["gpu_busy_ns"]
 
 
+@pytest.mark.slow
 @thorough
 @given(recordings(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_changes_nothing(recording: Recording, random: Random) -> None:
@@ -94,6 +96,7 @@ def test_the_order_of_rows_changes_nothing(recording: Recording, random: Random)
     assert numbers(summarise([trace_of(shuffled)])) == numbers(summarise([trace_of(recording)]))
 
 
+@pytest.mark.slow
 @thorough
 @given(recordings(), st.integers(-(10**6), 10**15))
 def test_the_clock_that_a_recording_starts_at_changes_nothing(recording: Recording, shift: int) -> None:
@@ -102,6 +105,7 @@ def test_the_clock_that_a_recording_starts_at_changes_nothing(recording: Recordi
     )
 
 
+@pytest.mark.slow
 @thorough
 @given(recordings(), recordings())
 def test_two_recordings_of_one_report_have_the_numbers_of_each(one: Recording, other: Recording) -> None:

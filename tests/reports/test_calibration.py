@@ -158,6 +158,7 @@ def test_a_kernel_of_many_empty_blocks_takes_longer(study, workloads):
     assert (many - few) / (67584 - 8448) == pytest.approx(0.6, abs=0.05)
 
 
+@pytest.mark.slow
 def test_with_shapes_and_the_plain_step_known_the_verdict_is_the_truth_or_what_was_measured(
     study, scores, workloads
 ):

@@ -85,6 +85,7 @@ def test_parts_that_miss_a_nanosecond_do_not_add_up(study):
     assert not study("score").adds_up(rows, step)
 
 
+@pytest.mark.slow
 def test_the_committed_results_are_what_the_committed_recordings_give(study, tmp_path):
     score = study("score")
     rows, reports = score.read(FOLDER / "data")
@@ -107,6 +108,7 @@ def test_the_power_of_a_comparison_grows_with_steps_and_with_recordings(study, m
     assert power.smallest(host, 1, 3, lambda _: (0, 0)) == "over 50 %"
 
 
+@pytest.mark.slow
 def test_the_page_of_comparisons_holds_the_tables_of_power(study):
     page = (ROOT / "docs" / "comparing.md").read_text()
     power = study("power")

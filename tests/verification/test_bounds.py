@@ -33,7 +33,7 @@ def long_files(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["long.json", "long.sqlite"])
+@pytest.mark.parametrize("name", ["long.json", pytest.param("long.sqlite", marks=pytest.mark.slow)])
 def test_memory_is_a_few_times_the_input(long_files, name):
     file = long_files / name
     size = file.stat().st_size

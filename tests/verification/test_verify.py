@@ -38,6 +38,8 @@ CASES = sorted(
     for path in (DATA / "cases").glob("*.*")
     if path.suffix not in (".txt", ".py") and not path.name.startswith(REFUSED)
 )
+LARGE = 100_000
+"""Bytes of a compressed recording from which the brute force takes seconds."""
 PUBLISHED = sorted((SHARED / "corpus").glob("*/*"))
 OVERLAPPING = DATA / "cases/17_overlap_utilisation.json"
 STEPPED = DATA / "nsys/gpt_bf16.sqlite.gz"
@@ -65,7 +67,13 @@ def verified(*paths, **options) -> Verification:
 # --- agreement
 
 
-@pytest.mark.parametrize("path", [*RECORDINGS, *CASES], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path.stat().st_size > LARGE else [], id=path.name)
+        for path in [*RECORDINGS, *CASES]
+    ],
+)
 def test_a_recording_agrees_with_the_brute_force(path):
     found = verified(path)
     assert found.differing == []
@@ -90,6 +98,7 @@ def test_what_is_compared():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name[:60])
