@@ -20,13 +20,16 @@ from profkit.advice import (
     updating,
 )
 from profkit.advice.rule import Case, Evidence, Rule
+from profkit.model.names import Level
 from profkit.model.report_memory import Memory
-from profkit.model.result import Row
+from profkit.model.report_verdict import AdviceRow
+from profkit.model.rows import Interval
+from profkit.model.rows import replace as with_fields
 from profkit.simulation.predict import Change, find_step
 from profkit.timeline.view import TraceView
 from profkit.units import duration_text
 
-__all__ = ["MOST_DEVICES", "RULES", "WORTH_SAYING", "advise"]
+__all__ = ["MOST_DEVICES", "RULES", "WORTH_SAYING", "advise", "saving_of"]
 
 RULES: Final[tuple[Rule, ...]] = (
     *arithmetic.RULES,
@@ -57,7 +60,7 @@ MOST_DEVICES: Final = 4
 
 def advise(
     views: Sequence[TraceView], memory: Memory | None = None, plain_step_ns: int | None = None
-) -> list[Row]:
+) -> list[AdviceRow]:
     """What to do about the recorded steps, the largest saving first.
 
     Args:
@@ -83,67 +86,79 @@ def advise(
                 continue
             if not view.steps.count:
                 row = _of_a_whole(row)
-            if rule.id not in found or (row["saving_ns"] or 0) >= (found[rule.id].row["saving_ns"] or 0):
+            if rule.id not in found or saving_of(row) >= saving_of(found[rule.id].row):
                 found[rule.id] = _Found(row, case, evidence.changes or ())
-    best_first = sorted(found.values(), key=lambda each: -(each.row["saving_ns"] or 0))
-    for each in best_first[1:]:
-        _beside_the_best(best_first[0], each)
-    return [each.row for each in best_first]
+    best_first = sorted(found.values(), key=lambda each: -saving_of(each.row))
+    return [
+        each.row if each is best_first[0] else _beside_the_best(best_first[0], each) for each in best_first
+    ]
+
+
+def saving_of(row: AdviceRow) -> int:
+    """What an advice saves, in ns; 0 where a recording cannot tell."""
+    return row.saving_ns or 0
 
 
 @dataclass(frozen=True)
 class _Found:
-    row: Row
+    row: AdviceRow
     case: Case
     changes: Sequence[Change]
 
 
-def _beside_the_best(best: _Found, other: _Found) -> None:
-    """Say of an advice whether the best one leaves it little to save: both may take the same time away."""
+def _beside_the_best(best: _Found, other: _Found) -> AdviceRow:
+    """The advice, which says if the best one leaves it little to save: both may take the same time away."""
     if not best.changes or not other.changes or best.case is not other.case:
-        return
+        return other.row
     order = [rule.id for rule in RULES]
-    pair = sorted((best, other), key=lambda each: order.index(each.row["id"]))
+    pair = sorted((best, other), key=lambda each: order.index(each.row.id))
     played, bound = best.case.step.changed([change for each in pair for change in each.changes])
-    more = best.row["after_ns"] - max(played.step_ns, bound)
-    if more < _LITTLE * other.row["saving_ns"]:
+    more = (best.row.after_ns or 0) - max(played.step_ns, bound)
+    if more < _LITTLE * saving_of(other.row):
         gain = (
             f"{duration_text(more)} further gain"
-            if more >= WORTH_SAYING * best.row["before_ns"]
+            if more >= WORTH_SAYING * (best.row.before_ns or 0)
             else "no further gain"
         )
-        other.row["why"] += f" It overlaps with “{best.row['title']}”: {gain} after that."
+        told = f" It overlaps with “{best.row.title}”: {gain} after that."
+        return with_fields(other.row, why=other.row.why + told)
+    return other.row
 
 
-def _priced(case: Case, rule: Rule, evidence: Evidence) -> Row | None:
+def _priced(case: Case, rule: Rule, evidence: Evidence) -> AdviceRow | None:
     row = rule.row(evidence)
     if evidence.changes is None:
         return row
     price = case.step.predict_where_worth(evidence.changes, WORTH_SAYING)
     if price is None or (price.low < _AS_LIKELY_WORSE and price.likely < _HARDLY_BETTER):
         return None
-    row["saving_ns"] = round(price.saving_ns)
-    row["speedup"] = {"low": price.low, "likely": price.likely, "high": price.high}
-    row["before_ns"], row["after_ns"] = round(price.before_ns), round(price.after_ns)
-    row["limit"] = price.limit
+    confidence = row.confidence
     if price.low < 1.0:
         # The saving is no larger than what the estimate may be off by.
-        row["confidence"] = "low" if price.likely < _CLEARLY_BETTER else _at_most_medium(row["confidence"])
-    return row
+        confidence = "low" if price.likely < _CLEARLY_BETTER else _at_most_medium(confidence)
+    return with_fields(
+        row,
+        saving_ns=round(price.saving_ns),
+        speedup=Interval(low=price.low, likely=price.likely, high=price.high),
+        before_ns=round(price.before_ns),
+        after_ns=round(price.after_ns),
+        limit=price.limit,
+        confidence=confidence,
+    )
 
 
-def _at_most_medium(confidence: str) -> str:
+def _at_most_medium(confidence: Level) -> Level:
     return "medium" if confidence == "high" else confidence
 
 
-def _of_a_whole(row: Row) -> Row:
+def _of_a_whole(row: AdviceRow) -> AdviceRow:
     """Without marked steps the replayed step is the whole recording, start and all: say so, and trust it less."""
 
     def told(text: str) -> str:
         return re.sub(r"\b(?:in )?(?:a|per|each) step\b", "in all", text).replace("the step", "the recording")
 
-    evidence = [told(line) for line in row["evidence"]]
-    return {**row, "why": told(row["why"]), "evidence": evidence, "confidence": "low"}
+    evidence = [told(line) for line in row.evidence]
+    return with_fields(row, why=told(row.why), evidence=evidence, confidence="low")
 
 
 def _devices(views: Sequence[TraceView]) -> list[tuple[TraceView, int]]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.model.names import Level
 from profkit.model.report_memory import Memory
-from profkit.model.result import Row
+from profkit.model.report_verdict import AdviceRow
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.predict import Change, Step
 from profkit.timeline.view import TraceView
@@ -70,7 +71,7 @@ class Evidence:
     """The kernels, calls or ranges that it rests on, most costly first."""
     changes: Sequence[Change] | None
     """What the replay does to the step; None where there is no price."""
-    confidence: str = "medium"
+    confidence: Level = "medium"
     """``high``, ``medium`` or ``low``."""
 
 
@@ -88,25 +89,25 @@ class Rule:
     """When it does not help, or harms."""
     link: str = ""
 
-    def row(self, evidence: Evidence) -> Row:
+    def row(self, evidence: Evidence) -> AdviceRow:
         """The advice without its price."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "why": evidence.why,
-            "evidence": list(evidence.seen),
-            "action": self.action,
-            "code": self.code,
-            "verify": self.verify,
-            "counter": list(self.counter),
-            "saving_ns": None,
-            "speedup": None,
-            "before_ns": None,
-            "after_ns": None,
-            "limit": None,
-            "confidence": evidence.confidence,
-            "link": self.link,
-        }
+        return AdviceRow(
+            id=self.id,
+            title=self.title,
+            why=evidence.why,
+            evidence=list(evidence.seen),
+            action=self.action,
+            code=self.code,
+            verify=self.verify,
+            caveats=list(self.counter),
+            saving_ns=None,
+            speedup=None,
+            before_ns=None,
+            after_ns=None,
+            limit=None,
+            confidence=evidence.confidence,
+            link=self.link,
+        )
 
 
 def kernels_seen(facts: StepFacts, chosen: Flags, most: int = 4) -> list[str]:

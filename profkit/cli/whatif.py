@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from profkit.cli.options import plain_step_option
+
+if TYPE_CHECKING:
+    from profkit.simulation.answer import WhatIf
 
 __all__ = ["command"]
 
@@ -93,32 +96,32 @@ def command(
             "Record a few steps with kernels, and mark them",
         )
     if json_:
-        import json
+        import msgspec
 
-        click.echo(json.dumps(found, indent=2))
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
     click.echo(_text(found, plain_step_ns))
 
 
-def _text(found: dict[str, Any], plain_step_ns: int | None) -> str:
+def _text(found: WhatIf, plain_step_ns: int | None) -> str:
     from profkit.units import duration_text
 
     if plain_step_ns is None:
         known = " (an estimate)"
-    elif abs(found["before_ns"] - plain_step_ns) > _AS_GIVEN * plain_step_ns:
+    elif abs(found.before_ns - plain_step_ns) > _AS_GIVEN * plain_step_ns:
         known = f" (the replay cannot reach the {duration_text(plain_step_ns)} that were given)"
     else:
         known = ""
     lines = [
-        f"A step takes {duration_text(found['before_ns'])} without the recorder{known}; "
-        f"the recorded step took {duration_text(found['recorded_ns'])}."
+        f"A step takes {duration_text(found.before_ns)} without the recorder{known}; "
+        f"the recorded step took {duration_text(found.recorded_ns)}."
     ]
-    for row in found["changes"]:
-        gain = row["speedup"]
+    for row in found.changes:
+        gain = row.speedup
         lines.append(
-            f"  {row['name']:<28} {duration_text(row['after_ns']):>10}   {gain['likely']:.2f}x "
-            f"({gain['low']:.2f}x to {gain['high']:.2f}x)   then limited by {_LIMITS[row['limit']]}"
+            f"  {row.name:<28} {duration_text(row.after_ns):>10}   {gain.likely:.2f}x "
+            f"({gain.low:.2f}x to {gain.high:.2f}x)   then limited by {_LIMITS[row.limit]}"
         )
-    if not found["changes"]:
+    if not found.changes:
         lines.append("  No change would save 1 % of it.")
     return "\n".join(lines)

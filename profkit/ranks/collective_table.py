@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.hardware import DTYPE_BYTES
 from profkit.model import OperationKind
-from profkit.model.result import Row
+from profkit.model.report_ranks import CommunicationRow, CommunicationSize
+from profkit.model.rows import replace
 from profkit.model.states import State
+from profkit.model.summing import Summed
 from profkit.model.work import OperationBound
 from profkit.timeline.grouping import group_rows, sums
 from profkit.timeline.nesting import Nesting
@@ -22,7 +24,7 @@ from profkit.timeline.view import TraceView
 
 __all__ = [
     "Described",
-    "add_waiting",
+    "with_waiting",
     "bus_factor",
     "communication_rows",
     "describe_communication",
@@ -55,8 +57,7 @@ _DTYPES: Final = {
 _LIBRARY_CALL: Final = re.compile(
     r"(?:nccl|rccl):(?!coalesced)|(?:nccl|rccl)(?:AllReduce|AllGather|ReduceScatter|AllToAll|Alltoall|Broadcast|Bcast|Reduce|Gather|Scatter)"
 )
-_NOT_COMPARED: Final = {"waiting_ns": None, "transfer_ns": None, "transfer_bus_gbs": None}
-"""Known only where ranks were compared."""
+_SIZES: Final = Summed[CommunicationSize](("bytes", "bus_factor"), ("count", "total_ns", "exposed_ns"))
 
 
 def bus_factor(collective: str, ranks: int) -> float:
@@ -104,98 +105,90 @@ def describe_communication(view: TraceView) -> Described:
     )
 
 
-def communication_rows(views: Sequence[TraceView]) -> list[Row]:
+def communication_rows(views: Sequence[TraceView]) -> list[CommunicationRow]:
     """The collectives and peer copies of the window, by collective, group and type, and inside these by size."""
     return merge_communication([row for view in views for row in _rows_of(view)])
 
 
-def merge_communication(parts: Sequence[Row]) -> list[Row]:
+def merge_communication(parts: Sequence[CommunicationRow]) -> list[CommunicationRow]:
     """Rows of several traces as one table: what has the same collective, group and type is one row."""
-    merged: dict[Key, dict[tuple[Any, Any], Row]] = {}
+    merged: dict[Key, list[CommunicationSize]] = {}
     for part in parts:
-        sizes = merged.setdefault((part["collective"], part["group"], part["dtype"]), {})
-        for own in part["sizes"]:
-            row = sizes.setdefault(
-                (own["bytes"], own["bus_factor"]), {"count": 0, "total_ns": 0, "exposed_ns": 0}
-            )
-            for name in row:
-                row[name] += own[name]
-    rows = [_table_row(key, sizes) for key, sizes in merged.items()]
-    return sorted(
-        rows, key=lambda r: (-r["total_ns"], str(r["collective"]), str(r["group"]), str(r["dtype"]))
-    )
+        merged.setdefault((part.collective, part.group, part.dtype), []).extend(part.sizes)
+    rows = [_table_row(key, _SIZES.rows(sizes)) for key, sizes in merged.items()]
+    return sorted(rows, key=lambda r: (-r.total_ns, r.collective, str(r.group), str(r.dtype)))
 
 
-def add_waiting(
-    rows: Sequence[Row], waiting: Mapping[tuple[Any, ...], int], buffered: Collection[tuple[Any, ...]] = ()
-) -> None:
+def with_waiting(
+    rows: Sequence[CommunicationRow],
+    waiting: Mapping[tuple[Any, ...], int],
+    buffered: Collection[tuple[Any, ...]] = (),
+) -> list[CommunicationRow]:
     """Tell waiting from transfer, where ranks were compared, and give the bandwidth of the transfer alone.
 
     Args:
-        rows: The table, which is changed.
+        rows: The table.
         waiting: By (collective, group, type, bytes of one): the time before the last rank entered, in ns.
         buffered: Those whose data went into a buffer before the receiver came: what that one takes is no bandwidth
             of the network.
     """
+    made = []
     for row in rows:
-        for size in row["sizes"]:
-            key = (row["collective"], row["group"], row["dtype"], size["bytes"])
-            _split(size, min(waiting[key], size["total_ns"]) if key in waiting else None)
-            size["transfer_bus_gbs"] = None if key in buffered else size["transfer_bus_gbs"]
-        known = [s["waiting_ns"] for s in row["sizes"] if s["waiting_ns"] is not None]
-        _split(row, sum(known) if known else None)
-        if any((row["collective"], row["group"], row["dtype"], s["bytes"]) in buffered for s in row["sizes"]):
-            row["transfer_bus_gbs"] = None
+        keys = [(row.collective, row.group, row.dtype, size.bytes) for size in row.sizes]
+        sizes = [
+            _split(size, min(waiting[key], size.total_ns) if key in waiting else None, key in buffered)
+            for size, key in zip(row.sizes, keys, strict=True)
+        ]
+        known = [size.waiting_ns for size in sizes if size.waiting_ns is not None]
+        whole = _split(row, sum(known) if known else None, any(key in buffered for key in keys))
+        made.append(replace(whole, sizes=sizes))
+    return made
 
 
-def _split(row: Row, waiting_ns: int | None) -> None:
-    row["waiting_ns"] = waiting_ns
-    row["transfer_ns"] = transfer = None if waiting_ns is None else row["total_ns"] - waiting_ns
-    known = transfer and row["bus_gbs"] is not None
-    row["transfer_bus_gbs"] = row["bus_gbs"] * row["total_ns"] / transfer if known and transfer else None
+R = TypeVar("R", CommunicationRow, CommunicationSize)
 
 
-def _table_row(key: Key, sizes: Mapping[tuple[Any, Any], Row]) -> Row:
-    listed = []
-    for (size, factor), row in sorted(sizes.items(), key=lambda i: (-i[1]["total_ns"], str(i[0]))):
-        moved = None if size is None else size * row["count"]
-        rate = moved / row["total_ns"] if moved is not None and row["total_ns"] else None
-        bus = None if rate is None or factor is None else rate * factor
-        listed.append(
-            {
-                "bytes": size,
-                "bus_factor": factor,
-                **row,
-                "algorithm_gbs": rate,
-                "bus_gbs": bus,
-                **_NOT_COMPARED,
-            }
-        )
-    total = {name: sum(row[name] for row in listed) for name in ("count", "total_ns", "exposed_ns")}
-    moved = _sum_if_known([r["bytes"] if r["bytes"] is None else r["bytes"] * r["count"] for r in listed])
-    bus = _sum_if_known(
-        [r["bus_gbs"] if r["bus_gbs"] is None else r["bus_gbs"] * r["total_ns"] for r in listed]
+def _split(row: R, waiting_ns: int | None, buffered: bool) -> R:
+    transfer = None if waiting_ns is None else row.total_ns - waiting_ns
+    bus = None if buffered or not transfer or row.bus_gbs is None else row.bus_gbs * row.total_ns / transfer
+    return replace(row, waiting_ns=waiting_ns, transfer_ns=transfer, transfer_bus_gbs=bus)
+
+
+def _table_row(key: Key, sizes: Sequence[CommunicationSize]) -> CommunicationRow:
+    listed = [
+        _with_rates(size) for size in sorted(sizes, key=lambda s: (-s.total_ns, str((s.bytes, s.bus_factor))))
+    ]
+    total = sum(size.total_ns for size in listed)
+    moved = _sum_if_known([s.bytes if s.bytes is None else s.bytes * s.count for s in listed])
+    bus = _sum_if_known([s.bus_gbs if s.bus_gbs is None else s.bus_gbs * s.total_ns for s in listed])
+    return CommunicationRow(
+        collective=key[0],
+        group=key[1],
+        dtype=key[2],
+        count=sum(size.count for size in listed),
+        bytes=moved,
+        total_ns=total,
+        exposed_ns=sum(size.exposed_ns for size in listed),
+        algorithm_gbs=moved / total if moved is not None and total else None,
+        bus_gbs=bus / total if bus is not None and total else None,
+        waiting_ns=None,
+        transfer_ns=None,
+        transfer_bus_gbs=None,
+        sizes=listed,
     )
-    return {
-        "collective": key[0],
-        "group": key[1],
-        "dtype": key[2],
-        "count": total["count"],
-        "bytes": moved,
-        "total_ns": total["total_ns"],
-        "exposed_ns": total["exposed_ns"],
-        "algorithm_gbs": moved / total["total_ns"] if moved is not None and total["total_ns"] else None,
-        "bus_gbs": bus / total["total_ns"] if bus is not None and total["total_ns"] else None,
-        **_NOT_COMPARED,
-        "sizes": listed,
-    }
+
+
+def _with_rates(size: CommunicationSize) -> CommunicationSize:
+    rate = size.bytes * size.count / size.total_ns if size.bytes is not None and size.total_ns else None
+    bus = None if rate is None or size.bus_factor is None else rate * size.bus_factor
+    return replace(size, algorithm_gbs=rate, bus_gbs=bus)
 
 
 def _sum_if_known(values: Sequence[Any]) -> Any:
     return None if any(v is None for v in values) else sum(values)
 
 
-def _rows_of(view: TraceView) -> list[Row]:
+def _rows_of(view: TraceView) -> list[CommunicationRow]:
     described = describe_communication(view)
     kept = view.kept[described.rows]
     rows, kind = described.rows[kept], described.kind[kept]
@@ -205,21 +198,24 @@ def _rows_of(view: TraceView) -> list[Row]:
     total = sums(kind, (operations.end_ns - operations.start_ns)[rows].astype(np.int64), kinds)
     exposed = sums(kind, _exposed(view)[rows], kinds)
     return [
-        {
-            "collective": collective,
-            "group": group,
-            "dtype": dtype,
-            "sizes": [
-                {
-                    "bytes": described.sizes[at],
-                    "bus_factor": described.factors[at],
-                    "count": int(count[at]),
-                    "total_ns": int(total[at]),
-                    "exposed_ns": int(exposed[at]),
-                }
+        _table_row(
+            key,
+            [
+                CommunicationSize(
+                    bytes=described.sizes[at],
+                    bus_factor=described.factors[at],
+                    count=int(count[at]),
+                    total_ns=int(total[at]),
+                    exposed_ns=int(exposed[at]),
+                    algorithm_gbs=None,
+                    bus_gbs=None,
+                    waiting_ns=None,
+                    transfer_ns=None,
+                    transfer_bus_gbs=None,
+                )
             ],
-        }
-        for at, (collective, group, dtype) in enumerate(described.keys)
+        )
+        for at, key in enumerate(described.keys)
         if count[at]
     ]
 

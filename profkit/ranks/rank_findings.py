@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from profkit.model import Finding, Severity
 from profkit.model.findings import Param
+from profkit.model.report_ranks import CommunicationRow, CommunicationSize
 from profkit.model.result import Row
 from profkit.ranks.rank_table import RanksFound
 from profkit.ranks.wait_causes import STRAGGLER_SHARE
@@ -125,7 +126,7 @@ def _length_findings(ranks: RanksFound) -> list[Finding]:
     return [Finding("recordings-uneven", Severity.INFO, count=len(short), params=params)]
 
 
-def bucket_findings(communication: Sequence[Row], steps: int) -> list[Finding]:
+def bucket_findings(communication: Sequence[CommunicationRow], steps: int) -> list[Finding]:
     """Gradients that are reduced in many small pieces, from the communication table.
 
     Args:
@@ -134,19 +135,19 @@ def bucket_findings(communication: Sequence[Row], steps: int) -> list[Finding]:
     """
     found = []
     for row in communication:
-        each = row["count"] / max(steps, 1)
-        if row["collective"] != "all_reduce" or each < _MANY:
+        each = row.count / max(steps, 1)
+        if row.collective != "all_reduce" or each < _MANY:
             continue
-        size = _median_size(row["sizes"])
-        time = (row["total_ns"] if row["transfer_ns"] is None else row["transfer_ns"]) / row["count"]
+        size = _median_size(row.sizes)
+        time = (row.total_ns if row.transfer_ns is None else row.transfer_ns) / row.count
         if size <= _SMALL_BUCKET_BYTES if size is not None else time <= _SMALL_BUCKET_NS:
             params: Params = {"per_step": round(each), "half_bytes": size, "each_ns": time}
-            found.append(Finding("small-buckets", Severity.INFO, count=row["count"], params=params))
+            found.append(Finding("small-buckets", Severity.INFO, count=row.count, params=params))
     return found
 
 
-def _median_size(sizes: Sequence[Row]) -> int | None:
-    known: list[tuple[Any, int]] = sorted((s["bytes"], s["count"]) for s in sizes if s["bytes"] is not None)
+def _median_size(sizes: Sequence[CommunicationSize]) -> int | None:
+    known: list[tuple[Any, int]] = sorted((s.bytes, s.count) for s in sizes if s.bytes is not None)
     half, seen = sum(count for _, count in known) / 2, 0
     for size, count in known:
         seen += count

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from profkit.model import Finding
 from profkit.model.report import DeviceRow
+from profkit.model.report_ranks import CommunicationRow
 from profkit.model.result import Row
 from profkit.ranks.collective_events import DeviceCollectives, collectives_of
-from profkit.ranks.collective_table import add_waiting
+from profkit.ranks.collective_table import with_waiting
 from profkit.ranks.parallelism import merge_parallelism, parallelism_of
 from profkit.ranks.rank_findings import bucket_findings, rank_findings
 from profkit.ranks.rank_table import RanksFound, compare_ranks
@@ -44,6 +45,7 @@ class RankSection:
 
     found: RanksFound
     findings: list[Finding]
+    communication: Sequence[CommunicationRow]
     method: Row
 
 
@@ -64,17 +66,17 @@ def file_of_ranks(view: TraceView, file: int, devices: Sequence[DeviceRow]) -> F
     )
 
 
-def rank_section(files: Sequence[FileOfRanks], communication: Sequence[Row]) -> RankSection:
-    """Compare the ranks of a report, and complete its communication table.
+def rank_section(files: Sequence[FileOfRanks], communication: Sequence[CommunicationRow]) -> RankSection:
+    """Compare the ranks of a report, and tell waiting from transfer in its communication table.
 
     Args:
         files: What each trace gives.
-        communication: The communication table, to which waiting is added.
+        communication: The communication table.
     """
     devices = [device for file in files for device in file.devices]
     world_size = max((f.world_size for f in files if f.world_size is not None), default=None)
     found = compare_ranks(devices, world_size)
-    add_waiting(communication, found.waiting, found.buffered)
+    communication = with_waiting(communication, found.waiting, found.buffered)
     parallelism = merge_parallelism([file.parallelism for file in files])
     streams = [row for file in files for row in file.streams]
     return RankSection(
@@ -84,5 +86,6 @@ def rank_section(files: Sequence[FileOfRanks], communication: Sequence[Row]) -> 
             *bucket_findings(communication, sum(len(d.step_ns) for d in devices)),
             *stream_findings(streams),
         ],
+        communication=communication,
         method={**found.method, "parallelism": parallelism, "streams": streams},
     )

@@ -12,7 +12,7 @@ import msgspec
 from profkit.model import report_memory, report_ranks
 from profkit.model.report import Threshold
 from profkit.model.report_time import StepRow
-from profkit.model.report_verdict import Step, Verdict
+from profkit.model.report_verdict import AdviceRow, Step, Verdict
 from profkit.model.result import Result
 from profkit.rendering import document
 from profkit.rendering.sentences import (
@@ -45,7 +45,16 @@ def spoken(result: Result) -> Result:
         method=method,
         verdict=_verdict(result),
         window=_window(result.window),
+        advice=[_advice(row) for row in result.advice],
     )
+
+
+def _advice(row: Any) -> Any:
+    """Under the names of the first edition."""
+    if not isinstance(row, AdviceRow):
+        return row
+    later = ("caveats", "remedy", "change", "precondition_unmet")
+    return {**{name: row[name] for name in row if name not in later}, "counter": row.caveats}
 
 
 def _window(window: Any) -> Any:

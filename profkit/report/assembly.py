@@ -33,6 +33,7 @@ from profkit.report.verdict import verdict_row
 from profkit.report.views import Options, analysed_views
 from profkit.roofline.kernel_table import kernel_rows, kernel_sums, kernels_together
 from profkit.timeline.gpu_metrics import utilisation_rows
+from profkit.timeline.host_step import host_facts
 from profkit.timeline.idle_tables import idle_row, sync_rows
 from profkit.timeline.lanes import timeline_row
 from profkit.timeline.phase_table import phase_rows
@@ -91,6 +92,8 @@ def summarise_views(
     )
     if whole and verdict.doubts:
         verdict = replace(verdict, doubts=[*verdict.doubts, *filter(None, [unprofiled_doubt(views)])])
+    if verdict.undecided is not None and verdict.undecided.code == "host-only":
+        verdict = replace(verdict, doubts=[*verdict.doubts, *host_facts(views[0])[1:]])
     return Result(
         inputs=[_input_row(r) for r in recordings],
         devices=devices,
@@ -115,7 +118,7 @@ def summarise_views(
         idle=idle_row(views, offsets, device_ids),
         syncs=sync_rows(views),
         memory=memory,
-        communication=communication,
+        communication=ranks.communication,
         ranks=ranks.found.rows,
         advice=advise([v for v in views if v.has_timeline], memory, options.plain_step_ns) if whole else [],
         timeline=timeline_row(views, offsets, device_ids) if whole else None,

@@ -15,6 +15,7 @@ from profkit.report.contradictions import contradictions, overrun_ns
 from profkit.report.step_findings import step_findings
 from profkit.report.verdict import UNDECIDED
 from profkit.roofline.clock_changes import clock_findings
+from profkit.timeline.host_step import host_facts, records_no_gpu
 from profkit.timeline.launches import launches_captured, launches_without_kernel
 from profkit.timeline.phase_table import unattributed_ns
 from profkit.timeline.phases import DEEPEST_PHASE
@@ -75,6 +76,8 @@ def undecided_reason(views: Sequence[TraceView]) -> Fact | None:
         lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
         if lost:
             return Fact("no-kernel-records", {"launches": lost})
+        if records_no_gpu(views) and (told := host_facts(views[0])):
+            return Fact("host-only", told[0].params)
         any_host = any(len(v.trace.ranges) or len(v.trace.calls) for v in views)
         return Fact("no-gpu-events" if any_host else "no-events")
     states = np.zeros(len(State), np.int64)

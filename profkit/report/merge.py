@@ -8,10 +8,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.advice import MOST_DEVICES
+from profkit.advice import MOST_DEVICES, saving_of
 from profkit.model import Finding
 from profkit.model.findings import Fact
 from profkit.model.report_time import Timeline
+from profkit.model.report_verdict import AdviceRow
 from profkit.model.result import Result, Row
 from profkit.model.rows import replace
 from profkit.model.states import State
@@ -62,13 +63,13 @@ def _busiest_file(files: Sequence[FileSummary]) -> int | None:
     return busy.index(max(busy)) if busy and max(busy) >= 0 else None
 
 
-def _advice(files: Sequence[FileSummary]) -> list[Row]:
+def _advice(files: Sequence[FileSummary]) -> list[AdviceRow]:
     """Each advice once, from the file where it saves most; only the files shown have any."""
-    found: dict[str, Row] = {}
+    found: dict[str, AdviceRow] = {}
     for row in (row for f in files for row in f.result.advice):
-        if (row["saving_ns"] or 0) >= (found.get(row["id"], row)["saving_ns"] or 0):
-            found[row["id"]] = row
-    return sorted(found.values(), key=lambda row: -(row["saving_ns"] or 0))
+        if saving_of(row) >= saving_of(found.get(row.id, row)):
+            found[row.id] = row
+    return sorted(found.values(), key=lambda row: -saving_of(row))
 
 
 def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) -> Result:
@@ -115,7 +116,7 @@ def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) 
         idle=merged_tables.idle(files, shifts, first_device),
         syncs=costliest_syncs([row for f in files for row in f.result.syncs]),
         memory=fullest.result.memory if fullest else None,
-        communication=communication,
+        communication=ranks.communication,
         ranks=ranks.found.rows,
         advice=_advice(files),
         timeline=_timeline(files, shifts, first_device),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from profkit.model.result import Row
+from profkit.model.rows import Interval, Ns, Row
 from profkit.simulation.predict import Change, Prediction, Step, find_step
 from profkit.simulation.registry import CHANGES, changes_named
 from profkit.timeline.view import TraceView
@@ -17,13 +17,41 @@ _LOADER: Final = "loader-workers"
 _WORKERS: Final = 8
 
 
+class WhatIfChange(Row, frozen=True, kw_only=True):
+    """A step with a change."""
+
+    name: str
+    """The change, or several with `` + `` between them."""
+    after_ns: Ns
+    """The step without the recorder and with the change."""
+    saving_ns: int
+    """What that takes off the step."""
+    speedup: Interval
+    """The step's time over what it would be."""
+    limit: str
+    """What limits the step then."""
+
+
+class WhatIf(Row, frozen=True, kw_only=True):
+    """What a recorded step would take with some changes."""
+
+    recorded_ns: Ns
+    """The recorded step."""
+    before_ns: Ns
+    """The same without the recorder."""
+    limit: str
+    """What limits it."""
+    changes: Sequence[WhatIfChange]
+    """Each change alone, and last all together where there are several."""
+
+
 def what_if(
     views: Sequence[TraceView],
     names: Sequence[str],
     *,
     loader_workers: int | None = None,
     plain_step_ns: int | None = None,
-) -> Row | None:
+) -> WhatIf | None:
     """What a recorded step would take with some changes.
 
     Args:
@@ -34,9 +62,7 @@ def what_if(
         plain_step_ns: The step's time without a recorder, where known.
 
     Returns:
-        ``recorded_ns``, ``before_ns`` (without the recorder), ``limit`` and ``changes``: rows of ``name``,
-        ``after_ns``, ``saving_ns``, ``speedup`` and ``limit``; the last row is all changes together where there are
-        several. None where no step can be replayed.
+        None where no step can be replayed.
     """
     step = _first_step(views, plain_step_ns)
     if step is None:
@@ -47,16 +73,16 @@ def what_if(
     else:
         every = [*CHANGES, _LOADER]
         priced = [(n, step.predict_where_worth(_changes([n], _WORKERS), _WORTH_SAYING)) for n in every]
-        rows = sorted((_row(n, p) for n, p in priced if p is not None), key=lambda row: -row["saving_ns"])
+        rows = sorted((_row(n, p) for n, p in priced if p is not None), key=lambda row: -row.saving_ns)
     if len(asked) > 1:
         rows.append(_row(" + ".join(asked), step.predict(_changes(asked, loader_workers))))
     unchanged = step.predict([])
-    return {
-        "recorded_ns": step.facts.program.step_ns,
-        "before_ns": round(unchanged.before_ns),
-        "limit": unchanged.limit,
-        "changes": rows,
-    }
+    return WhatIf(
+        recorded_ns=step.facts.program.step_ns,
+        before_ns=round(unchanged.before_ns),
+        limit=unchanged.limit,
+        changes=rows,
+    )
 
 
 def _changes(names: Sequence[str], loader_workers: int | None) -> list[Change]:
@@ -72,11 +98,11 @@ def _first_step(views: Sequence[TraceView], plain_step_ns: int | None) -> Step |
     return None
 
 
-def _row(name: str, found: Prediction) -> Row:
-    return {
-        "name": name,
-        "after_ns": round(found.after_ns),
-        "saving_ns": round(found.saving_ns),
-        "speedup": {"low": found.low, "likely": found.likely, "high": found.high},
-        "limit": found.limit,
-    }
+def _row(name: str, found: Prediction) -> WhatIfChange:
+    return WhatIfChange(
+        name=name,
+        after_ns=round(found.after_ns),
+        saving_ns=round(found.saving_ns),
+        speedup=Interval(low=found.low, likely=found.likely, high=found.high),
+        limit=found.limit,
+    )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from profkit.model import CopyKind
+from profkit.model.rows import Interval
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation import CHANGES, changes_named, find_step, predict
@@ -178,11 +179,11 @@ def test_the_answer_asks_for_each_change_alone_and_for_all_together():
     assert len(what_if(views_of(launches), ["no-sync"])["changes"]) == 1
     step = find_step(views_of(launches)[0], 0, None)
     price = step.predict(changes_named(["no-sync"]))
-    assert found["changes"][0] == {
+    assert dict(found["changes"][0]) == {
         "name": "no-sync",
         "after_ns": round(price.after_ns),
         "saving_ns": round(price.saving_ns),
-        "speedup": {"low": price.low, "likely": price.likely, "high": price.high},
+        "speedup": Interval(low=price.low, likely=price.likely, high=price.high),
         "limit": price.limit,
     }
     assert found["recorded_ns"] == step.facts.program.step_ns
