@@ -66,6 +66,6 @@ def _refuse_impossible(made: Trace | MemoryHistory, name: str) -> None:
     if len(made.devices) > _MOST_DEVICES:
         raise ReadError(
             name,
-            f"it says that work ran on {len(made.devices)} devices: its device numbers are damaged",
+            f"it names {len(made.devices)} devices, so its device numbers are damaged",
             "Record it again.",
         )

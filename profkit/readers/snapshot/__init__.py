@@ -59,7 +59,7 @@ def history_of(snapshot: Any, name: str) -> MemoryHistory:
     columns.dropped["malformed_frames"] += columns.stacks.malformed_frames
     dropped = {reason: count for reason, count in columns.dropped.items() if count}
     if dropped and not len(events) and not len(segments):
-        raise ReadError(name, f"nothing in it can be used: {', '.join(_told(dropped))}", _RECORD)
+        raise ReadError(name, f"it contains nothing usable: {', '.join(_told(dropped))}", _RECORD)
     return MemoryHistory(
         source=Source(_base_name(name), "snapshot", "torch.cuda.memory"),
         strings=columns.strings.texts,

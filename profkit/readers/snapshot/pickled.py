@@ -72,7 +72,7 @@ def load(data: bytes | bytearray | memoryview, name: str) -> Any:
 
     Raises:
         ReadError: It holds a global or anything but plain data, a length or an index that the file cannot back,
-            it ends early, or it is no pickle.
+            it ends early, or it is not a pickle.
     """
     with memoryview(data) as view:
         _vet(view, name)
@@ -89,7 +89,7 @@ def load(data: bytes | bytearray | memoryview, name: str) -> Any:
             raise ReadError(name, f"it is a broken pickle ({error})", _AGAIN) from None
         except MemoryError:
             raise ReadError(
-                name, "it needs more memory than there is", "Record with a smaller max_entries."
+                name, "it needs more memory than is available", "Record with a smaller max_entries."
             ) from None
 
 
@@ -165,7 +165,7 @@ def _after(view: memoryview, at: int, opcode: bytes, name: str) -> int:
     try:
         argument = _ARGUMENTS[opcode]
     except KeyError:
-        raise ReadError(name, f"it is no pickle (byte {opcode[0]:#04x} at {at})", _AGAIN) from None
+        raise ReadError(name, f"it is not a pickle (byte {opcode[0]:#04x} at {at})", _AGAIN) from None
     if argument is None:
         return at + 1
     if argument.n >= 0:
