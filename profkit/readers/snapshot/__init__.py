@@ -16,7 +16,7 @@ from profkit.errors import ReadError
 from profkit.model import Finding, Severity, Source
 from profkit.model.memory_history import MemoryHistory
 from profkit.readers.snapshot.columns import Columns
-from profkit.readers.snapshot.pickled import collector_off, load
+from profkit.readers.snapshot.pickled import load
 
 __all__ = ["history_of", "read_snapshot"]
 
@@ -36,8 +36,7 @@ def read_snapshot(data: bytes | bytearray | memoryview, name: str) -> MemoryHist
             than plain data (the forbidden global is named; nothing of it was run).
     """
     start = bytes(data[:64]).lstrip(b"\xef\xbb\xbf \t\r\n")
-    with collector_off():
-        return history_of(_json(data, name) if start[:1] in (b"{", b"[") else load(data, name), name)
+    return history_of(_json(data, name) if start[:1] in (b"{", b"[") else load(data, name), name)
 
 
 def history_of(snapshot: Any, name: str) -> MemoryHistory:

@@ -8,18 +8,15 @@ the opcodes (1 s for a million trace entries) and stops at any index or length t
 
 from __future__ import annotations
 
-import gc
 import io
 import pickle
 import pickletools
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from profkit.errors import ReadError
 
-__all__ = ["collector_off", "load"]
+__all__ = ["load"]
 
 _AGAIN = "Dump it again with torch.cuda.memory._dump_snapshot(path)."
 _UNTRUSTED = "A memory snapshot holds plain data only: do not load this file with pickle.load."
@@ -120,18 +117,6 @@ class _View(io.RawIOBase):
         target[: len(part)] = part
         self._at += len(part)
         return len(part)
-
-
-@contextmanager
-def collector_off() -> Iterator[None]:
-    """Millions of new containers make the garbage collector walk them again and again: three times the cost."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _vet(view: memoryview, name: str) -> None:
