@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from profkit.api.output_files import write_whole
 from profkit.errors import OutputError, ReadError
 from profkit.model import rows
 from profkit.model.report import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from profkit.model import Trace
     from profkit.model.memory_history import MemoryHistory
 
-__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "write_whole"]
+__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input"]
 
 PathLike = str | os.PathLike[str]
 
@@ -264,7 +264,7 @@ def refuse_input(target: Path, inputs: Iterable[PathLike]) -> None:
     except OSError:  # nothing is there, or writing will say what is wrong
         return
     if any(os.path.samestat(place, source) for each in inputs for source in _stats(each)):
-        raise OutputError(target, "this is an input", "Choose another file with -o")
+        raise OutputError(target, "it is one of the inputs", "Choose another file with -o")
 
 
 def _stats(path: PathLike) -> Iterator[os.stat_result]:
@@ -281,28 +281,6 @@ def _stats(path: PathLike) -> Iterator[os.stat_result]:
             yield Path(file).stat()
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that it appears whole or not at all; what a link leads to, and not the link, is replaced.
-
-    A device or a named pipe stays what it is, and is written to.
-
-    Raises:
-        OutputError: It cannot be written.
-    """
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_bytes(data)
-        else:
-            _replace(path.resolve(), data)
-    except (OSError, RuntimeError) as error:  # a RuntimeError is a circle of links
-        raise OutputError(
-            path,
-            f"cannot be written: {getattr(error, 'strerror', None) or error}",
-            "Choose another place with -o",
-        ) from error
-
-
 def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
     """The files that inputs stand for: those of folders and patterns too, in the order of a report.
 
@@ -310,26 +288,6 @@ def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
         ReadError: A folder has no recording in it.
     """
     return [file for path in _as_list(paths) for file in _expand(path)]
-
-
-def _replace(path: Path, data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            file.write(data)
-            file.flush()
-            # A temporary file is for its owner's eyes only; a report is an ordinary file.
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _as_list(paths: PathLike | Iterable[PathLike]) -> list[PathLike]:

@@ -174,7 +174,7 @@ def _numbers(text: str | None) -> list[int] | None:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise click.BadParameter(f"{text} is no list of numbers", param_hint="--ranks") from error
+        raise click.BadParameter(f"{text} is not a list of numbers", param_hint="--ranks") from error
 
 
 def _run_recorded(output: str, program: tuple[str, ...], analyze: bool, options: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ def recorded_command(program: list[str], options: dict[str, Any]) -> list[str]:
         if at is None:
             raise RecordingError(
                 " ".join(program),
-                "starts no Python script that could be recorded",
+                "starts no Python script to record",
                 f"Write: -- {' '.join([*program[:1], *_subcommand(rest)])} [its options] train.py ...",
             )
         head = rest[: at - 1] if rest[at - 1] in _MODULE_FLAGS else rest[:at]

@@ -71,7 +71,9 @@ def find_nsys() -> Path:
     if found:
         return Path(found)
     if named:
-        raise RecordingError("PROFKIT_NSYS", f"{named} is not a program", "Let it name the nsys binary")
+        raise RecordingError(
+            "PROFKIT_NSYS", f"{named} is not a program", "Set it to the path of the nsys binary"
+        )
     installed = [path for pattern in _PLACES for path in Path("/").glob(pattern.lstrip("/"))]
     if installed:
         return max(installed, key=_version_of_path)
@@ -129,7 +131,9 @@ def record_with_nsys(run: NsysRun, folder: Path, program: list[str]) -> tuple[in
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RecordingError(folder, f"cannot be made ({error})", "Choose another folder with -o") from error
+        raise RecordingError(
+            folder, f"cannot be created ({error})", "Choose another folder with -o"
+        ) from error
     if run.gpu_metrics and (obstacle := gpu_metrics_obstacle(nsys)):
         run.said.append(f"GPU metrics are left out: {obstacle}")
         run = replace(run, gpu_metrics=False)

@@ -226,8 +226,8 @@ class Recorder:
             import torch  # noqa: F401 - a recording without torch is one of NVTX phases only
 
             self._folder = RunFolder(Path(self._options.folder), rank)
-        except (ImportError, OSError) as error:
-            self._tell(f"nothing is recorded into {self._options.folder}: {error}")
+        except (ImportError, OSError, ValueError) as error:  # ValueError: a NUL in the name
+            self._tell(f"nothing is recorded into {self._options.folder!r}: {error}")
             return
         _active = self
         self._facts = self._first_facts(rank, world)
@@ -343,11 +343,18 @@ class Recorder:
             "options": options,
         }
 
+    def _describe_environment(self) -> dict[str, Any]:
+        try:
+            return environment.describe()
+        except Exception as error:  # noqa: BLE001 - a recording never takes the program down
+            self._tell_once(f"the environment is not described: {error}")
+            return {}
+
     def _write_facts(self, state: str) -> None:
-        plain = self._plain.times_ns() if self._plain and state != "running" else []
+        plain = self._plain.times_ns() if self._plain and (state != "running" or self.files) else []
         facts = self._facts | {
             "state": state,
-            **(environment.describe() if state != "running" else {}),
+            **(self._describe_environment() if state != "running" or self.files else {}),
             "plain_step_ns": plain,
             "plain_step_median_ns": round(statistics.median(plain)) if plain else None,
             "recorded_step_ns": self._active_ns,
@@ -360,7 +367,7 @@ class Recorder:
         }
         try:
             self._folder.describe(facts)  # type: ignore[union-attr]
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - a recording never takes the program down
             self._tell(f"run.json was not written: {error}")
 
 

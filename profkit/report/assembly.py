@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from profkit.advice import advise
@@ -21,6 +22,7 @@ from profkit.report.method import threshold_rows
 from profkit.report.part import Part, device_rows
 from profkit.report.unprofiled import unprofiled_doubt
 from profkit.report.views import Options, analysed_views
+from profkit.timeline.host_step import host_facts
 from profkit.timeline.lanes import timeline_row
 from profkit.timeline.range_tables import ranges_too_deep
 from profkit.timeline.view import TraceView
@@ -53,14 +55,16 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
     joined = Joined.of(Part.together([Part.of(view) for view in views]), options.device or 0)
     memory = memory_row(histories, views, joined.offsets)
+    undecided = undecided_of(recordings, views)
     return Result(
         **joined.tables(memory),
         inputs=[input_row(r) for r in recordings],
         health=health_of(recordings, views, joined.part, memory, joined.ranks.findings),
         verdict=joined.verdict(
             plain_step_ns=options.plain_step_ns,
-            undecided=undecided_of(recordings, views),
-            doubts=[doubt for doubt in [unprofiled_doubt(views)] if doubt],
+            undecided=undecided,
+            estimate=partial(unprofiled_doubt, views),
+            facts=host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else (),
         ),
         advice=advise([v for v in views if v.has_timeline], memory, options.plain_step_ns),
         timeline=timeline_row(views, joined.offsets, joined.device_ids),

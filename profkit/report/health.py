@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from profkit.advice.audience import audience_of
 from profkit.model import Finding, OperationKind, Severity, Trace
 from profkit.model.findings import Fact, Param
 from profkit.model.report_verdict import Health
@@ -15,6 +16,7 @@ from profkit.report.contradictions import contradictions, overrun_ns
 from profkit.report.step_findings import step_findings
 from profkit.report.verdict import UNDECIDED
 from profkit.roofline.clock_changes import clock_findings
+from profkit.timeline.host_step import host_facts, records_no_gpu
 from profkit.timeline.launches import launches_captured, launches_without_kernel
 from profkit.timeline.phase_table import unattributed_ns
 from profkit.timeline.phases import DEEPEST_PHASE
@@ -75,6 +77,8 @@ def undecided_reason(views: Sequence[TraceView]) -> Fact | None:
         lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
         if lost:
             return Fact("no-kernel-records", {"launches": lost})
+        if records_no_gpu(views) and (told := host_facts(views[0])):
+            return Fact("host-only", told[0].params)
         any_host = any(len(v.trace.ranges) or len(v.trace.calls) for v in views)
         return Fact("no-gpu-events" if any_host else "no-events")
     states = np.zeros(len(State), np.int64)
@@ -213,7 +217,9 @@ def _attribution(views: Sequence[TraceView], without_phase_ns: int) -> list[Find
     if not any(len(v.trace.operations) for v in views):
         return []
     if not any(v.phases.paths for v in views):
-        return [Finding("no-phases", Severity.INFO)]
+        # profkit's own marks are Python's: a program without it can have NVTX ranges.
+        torch = any(audience_of(v).torch for v in views)
+        return [Finding("no-phases" if torch else "no-torch", Severity.INFO)]
     busy = sum(int(states_of(v, d)[: State.INPUT].sum()) for v in views for d in range(len(v.trace.devices)))
     if busy and without_phase_ns > 0.1 * busy:
         return [Finding("time-without-phase", Severity.INFO, params={"share": without_phase_ns / busy})]

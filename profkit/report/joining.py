@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -97,10 +97,22 @@ class Joined:
         }
 
     def verdict(
-        self, *, plain_step_ns: int | None, undecided: Fact | None, doubts: Sequence[Fact] = ()
+        self,
+        *,
+        plain_step_ns: int | None,
+        undecided: Fact | None,
+        estimate: Callable[[], Fact | None] = lambda: None,
+        facts: Sequence[Fact] = (),
     ) -> Any:
-        """The verdict over all devices, where doubts of its own bring further ones."""
+        """The verdict over all devices.
+
+        Args:
+            plain_step_ns: The step without a profiler, where it is known.
+            undecided: Why the files cannot decide; None when they can.
+            estimate: What it may be without the profiler, asked where there is doubt.
+            facts: What else is to be said.
+        """
         verdict = verdict_on(self.part.grounds, plain_step_ns=plain_step_ns, undecided=undecided)
-        if verdict.doubts:
-            verdict = replace(verdict, doubts=[*verdict.doubts, *doubts])
+        likely = estimate() if verdict.doubts else None
+        verdict = replace(verdict, doubts=[*verdict.doubts, *([likely] if likely else ()), *facts])
         return verdict_on_ranks(verdict, self.ranks.found)

@@ -123,3 +123,14 @@ def test_severities_are_in_order_of_weight_and_not_of_letters():
 def test_a_field_that_does_not_exist_is_refused():
     with pytest.raises(TypeError, match="gpu_exclusve_ns"):
         replace(Interval(low=1.0, likely=2.0, high=3.0), gpu_exclusve_ns=1)
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["kernels", "phases", "steps", "devices", "operators", "ranges", "syncs", "gaps", "communication", "ranks", "advice"],
+)  # fmt: skip
+def test_a_table_has_its_columns_also_where_it_is_empty(table):
+    empty = getattr(profkit.analyze(DATA / "cases/12_metadata_only.json"), table)
+    full = getattr(profkit.analyze(DATA / "kineto/sync_item_stack.json.gz"), table)
+    assert len(empty) == 0
+    assert list(empty.columns) == list(full.columns) != []

@@ -171,8 +171,11 @@ def test_a_chosen_phase_filters_operators_and_shows_those_too_small_for_the_whol
     assert rows.count() == 40
     page.click("[data-phase] >> text=optimizer")
     assert rows.all_inner_texts() == ["aten::tiny"]
+    left = page.locator("#operators .more")
+    assert not left.is_visible()
     page.click("#selection button")
     assert rows.count() == 40
+    assert left.inner_text() == "22 operators more are not shown."
 
 
 @pytest.mark.parametrize(

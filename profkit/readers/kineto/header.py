@@ -77,7 +77,8 @@ def rank(header: Header, name: str) -> int | None:
 
 def facts(header: Header) -> dict[str, str]:
     """Versions and options that say nothing of who recorded, and where."""
-    made: dict[str, str] = {}
+    listed = _value(header, "deviceProperties")
+    made: dict[str, str] = {"gpus": str(len(listed))} if isinstance(listed, list) else {}
     for key in _VERSIONS:
         number = _number(_value(header, key))
         if number is not None:

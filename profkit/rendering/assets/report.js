@@ -84,6 +84,8 @@ const profkit = (() => {
     }
     // Rows that are too small for the whole are there for their phase alone.
     for (const row of document.querySelectorAll("tr[data-path]")) row.hidden = path === null ? "extra" in row.dataset : !within(row.dataset.path, path);
+    // What is counted as not shown is counted of all phases.
+    for (const table of document.querySelectorAll("table:has(tr[data-path])")) if (table.parentElement.nextElementSibling?.matches(".more")) table.parentElement.nextElementSibling.hidden = path !== null;
     const note = byId("selection");
     note.hidden = path === null;
     note.querySelector("bdi").textContent = clip(path, 80);

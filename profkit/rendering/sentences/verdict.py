@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from profkit.model.findings import Fact
@@ -92,7 +93,38 @@ def _unprofiled_estimate(params: Params) -> str:
     )
 
 
+_HOST_PARTS: Final = {
+    "input": "loading data",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "the optimizer",
+    "rest": "the rest",
+}
+
+
+def _host_only(params: Params) -> str:
+    parts = sorted(_HOST_PARTS, key=lambda part: -float(str(params[f"{part}_share"])))
+    shown = [f"{_HOST_PARTS[p]} {{{p}_share}}" for p in parts if params[f"{p}_share"]]
+    what = (
+        "A step takes {step_ns} on the CPU (median of {steps:step})"
+        if params["steps"]
+        else "The recording takes {step_ns} on the CPU"
+    )
+    return say(f"{what}, and no GPU was used: {', '.join(shown)}.", params)
+
+
+def _host_part(params: Params) -> str:
+    names, times = params["operators"], params["operator_times"]
+    assert isinstance(names, Sequence)
+    assert isinstance(times, Sequence)
+    seen = [f"{name} {duration_text(int(ns))}" for name, ns in zip(names, times, strict=True)]
+    part = _HOST_PARTS[str(params["part"])]
+    text = say(f"{part[0].upper()}{part[1:]} takes {{part_ns}} per step ({{part_share}})", params)
+    return f"{text}: {', '.join(seen)}." if seen else f"{text}."
+
+
 _DOUBTS: Final[Table] = {
+    "host-part": _host_part,
     "profiler-slows-host": "Profiling slows the host, so some idle time may be the profiler's own cost. "
     "Pass the step time without a profiler (--plain-step) to separate the two.",
     "unprofiled-estimate": _unprofiled_estimate,
@@ -110,7 +142,7 @@ def verdict_sentence(report: Report) -> str:
 def verdict_remedy(report: Report) -> str | None:
     """What to record instead, where the files cannot decide."""
     fact = report.verdict.undecided
-    return _said(_REMEDIES, fact) if fact is not None else None
+    return _said(_REMEDIES, fact) if fact is not None and fact.code in _REMEDIES else None
 
 
 def verdict_caveats(report: Report) -> list[str]:
@@ -127,6 +159,8 @@ def _undecided_sentence(report: Report) -> str:
     if report.memory is not None and not report.devices:
         return memory_sentence(report.memory)
     fact = report.verdict.undecided
+    if fact is not None and fact.code == "host-only":
+        return _host_only(fact.params)
     reason = _said(_UNDECIDED, fact) if fact is not None else "no time was recorded"
     return f"This recording cannot show the bottleneck: {reason}."
 

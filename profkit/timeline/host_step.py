@@ -1,0 +1,130 @@
+"""A step without any device: how long the host takes for it, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import RangeKind
+from profkit.model.findings import Fact
+from profkit.timeline.intervals import Intervals
+from profkit.timeline.range_names import fetches_data, matching
+from profkit.timeline.view import TraceView
+
+__all__ = ["PARTS", "host_facts", "records_no_gpu"]
+
+PARTS: Final = ("input", "optimizer", "backward", "forward", "rest")
+"""What a step consists of; where two run at once on several threads, the first of them counts."""
+_MOST_OPERATORS: Final = 3
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "optimizer": ("optimizer", "optim", "Optimizer.step", "Optimizer.zero_grad"),
+    "backward": ("backward", "bwd", "autograd::engine::evaluate_function"),
+    "forward": ("forward", "fwd", "loss"),
+}
+
+
+def records_no_gpu(views: Sequence[TraceView]) -> bool:
+    """Whether the recordings are of hosts alone: no device, no call to one, and none described."""
+    return bool(views) and not any(
+        len(v.trace.operations)
+        or len(v.trace.calls)
+        or v.trace.source.facts.get("gpus", "0") != "0"
+        or any(key.startswith(("cuda", "hip")) for key in v.trace.source.facts)
+        for v in views
+    )
+
+
+def host_facts(view: TraceView) -> list[Fact]:
+    """What the host's time goes to: the step first, then its parts with their busiest operators, longest first.
+
+    Times are per step. Without steps the whole recording is one, and without any range there is nothing to say.
+    """
+    ranges, steps = view.trace.ranges, view.steps
+    kept = np.flatnonzero(view.kept_steps) if steps.count else np.empty(0, np.int64)
+    start, end = (
+        (steps.start_ns[kept], steps.end_ns[kept])
+        if len(kept)
+        else np.array([[view.span[0]], [view.span[1]]])
+    )
+    whole = Intervals.of(start, end)
+    if not len(ranges) or not whole.total_ns:
+        return []
+    count = len(start)
+    parts = _parts(view, whole)
+    self_ns = _self_ns(view)
+    facts = [
+        Fact(
+            "host-part",
+            {
+                "part": name,
+                "part_ns": round(part.total_ns / count),
+                "part_share": part.total_ns / whole.total_ns,
+                **_busiest(view, part, self_ns, count),
+            },
+        )
+        for name, part in parts.items()
+        if part.total_ns
+    ]
+    facts.sort(key=lambda fact: -float(str(fact.params["part_share"])))
+    step = {"step_ns": int(np.median(end - start)), "steps": steps.count and count}
+    return [
+        Fact("host-step", step | {f"{n}_share": p.total_ns / whole.total_ns for n, p in parts.items()}),
+        *facts,
+    ]
+
+
+def _parts(view: TraceView, whole: Intervals) -> dict[str, Intervals]:
+    """The instants of each part: by data ranges, phases and marks of torch, else by what operators tell."""
+    ranges, strings = view.trace.ranges, view.trace.strings
+    named = ~view.steps.rows & (ranges.kind != RangeKind.PYTHON) & (ranges.kind != RangeKind.OVERHEAD)
+    found: dict[str, Intervals] = {}
+    left = whole
+    for part in PARTS[:-1]:
+        if part == "input":
+            rows = (
+                named & (ranges.kind == RangeKind.ANNOTATION) & matching(strings, ranges.name, fetches_data)
+            )
+        else:
+            rows = named & matching(strings, ranges.name, partial(_starts_with, words=_WORDS[part]))
+        if part == "forward" and not rows.any():
+            # What operators do outside of the other parts.
+            rows = ranges.kind == RangeKind.OPERATOR
+        found[part] = Intervals.of(ranges.start_ns[rows], ranges.end_ns[rows]).intersection(left)
+        left = left.difference(found[part])
+    return {**found, "rest": left}
+
+
+def _starts_with(name: str, words: tuple[str, ...]) -> bool:
+    return any(
+        name == word or name.startswith((f"{word}#", f"{word}:", f"{word}.", f"{word}/", f"{word} "))
+        for word in words
+    )
+
+
+def _self_ns(view: TraceView) -> NDArray[np.int64]:
+    """Time inside each operator and outside of those within it; 0 of other ranges."""
+    ranges, parent = view.trace.ranges, view.launches.operators.parent
+    operators = ranges.kind == RangeKind.OPERATOR
+    own = np.where(operators, ranges.end_ns - ranges.start_ns, 0).astype(np.int64)
+    nested = np.flatnonzero(operators & (parent >= 0))
+    inside = np.zeros(len(ranges), np.int64)
+    np.add.at(inside, parent[nested], own[nested])
+    left: NDArray[np.int64] = np.maximum(own - inside, 0)
+    return left
+
+
+def _busiest(
+    view: TraceView, part: Intervals, self_ns: NDArray[np.int64], steps: int
+) -> dict[str, list[str | int]]:
+    ranges = view.trace.ranges
+    rows = np.flatnonzero((self_ns > 0) & part.contains(ranges.start_ns))
+    names, which = np.unique(ranges.name[rows], return_inverse=True)
+    total = np.bincount(which, self_ns[rows], len(names))
+    order = np.argsort(-total, kind="stable")[:_MOST_OPERATORS]
+    texts: list[str | int] = [view.trace.strings[i] for i in names[order].tolist()]
+    times: list[str | int] = [round(ns / steps) for ns in total[order].tolist()]
+    return {"operators": texts, "operator_times": times}

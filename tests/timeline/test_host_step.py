@@ -1,0 +1,82 @@
+"""A recording of a host alone: what its step goes to, and when there is a GPU after all."""
+
+import json
+
+import pytest
+
+import profkit
+from profkit.model import RangeKind
+from profkit.report.assembly import summarise
+from tests.builders import TraceBuilder
+
+OPERATOR = RangeKind.OPERATOR
+
+
+def a_step(made, at):
+    made.range(at, at + 1000, f"ProfilerStep#{at}")
+    made.range(at, at + 600, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    made.range(at + 600, at + 700, "forward").range(at + 610, at + 690, "aten::mm", kind=OPERATOR)
+    made.range(at + 700, at + 900, "backward").range(at + 710, at + 890, "aten::mm", kind=OPERATOR)
+    return made.range(at + 900, at + 950, "Optimizer.step#Adam.step")
+
+
+def told(made):
+    report = summarise([made.trace()])
+    assert report.verdict["undecided"].code == "host-only"
+    return report.verdict["undecided"].params
+
+
+def test_a_steps_parts_are_by_marks():
+    made = TraceBuilder(devices=0, format="kineto")
+    for at in (0, 1000, 2000):
+        a_step(made, at)
+    params = told(made)
+    assert (params["step_ns"], params["steps"]) == (1000, 3)
+    shares = {part: params[f"{part}_share"] for part in ("input", "forward", "backward", "optimizer", "rest")}
+    assert shares == pytest.approx(
+        {"input": 0.6, "forward": 0.1, "backward": 0.2, "optimizer": 0.05, "rest": 0.05}
+    )
+
+
+def test_parts_name_their_busiest_operators_per_step():
+    made = TraceBuilder(devices=0, format="kineto")
+    for at in (0, 1000, 2000):
+        a_step(made, at)
+    report = summarise([made.trace()])
+    backward = next(f for f in report.verdict["doubts"] if f.params.get("part") == "backward")
+    assert backward.params["operators"] == ["aten::mm"]
+    assert backward.params["operator_times"] == [180]
+    assert backward.params["part_ns"] == 200
+
+
+def test_without_marks_the_engines_nodes_are_backward_and_other_operators_forward():
+    made = TraceBuilder(devices=0, format="kineto").range(0, 400, "aten::mm", kind=OPERATOR)
+    made.range(400, 1000, "autograd::engine::evaluate_function: MmBackward0", kind=OPERATOR)
+    params = told(made)
+    assert (params["forward_share"], params["backward_share"]) == pytest.approx((0.4, 0.6))
+    assert params["steps"] == 0
+
+
+def test_a_call_to_a_gpu_whose_kernels_are_missing_is_no_host_alone():
+    made = TraceBuilder(devices=0, format="kineto").range(0, 400, "aten::mm", kind=OPERATOR)
+    made.call(10, 20, "cudaStreamSynchronize")
+    report = summarise([made.trace()])
+    assert report.verdict["undecided"].code == "no-gpu-events"
+
+
+@pytest.mark.parametrize(("gpus", "asked"), [([], False), ([{"id": 0, "name": "NVIDIA A100"}], True)])
+def test_cuda_is_asked_for_only_where_a_gpu_is_described(tmp_path, gpus, asked):
+    event = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "pid": 1,
+        "tid": 1,
+        "ts": 1,
+        "dur": 5,
+        "args": {},
+    }
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({"deviceProperties": gpus, "traceEvents": [event]}))
+    report = profkit.analyze([file])
+    assert ("ProfilerActivity.CUDA" in str(report.verdict)) == asked
