@@ -21,6 +21,7 @@ from profkit.timeline.launch_queue import LaunchQueue
 from profkit.timeline.launches import Launches
 from profkit.timeline.phases import Phases
 from profkit.timeline.segments import Segments, find_gaps, occupy, with_idle
+from profkit.timeline.start_up import weights_moved_until
 from profkit.timeline.steps import Steps
 from profkit.timeline.waits import Waits
 
@@ -96,7 +97,8 @@ class TraceView:
         if not mine.any():
             return Intervals.none()
         operations = self.trace.operations
-        return Intervals.of([operations.start_ns[mine].min()], [operations.end_ns[mine].max()])
+        begin = weights_moved_until(operations, np.flatnonzero(mine))
+        return Intervals.of([begin], [operations.end_ns[mine].max()])
 
     @property
     def kept_count(self) -> int:
