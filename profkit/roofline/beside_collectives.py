@@ -24,15 +24,23 @@ _LEAST_SHARE: Final = 0.01
 
 
 def overlap_findings(views: Sequence[TraceView]) -> list[Finding]:
-    """A finding for each trace whose kernels take longer beside a collective than the same kernels alone."""
-    return [found for view in views for found in _slowed(view)]
+    """A finding where kernels take longer beside a collective than the same kernels alone: one for all traces."""
+    each = [_slowed(view) for view in views]
+    slowed = [kernel for kernels, _ in each for kernel in kernels]
+    lost_ns = sum(ns for ns, _, _ in slowed)
+    if not slowed or lost_ns < _LEAST_SHARE * sum(total for _, total in each):
+        return []
+    _, name, slowdown = max(slowed)
+    params: dict[str, Param] = {"lost_ns": lost_ns, "kernel": name, "slowdown_share": slowdown}
+    return [Finding("slowed-by-collectives", Severity.INFO, count=len(slowed), params=params)]
 
 
-def _slowed(view: TraceView) -> list[Finding]:
+def _slowed(view: TraceView) -> tuple[list[tuple[int, str, float]], int]:
+    """The slowed kernels with what it costs and by how much they are slower, and the time of all that are no collective."""
     operations = view.trace.operations
     rows, group, keys = group_kernels(view)
     if not (view.state[rows] == State.COMMUNICATION).any():
-        return []
+        return [], 0
     start, end = operations.start_ns[rows], operations.end_ns[rows]
     duration = (end - start).astype(np.int64)
     beside_ns = np.zeros(len(rows), np.int64)
@@ -54,9 +62,4 @@ def _slowed(view: TraceView) -> list[Finding]:
             slowed.append(
                 (int(beside.sum() - usual * len(beside)), made.short_name or keys[at].name, slowdown)
             )
-    lost_ns = sum(ns for ns, _, _ in slowed)
-    if lost_ns < _LEAST_SHARE * int(duration[~sends].sum()) or not slowed:
-        return []
-    _, name, slowdown = max(slowed)
-    params: dict[str, Param] = {"lost_ns": lost_ns, "kernel": name, "slowdown_share": slowdown}
-    return [Finding("slowed-by-collectives", Severity.INFO, count=len(slowed), params=params)]
+    return slowed, int(duration[~sends].sum())
