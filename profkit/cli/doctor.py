@@ -7,12 +7,14 @@ import json
 
 import click
 
+from profkit.cli.options import format_options
+
 __all__ = ["command"]
 
 
 @click.command(name="doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each check.")
-def command(as_json: bool) -> None:
+@format_options("text", "json")
+def command(format_: str | None) -> None:
     """Check which recorders work on this machine, and how to fix the rest.
 
     The exit code is 1 if none does.
@@ -21,13 +23,13 @@ def command(as_json: bool) -> None:
 
     checks = examine()
     for check in checks:
-        if as_json:
+        if format_ == "json":
             click.echo(json.dumps(dataclasses.asdict(check)))
             continue
         click.echo(f"{'ok     ' if check.ok else 'missing'}  {check.name}: {check.found}")
         if not check.ok:
             click.echo(f"         needed for {check.needed_for}\n         to fix: {check.fix}")
     found = recorders(checks)
-    if not as_json:
+    if format_ != "json":
         click.echo(f"\nRecorders that work here: {', '.join(found) or 'none'}")
     click.get_current_context().exit(0 if found else 1)
