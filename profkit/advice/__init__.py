@@ -19,6 +19,7 @@ from profkit.advice import (
     structure,
     updating,
 )
+from profkit.advice.audience import audience_of, suited
 from profkit.advice.rule import Case, Evidence, Rule
 from profkit.model.names import Level
 from profkit.model.report_memory import Memory
@@ -79,7 +80,8 @@ def advise(
         if step is None:
             continue
         case = Case(view, device, step, memory, views)
-        for rule in RULES:
+        audience = audience_of(view)
+        for rule in filter(None, (suited(each, audience) for each in RULES)):
             evidence = rule.find(case)
             row = _priced(case, rule, evidence) if evidence else None
             if row is None or evidence is None:

@@ -298,7 +298,7 @@ def gate_settings(folder: Path) -> dict[str, Any]:
             try:
                 settings = tomllib.loads(file.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
-                raise ReadError(file, f"cannot be read: {error}", "Mend it") from error
+                raise ReadError(file, f"cannot be read: {error}", "Fix it") from error
             table: Any = settings
             for name in ("tool", "profkit", "gate"):
                 table = table.get(name, {}) if isinstance(table, dict) else {}

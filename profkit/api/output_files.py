@@ -29,7 +29,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise OutputError(
             path,
             f"cannot be written: {getattr(error, 'strerror', None) or error}",
-            "Choose another place with -o",
+            "Choose another file with -o",
         ) from error
 
 

@@ -264,7 +264,7 @@ def refuse_input(target: Path, inputs: Iterable[PathLike]) -> None:
     except OSError:  # nothing is there, or writing will say what is wrong
         return
     if any(os.path.samestat(place, source) for each in inputs for source in _stats(each)):
-        raise OutputError(target, "this is an input", "Choose another file with -o")
+        raise OutputError(target, "it is one of the inputs", "Choose another file with -o")
 
 
 def _stats(path: PathLike) -> Iterator[os.stat_result]:

@@ -71,7 +71,7 @@ def command(
     if len(chosen) > 1:
         raise click.UsageError(f"Follow one of {', '.join('--' + name for name in chosen)}.")
     if output and format_of(output) != "html":
-        raise click.UsageError("The trend is a page: name it .html.")
+        raise click.UsageError("The trend is an HTML page: let its name end in .html.")
     with History(database) as history:
         if set_baseline:
             name, _, run = set_baseline.rpartition("=")

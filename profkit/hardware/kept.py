@@ -49,7 +49,7 @@ def keep_calibration(gpu: Gpu, path: Path | None = None) -> Path:
         path.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputError(
-            path, error.strerror or "cannot be written", "Give another place with -o"
+            path, error.strerror or "cannot be written", "Choose another file with -o"
         ) from error
     return path
 

@@ -46,7 +46,7 @@ def load_peaks(path: str | Path) -> Gpu:
     peaks = {pair: values[key] * 1e12 for key, pair in RATE_COLUMNS.items() if key in values}
     sizes = {key: values[key] * unit for key, unit in _SIZES.items() if key in values}
     if not peaks and "bandwidth_gbs" not in sizes:
-        raise ReadError(path.name, "it states no peak", _HINT)
+        raise ReadError(path.name, "it lists no peak rate", _HINT)
     return Gpu(
         name=str(row.get("name", path.stem)),
         architecture=str(row.get("architecture", "")),

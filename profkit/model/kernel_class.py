@@ -106,8 +106,3 @@ class KernelClass:
     def is_collective(self) -> bool:
         """Whether it moves data between devices."""
         return self.family is Family.COMMUNICATION
-
-    @property
-    def is_copy_like(self) -> bool:
-        """Whether it only moves, casts or fills data."""
-        return self.family in (Family.COPY, Family.FILL, Family.LAYOUT)

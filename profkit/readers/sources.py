@@ -131,9 +131,7 @@ def open_input(path: str, expand_limit: int | None = None) -> Iterator[Input]:
         except OSError as error:
             raise ReadError(path, f"it cannot be read: {error.strerror or error}") from None
         except MemoryError:
-            raise ReadError(
-                path, "it is larger than the memory that is free", "Record fewer steps."
-            ) from None
+            raise ReadError(path, "it is larger than the free memory", "Record fewer steps.") from None
         yield opened
 
 
@@ -150,14 +148,14 @@ def _format_of(head: bytes, path: str) -> Format:
 
 def _looks_like(text: bytes) -> str:
     if not text:
-        return "it holds nothing but white space"
+        return "it contains only white space"
     lowered = text[:256].lower()
     if lowered.startswith((b"<!doctype html", b"<html")):
         return "it is an HTML page, not a recording"
     if lowered.startswith(b"<"):
         return "it is XML or HTML, not a recording"
     if b"\x00" in text or sum(byte < 9 for byte in text) * 20 > len(text):
-        return "it is binary data of no format that profkit knows"
+        return "it is binary data of an unknown format"
     return "it is plain text, not a recording"
 
 
@@ -177,9 +175,11 @@ def _open(path: str, stack: ExitStack) -> tuple[IO[bytes], bool]:
     except FileNotFoundError:
         raise ReadError(path, "there is no such file", "Check the name and the folder") from None
     except PermissionError:
-        raise ReadError(path, "you may not read it", "Change its permissions: chmod u+r FILE.") from None
+        raise ReadError(
+            path, "you have no permission to read it", "Change its permissions: chmod u+r FILE."
+        ) from None
     except ValueError as error:  # a NUL in the name
-        raise ReadError(path, f"it is no file name: {error}") from None
+        raise ReadError(path, f"it is not a file name: {error}") from None
     return stream, file.is_file()
 
 
@@ -230,7 +230,7 @@ def _input(path: str, stream: IO[bytes], plain: bool, meter: _Meter, stack: Exit
     except ImportError:  # zstd before Python 3.14
         hint = f"Unpack it first: {compression.name} -d FILE."
         raise ReadError(
-            path, f"it is {compression.name}-compressed, which this Python cannot expand", hint
+            path, f"it is {compression.name}-compressed, which this Python cannot decompress", hint
         ) from None
     findings: list[Finding] = []
     blocks = _expanded(compression, _chain(head, stream), meter, findings)

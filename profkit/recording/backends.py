@@ -20,6 +20,7 @@ __all__ = [
     "NOTHING_OPEN",
     "Follower",
     "Opened",
+    "before_compiling",
     "close_marks",
     "follow",
     "nvtx_attached",
@@ -72,6 +73,7 @@ _domain: Any = None
 """The NVTX domain while a tool is attached; a tool attaches when the process starts or never."""
 old_compiler = False
 """Whether torch.compile knows no context manager but its own ones (before torch 2.5)."""
+_prepare_compiler: Callable[[], object] = bool
 _follower: Follower | None = None
 """The `profkit.record` that runs."""
 _warned = False
@@ -95,6 +97,27 @@ def tracing() -> bool:
 
 
 tracing._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def before_compiling(prepare: Callable[[], object]) -> None:
+    """Call ``prepare`` once before the program's first ``torch.compile``."""
+    global _prepare_compiler
+    _prepare_compiler = prepare
+
+
+def _compile(original: Callable[..., R]) -> Callable[..., R]:
+    @functools.wraps(original)
+    def compile(*args: Any, **kwargs: Any) -> R:
+        members = vars(sys.modules["torch"])
+        if members["compile"] is compile:
+            members["compile"] = original
+        try:
+            _prepare_compiler()
+        except Exception as error:  # noqa: BLE001 - a torch whose compiler is built otherwise
+            _warn(error)
+        return original(*args, **kwargs)
+
+    return compile
 
 
 def follow(follower: Follower | None) -> None:
@@ -243,6 +266,8 @@ def _find_torch() -> bool:
     for name in ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy"):
         if hasattr(torch._C, name):
             setattr(torch._C, name, _history_switch(getattr(torch._C, name)))
+    if not old_compiler:
+        vars(torch)["compile"] = _compile(vars(torch)["compile"])
     if torch.cuda.is_initialized() and hasattr(torch._C, "_cuda_isHistoryEnabled"):
         _history_on = torch._C._cuda_isHistoryEnabled()
     return bool(_profiler._is_profiler_enabled)

@@ -17,14 +17,24 @@ from typing import Any
 
 __all__ = ["command_line", "describe", "driver_version", "git_state", "rank_and_world", "versions"]
 
-_SECRET = re.compile(r"(key|token|secret|passw|credential|auth)", re.IGNORECASE)
+_WORD = r"(?:key|token|secret|passw|passphrase|credential|auth|bearer|cookie|(?<![a-z])(?:pw|pwd|pass|pat|pin)(?![a-z]))"
+_SECRET = re.compile(_WORD, re.IGNORECASE)
+_SECRET_PAIR = re.compile(
+    rf"""([\w.-]*{_WORD}[\w.-]*["']?\s*[:=]\s*)([\[{{].*|"[^"]*"|'[^']*'|[^,;}}&]+)""",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A name and its value within a longer text: a dictionary, a header, a query."""
+_SECRET_VALUE = re.compile(r"\b(?:hf|sk|pk|ghp|gho|glpat|xox[bpa]|AKIA|AIza|eyJ)[-_A-Za-z0-9]{14,}")
+"""What services give out as keys."""
+_SHORT = re.compile(r"-[pPkKtTuU]")
+"""Short options that often carry a password, key, token or user; -m, -c and others are shown."""
 _TOOL_TIMEOUT_S = 5.0
 
 
 def describe() -> dict[str, Any]:
     """Everything about the machine and the program that a report's last section may show."""
     return {
-        "command": command_line(sys.argv),
+        "command": command_line(list(getattr(sys, "argv", None) or [])),
         "git": git_state(Path.cwd()),
         "versions": versions(),
         "driver": driver_version(),
@@ -108,17 +118,21 @@ def command_line(arguments: list[str]) -> list[str]:
     """The program's arguments, without folders, names of people and machines, and secrets."""
     shown: list[str] = []
     hide_next = False
-    for argument in arguments:
+    for argument in map(str, arguments):
         option, _, value = argument.partition("=")
+        short = _SHORT.match(argument) if argument[1:2] != "-" else None
         if hide_next and not argument.startswith("-"):
             shown.append("***")
-        elif value and _SECRET.search(option):
+        elif short and len(argument) > 2:
+            shown.append(f"{short[0]}***")
+        elif value and _SECRET.search(option) and not re.search(r"[{\[:\s]", option):
             shown.append(f"{option}=***")
-        elif value:
+        elif value and not re.search(r"[{\[\s]", option):
             shown.append(f"{option}={_without_places(value)}")
         else:
             shown.append(_without_places(argument))
-        hide_next = argument.startswith("-") and not value and bool(_SECRET.search(option))
+        named = argument.startswith("-") and not value and bool(_SECRET.search(option))
+        hide_next = named or (short is not None and len(argument) == 2)
     return shown
 
 
@@ -136,6 +150,7 @@ def output_of(command: list[str]) -> str | None:
 
 
 def _without_places(text: str) -> str:
+    text = _SECRET_VALUE.sub("***", _SECRET_PAIR.sub(r"\1***", text))
     if "://" in text:
         return f"{text.split('://', 1)[0]}://***"
     if "/" in text or "\\" in text:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Container
-from typing import Any, Protocol
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any, Protocol
 
 from profkit.recording.backends import NOTHING_OPEN, Opened, close_marks, open_marks, recording
-from profkit.recording.program_events import Kind, in_backward
+from profkit.recording.program_events import Kind, calls_closure, in_backward, listen, unlisten
+from profkit.recording.stages import Stage
 
-__all__ = ["EventMarks", "Parts", "ScriptParts", "module_names", "plain_module"]
+if TYPE_CHECKING:
+    from profkit.recording.recorder import Recorder
+
+__all__ = ["EventMarks", "Parts", "ScriptParts", "mark_recorded_steps", "module_names", "plain_module"]
 
 
 class Parts(Protocol):
@@ -55,7 +59,8 @@ class EventMarks:
         name = self._parts.entered(kind, subject)
         nested = kind is not Kind.MODULE and any(entry[2] == name for entry in stack)
         if name is not None and not nested:
-            stack.append((kind, id(subject), name, open_marks(name, {})))
+            later = kind is Kind.OPTIMIZER and calls_closure(subject)  # it begins when the closure has ended
+            stack.append((kind, id(subject), name, NOTHING_OPEN if later else open_marks(name, {})))
 
     def left(self, kind: Kind, subject: Any, values: Any = None) -> None:
         """A stretch ends, and with it whatever is still open within it."""
@@ -133,7 +138,9 @@ class ScriptParts:
     def _name_of_outermost(self, module: Any) -> str:
         import torch
 
-        if isinstance(module, torch.nn.modules.loss._Loss) or "loss" in type(module).__name__.lower():
+        kind = type(module)
+        name = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}".lower()
+        if isinstance(module, torch.nn.modules.loss._Loss) or "loss" in name or "crossentropy" in name:
             return "loss"
         evaluates = self._trains and not module.training and not torch.is_grad_enabled()
         return "evaluation" if evaluates else "forward"
@@ -145,6 +152,26 @@ class ScriptParts:
             outermost = getattr(self._within, "module", None)
             if outermost is not None and outermost() is subject:
                 self._within.module = None
+
+
+def mark_recorded_steps(recorder: Recorder, depth: int) -> Callable[[], None]:
+    """Mark the phases of a program while the recorder warms up and records; plain steps are left as they are.
+
+    Returns:
+        What ends it.
+    """
+    marks, on = EventMarks(ScriptParts(depth, recorder.phases)), False
+
+    def follow(stage: Stage) -> None:
+        nonlocal on
+        wanted = stage in (Stage.WARMUP, Stage.ACTIVE)
+        if wanted != on:
+            on = wanted
+            (listen if wanted else unlisten)(marks)
+
+    recorder.on_stage = follow
+    follow(recorder.stage)
+    return lambda: follow(Stage.DONE)
 
 
 def plain_module(module: Any) -> Any:

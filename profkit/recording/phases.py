@@ -236,6 +236,22 @@ def _drive(
         close_marks((None, span, None, None))
 
 
+def _teach_compiler() -> None:
+    """Let torch.compile take a phase object that was made outside of the compiled code for nothing."""
+    from torch._dynamo.guards import GuardBuilder
+    from torch._dynamo.variables.builder import VariableBuilder
+    from torch._dynamo.variables.ctx_manager import NullContextVariable
+
+    def nothing(builder: Any, value: Any) -> Any:
+        builder.install_guards(GuardBuilder.TYPE_MATCH)
+        return NullContextVariable(source=builder.source)
+
+    VariableBuilder._type_dispatch()[Phase] = nothing
+
+
+backends.before_compiling(_teach_compiler)
+
+
 def _use(frame: Any) -> int:
     """Whose entry an exit belongs to: a suspendable function's own, else the thread's last."""
     code: CodeType = frame.f_code

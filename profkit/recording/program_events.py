@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from profkit.recording import backends
 from profkit.recording.notices import warn
 
-__all__ = ["Kind", "Listener", "in_backward", "listen", "unlisten"]
+__all__ = ["Kind", "Listener", "calls_closure", "in_backward", "listen", "unlisten"]
 
 
 class Kind(Enum):
@@ -53,6 +53,7 @@ class Listener(Protocol):
 
 _listeners: dict[Kind, tuple[Listener, ...]] = dict.fromkeys(Kind, ())
 _undo: dict[Kind, Callable[[], object]] = {}
+_with_closure: set[int] = set()
 
 
 def listen(listener: Listener) -> None:
@@ -70,6 +71,11 @@ def unlisten(listener: Listener) -> None:
             _listeners[kind] = tuple(each for each in _listeners[kind] if each is not listener)
             if not _listeners[kind]:
                 _undo.pop(kind)()
+
+
+def calls_closure(optimizer: Any) -> bool:
+    """Whether the step that this optimizer makes, or made last, was given a closure."""
+    return id(optimizer) in _with_closure
 
 
 def in_backward() -> bool:
@@ -134,8 +140,9 @@ def _hear_optimizers() -> Callable[[], object]:
     from torch.optim import optimizer as optimizers
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
-        _entered(Kind.OPTIMIZER, optimizer)
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
+        (_with_closure.add if callable(closure) else _with_closure.discard)(id(optimizer))
+        _entered(Kind.OPTIMIZER, optimizer)
         if not callable(closure):
             return None
         outside = _calls(closure, Kind.CLOSURE, optimizer)

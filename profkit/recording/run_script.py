@@ -17,11 +17,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from profkit.recording.event_marks import EventMarks, ScriptParts
+from profkit.recording.event_marks import mark_recorded_steps
 from profkit.recording.program_events import in_backward, listen, unlisten
 from profkit.recording.recorder import Recorder, record
 from profkit.recording.signals import EndsFirst
-from profkit.recording.stages import Stage
 from profkit.recording.step_finder import StepFinder
 
 __all__ = ["main"]
@@ -62,7 +61,7 @@ def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
         _spawned_children_record(options, recorder, stack)
         if recorder.folder is not None:
             stack.callback(EndsFirst(functools.partial(_end, recorder)).give_back)
-            _Marking(recorder, script["modules"] or 0, stack)
+            stack.callback(mark_recorded_steps(recorder, script["modules"] or 0))
         if own.get("steps", 3) is not None:
             ended = _stepper(recorder, own, bool(script["stop_after"]))
             finder = StepFinder(ended, script["step_by"], script["step_every"] or 1)
@@ -70,24 +69,6 @@ def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
             listen(finder)
             stack.callback(unlisten, finder)
         yield recorder
-
-
-class _Marking:
-    """Phases of the script while the recorder warms up and records; the plain steps are left as they are."""
-
-    def __init__(self, recorder: Recorder, depth: int, stack: ExitStack) -> None:
-        self._marks = EventMarks(ScriptParts(depth, recorder.phases))
-        self._on = False
-        recorder.on_stage = self.follow
-        self.follow(recorder.stage)
-        stack.callback(self.follow, Stage.DONE)
-
-    def follow(self, stage: Stage) -> None:
-        """A step for ``stage`` begins."""
-        wanted = stage in (Stage.WARMUP, Stage.ACTIVE)
-        if wanted != self._on:
-            self._on = wanted
-            (listen if wanted else unlisten)(self._marks)
 
 
 def _end(recorder: Recorder, cause: str) -> bool:

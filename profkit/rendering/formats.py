@@ -39,5 +39,5 @@ def format_of(
     suffix = Path("x" + Path(path).name).suffix.lower()
     if given is None and suffix and _FORMATS.get(suffix) not in formats:
         names = ", ".join(suffix for suffix, name in _FORMATS.items() if name in formats)
-        raise OutputError(path, f"no format is called {suffix}", f"Choose one of {names}, or name a format")
+        raise OutputError(path, f"there is no format {suffix}", f"Choose one of {names}, or name a format")
     return given or _FORMATS.get(suffix, "html")

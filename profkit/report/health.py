@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from profkit.advice.audience import audience_of
 from profkit.model import Finding, OperationKind, Severity, Trace
 from profkit.model.findings import Fact, Param
 from profkit.model.report_verdict import Health
@@ -216,7 +217,9 @@ def _attribution(views: Sequence[TraceView], without_phase_ns: int) -> list[Find
     if not any(len(v.trace.operations) for v in views):
         return []
     if not any(v.phases.paths for v in views):
-        return [Finding("no-phases", Severity.INFO)]
+        # profkit's own marks are Python's: a program without it can have NVTX ranges.
+        torch = any(audience_of(v).torch for v in views)
+        return [Finding("no-phases" if torch else "no-torch", Severity.INFO)]
     busy = sum(int(states_of(v, d)[: State.INPUT].sum()) for v in views for d in range(len(v.trace.devices)))
     if busy and without_phase_ns > 0.1 * busy:
         return [Finding("time-without-phase", Severity.INFO, params={"share": without_phase_ns / busy})]

@@ -185,13 +185,14 @@ def view_trace(
         span=span,
         step_of_operation=steps_of_operations(trace, launches, steps, tail),
         warm_up_tail=tail,
+        kept_steps=np.ones(steps.count, bool),
         operator_trace=operator_trace,
         match=match,
         counters=[
             MatchedCounters(each, match)
             for each, match in zip(counters, counted.matches if counted and counters else (), strict=True)
         ],
-    ).keeping(np.ones(steps.count, bool))
+    )
 
 
 def _check_options(traces: Sequence[Trace], options: Options) -> None:
@@ -291,7 +292,7 @@ def _with_window(views: list[TraceView], left_out: NDArray[np.bool_] | None) -> 
         left_out = steps_left_out(
             [step_device_ns(view) for view in views], [view.steps.kinds for view in views]
         )
-    return [view.keeping(kept_steps(view.steps.count, left_out)) for view in views]
+    return [replace(view, kept_steps=kept_steps(view.steps.count, left_out)) for view in views]
 
 
 def kept_steps(count: int, left_out: NDArray[np.bool_]) -> NDArray[np.bool_]:

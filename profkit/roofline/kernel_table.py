@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import OperationKind
+from profkit.model import LAUNCH_SHAPE, OperationKind
 from profkit.model.names import Basis as BasisName
 from profkit.model.names import KernelBound
 from profkit.model.report_kernels import Dim3, KernelRow, PhaseTime
@@ -31,7 +31,6 @@ Votes: TypeAlias = Mapping[V, int]
 """How much time says that it is one value or another."""
 
 _FLOATS: Final = ("flop", "dram_bytes", "compute_ns", "memory_ns")
-_SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 
 class KernelKey(NamedTuple):
@@ -54,12 +53,12 @@ def group_kernels(view: TraceView) -> tuple[Column, Column, list[KernelKey]]:
     rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.kept)
     numbers, shapes = _input_shapes(view, rows)
     group, example = group_rows(
-        operations.name[rows], numbers, *(getattr(operations, c)[rows] for c in _SHAPE)
+        operations.name[rows], numbers, *(getattr(operations, c)[rows] for c in LAUNCH_SHAPE)
     )
     keys = []
     for at in example.tolist():
         row = rows[at]
-        sides = tuple(int(getattr(operations, c)[row]) for c in _SHAPE)
+        sides = tuple(int(getattr(operations, c)[row]) for c in LAUNCH_SHAPE)
         name = view.trace.strings[operations.name[row]]
         keys.append(KernelKey(name, _known_sides(sides[:3]), _known_sides(sides[3:]), shapes[numbers[at]]))
     return rows, group, keys

@@ -44,7 +44,7 @@ def open_database(path: Path, *, create: bool) -> sqlite_utils.Database:
         connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     except sqlite3.Error as error:
         raise OutputError(
-            path, f"the history cannot be opened: {error}", "Choose another place with --db"
+            path, f"the history cannot be opened: {error}", "Choose another file with --db"
         ) from error
     try:
         with translated(path):
@@ -83,7 +83,9 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         problem = f"the history cannot be used: {error}"
-        raise OutputError(path, problem, "Is it writable, and does no other program hold it?") from error
+        raise OutputError(
+            path, problem, "Check that it is writable, and that no other program locks it"
+        ) from error
     except sqlite3.DatabaseError as error:
         raise ReadError(path, f"not a history database: {error}", "Choose another file with --db") from error
 

@@ -73,7 +73,7 @@ def metric_of(name: str | None = None, *, subject: str | None = None, of: str = 
     name = name or next(iter(columns))
     if name not in columns:
         what = f"of a {subject}" if subject else "of a run"
-        raise AnalysisError(name, f"no such number {what}", f"There are {', '.join(columns)}")
+        raise AnalysisError(name, f"there is no metric {what}", f"Choose one of {', '.join(columns)}")
     column, factor = columns[name]
     label = f"{of} {name}" if subject else name
     return Metric(label, query.format(column), (of,) * count, factor)

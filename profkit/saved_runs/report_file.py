@@ -41,10 +41,10 @@ def read_report_file(path: str | os.PathLike[str]) -> Document | None:
             raise ReadError(file.name, "the report is larger than 1 GiB", "Analyse the recording itself")
         document = msgspec.json.decode(text.removeprefix(b"\xef\xbb\xbf"))
     except (OSError, EOFError, zlib.error, RecursionError) as error:
-        raise ReadError(file.name, f"the report cannot be read: {error}", "Save it anew") from error
+        raise ReadError(file.name, f"the report cannot be read: {error}", "Save it again") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ReadError(
-            file.name, "the report is no whole JSON", "Save it anew with --format json"
+            file.name, "the report is incomplete JSON", "Save it again with --format json"
         ) from error
     # A trace may hold the name of the schema somewhere; only a report has it on top.
     if not isinstance(document, Mapping) or not str(document.get("schema")).startswith("profkit.report/"):
@@ -64,11 +64,11 @@ def report_of(document: object, where: str) -> Document:
     """
     schema = document.get("schema") if isinstance(document, Mapping) else None
     if not isinstance(document, Mapping) or schema not in (FIRST_EDITION, REPORT_SCHEMA):
-        raise ReadError(where, f"no report that this profkit reads: {schema!s:.40}", "Save it anew")
+        raise ReadError(where, f"not a report that this profkit reads: {schema!s:.40}", "Save it again")
     try:
         report = msgspec.convert(second_edition(document), Document)
     except (msgspec.ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ReadError(where, f"not a whole {schema}: {str(error)[:200]}", "Save it anew") from error
+        raise ReadError(where, f"not a complete {schema}: {str(error)[:200]}", "Save it again") from error
     whole = report.window.device_ns
     parts = sum(part.ns for part in report.window.parts) if report.window.parts else whole
     for what, ns in (("parts", parts), ("shares", sum(report.verdict.shares.values()))):
@@ -76,7 +76,7 @@ def report_of(document: object, where: str) -> Document:
             raise ReadError(
                 where,
                 f"the report contradicts itself: its {what} do not add up to its window",
-                "Save it anew",
+                "Save it again",
             )
     return report
 

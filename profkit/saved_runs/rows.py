@@ -122,10 +122,10 @@ def unpacked_report(packed: bytes, where: str) -> Document:
         machine = zlib.decompressobj()
         text = machine.decompress(packed, _LARGEST_REPORT)
         if not machine.eof:
-            raise ReadError(where, "the saved report is cut off or larger than 1 GiB", "Save the run anew")
+            raise ReadError(where, "the saved report is cut off or larger than 1 GiB", "Save the run again")
         document = msgspec.json.decode(text)
     except (zlib.error, ValueError, RecursionError, TypeError, msgspec.DecodeError) as error:
-        raise ReadError(where, f"the saved report is damaged: {error}", "Save the run anew") from error
+        raise ReadError(where, f"the saved report is damaged: {error}", "Save the run again") from error
     return report_of(document, where)
 
 

@@ -111,7 +111,7 @@ class History:
         with translated(self.path):
             row = self._database.execute("SELECT document FROM reports WHERE run = ?", [number]).fetchone()
         if row is None:
-            raise ReadError(self._place(number), "the run has no report", "Save it anew")
+            raise ReadError(self._place(number), "the run has no report", "Save it again")
         return unpacked_report(row[0], self._place(number))
 
     def run_id(self, run: str | int) -> int:
@@ -150,7 +150,7 @@ class History:
             ReadError: There is no such run.
         """
         if not name or name.isdecimal() or name == "latest" or "#" in name:
-            raise OutputError(name, "not a name for a baseline", "Take a word, such as main")
+            raise OutputError(name, "not a name for a baseline", "Use one word, such as main")
         number = self.run_id(run)
         with writing(self._database, self.path):
             self._database["baselines"].insert(

@@ -16,20 +16,20 @@ from profkit.simulation.predict import Change
 __all__ = ["CHANGES", "changes_named"]
 
 CHANGES: Final[dict[str, tuple[Change, str]]] = {
-    "fp32": (to_fp32, "fp64 arithmetic in fp32"),
+    "fp32": (to_fp32, "fp32 instead of fp64"),
     "no-checkpointing": (keep_activations, "activations kept instead of recomputed"),
-    "fused-attention": (fuse_attention, "attention written by hand through scaled_dot_product_attention"),
+    "fused-attention": (fuse_attention, "scaled_dot_product_attention"),
     "channels-last": (channels_last, "model and images in channels_last"),
-    "aligned": (align_matrices, "matrix sizes padded to what Tensor Cores like"),
-    "tf32": (use_tf32, "fp32 matrix products in TF32"),
-    "bf16": (autocast, "forward and loss under autocast to bf16"),
-    "foreach-optimizer": (foreach_optimizer, "the optimizer over lists of parameters"),
-    "fused-optimizer": (fuse_optimizer, "the optimizer in one pass"),
+    "aligned": (align_matrices, "matrix sizes padded for Tensor Cores"),
+    "tf32": (use_tf32, "fp32 matmuls in TF32"),
+    "bf16": (autocast, "forward and loss in bf16 with autocast"),
+    "foreach-optimizer": (foreach_optimizer, "the foreach optimizer"),
+    "fused-optimizer": (fuse_optimizer, "the fused optimizer"),
     "set-to-none": (drop_gradients, "gradients dropped instead of zeroed"),
-    "no-sync": (lift_waits, "no waits for the device"),
+    "no-sync": (lift_waits, "no host synchronisation"),
     "compile": (compile_model, "the model compiled"),
-    "pinned": (pin_memory, "batches copied from pinned memory, ahead of their use"),
-    "no-allocation": (keep_memory, "no memory asked from the driver"),
+    "pinned": (pin_memory, "batches copied early, from pinned memory"),
+    "no-allocation": (keep_memory, "no memory allocated from the driver"),
     "cuda-graphs": (capture, "the whole step captured in a CUDA graph"),
 }
 """Each change with what it means; earlier ones change what later ones see."""

@@ -1,4 +1,4 @@
-"""Host calls that set the device up: context creation, loading of code, first uses."""
+"""What sets the device up: context creation, loading of code, first uses, weights that are moved once."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import Trace
+from profkit.model import CopyKind, OperationKind, Operations, Trace
 from profkit.timeline.distinct import rows_by_value
 from profkit.timeline.launch_queue import FULL_QUEUE, LaunchQueue
 from profkit.timeline.launches import graph_launches, processes_of_calls
 from profkit.timeline.range_names import matching
 from profkit.timeline.waits import blocks
 
-__all__ = ["allocates", "initialising", "profiles"]
+__all__ = ["allocates", "initialising", "profiles", "weights_moved_until"]
 
 _LONG_NS: Final = 1_000_000
 """A call that long does more than its name says (design, section 2)."""
 
 _FEW_QUEUED: Final = 10
 """With fewer launches queued, no full queue can hold a launch call up: it loads code (design, section 2)."""
+
+_WEIGHTS: Final = 10
+"""So many copies before the first kernel, and most of all copies to the device, move a model and no input."""
+
+_MOST_COPIES: Final = 0.75
 
 _ALLOCATING: Final = (
     "cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister", "cuMemAlloc", "cuMemFree",
@@ -76,3 +81,21 @@ def _first(trace: Trace) -> NDArray[np.bool_]:
         ran = operations.start_ns[operations.process == process]
         found[first] = not len(ran) or int(ran.min()) >= int(calls.start_ns[first])
     return found
+
+
+def weights_moved_until(operations: Operations, rows: NDArray[np.int64]) -> int:
+    """The start of the first of a device's operations that is no part of moving weights to it once.
+
+    Args:
+        operations: All operations.
+        rows: Those of one device; some.
+    """
+    start, kind = operations.start_ns[rows], operations.kind[rows]
+    work = np.isin(kind, (OperationKind.KERNEL, OperationKind.GRAPH))
+    first = int(start.min())
+    if not work.any():
+        return first
+    began = int(start[work].min())
+    moved = (kind == OperationKind.COPY) & (operations.copy_kind[rows] == CopyKind.HTOD)
+    before = int(np.count_nonzero(moved & (start < began)))
+    return began if before >= max(_WEIGHTS, _MOST_COPIES * np.count_nonzero(moved)) else first

@@ -67,5 +67,6 @@ def _around(view: TraceView) -> tuple[int, int]:
         begun, over = int(view.steps.tile_start_ns.min()), int(view.steps.tile_end_ns.max())
         begun, over = min(begun, int(view.steps.start_ns[0])), max(over, int(view.steps.end_ns[-1]))
     else:
-        begun, over = int(view.trace.operations.start_ns.min()), int(view.trace.operations.end_ns.max())
+        hulls = [view.window_hull(d) for d in range(len(view.windows)) if len(view.windows[d])]
+        begun, over = min(begin for begin, _ in hulls), max(end for _, end in hulls)
     return max(begun - view.span[0], 0), max(view.span[1] - over, 0)

@@ -14,6 +14,7 @@ from profkit.model.names import FoundBy
 from profkit.timeline.launches import Launches
 from profkit.timeline.step_breaks import steps_resume
 from profkit.timeline.step_names import kind_of, marked_rows, steps_inside
+from profkit.timeline.unmarked_steps import unmarked_steps
 
 __all__ = ["WARM_UP_RATIO", "Steps", "find_steps", "leading_steps_left_out", "steps_left_out"]
 
@@ -98,11 +99,15 @@ def find_steps(trace: Trace, launches: Launches, name: str | None = None) -> Ste
     rows, found_by = marked_rows(trace, name)
     names, start, end = _instances(trace, rows)
     resumes = steps_resume(trace, launches, names, start, end)
+    unmarked = unmarked_steps(trace, launches) if not names and name is None else None
+    if unmarked is not None:
+        found_by, names, resumes = unmarked.found_by, unmarked.names, unmarked.resumes
+        start, end = unmarked.start, unmarked.end
     of_operation = np.full(len(trace.operations), -1, np.int64)
     for process in range(len(trace.processes)):
         mine = np.flatnonzero((trace.operations.process == process) & launches.linked)
         of_operation[mine] = _step_at(start[process], end[process], resumes, launches.time_ns[mine])
-    begun, over = _tiles(trace, of_operation, start, resumes)
+    begun, over = _tiles(trace, of_operation, start, resumes, by_launch=unmarked is not None)
     return Steps(
         rows=rows | steps_inside(trace, rows),
         found_by=found_by,
@@ -201,7 +206,7 @@ def _step_at(start: Column, end: Column, resumes: Flags, time: NDArray[Any]) -> 
 
 
 def _tiles(
-    trace: Trace, step: Column, start: NDArray[np.int64], resumes: Flags
+    trace: Trace, step: Column, start: NDArray[np.int64], resumes: Flags, *, by_launch: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The starts and ends of the tiles on each device: shape (devices, steps)."""
     devices, count = len(trace.devices), len(resumes)
@@ -213,16 +218,25 @@ def _tiles(
         mine = np.flatnonzero(operations.device == device)
         owners = np.unique(operations.process[mine])
         host = start[owners].min(axis=0) if len(owners) else start.min(axis=0)
-        fresh = _fresh_starts(trace, mine, step[mine], host)
         last_end = np.full(count, np.iinfo(np.int64).min)
         launched = mine[step[mine] >= 0]
         np.maximum.at(last_end, step[launched], operations.end_ns[launched])
+        if by_launch:
+            host = host - _usual_lead(host, last_end, resumes)
+        fresh = _fresh_starts(trace, mine, step[mine], host)
         # A tile that begins anew is never earlier than the end of the one before.
         reach = np.maximum.accumulate(np.where(resumes, np.maximum(last_end, fresh), last_end))
         before = np.concatenate((fresh[:1], reach[:-1]))
         begun[device] = np.where(resumes, np.maximum(fresh, before), before)
         over[device] = np.maximum(reach, begun[device])
     return begun, over
+
+
+def _usual_lead(host: Column, last_end: Column, resumes: Flags) -> int:
+    """The median time from the end of the tile before to the first launch of a step that follows it."""
+    before = np.maximum.accumulate(last_end)[:-1]
+    known = ~resumes[1:] & (before > np.iinfo(np.int64).min)
+    return int(np.median((host[1:] - before)[known])) if known.any() else 0
 
 
 def _fresh_starts(trace: Trace, mine: Column, step: Column, host: Column) -> Column:
@@ -236,6 +250,7 @@ def _fresh_starts(trace: Trace, mine: Column, step: Column, host: Column) -> Col
     first = np.full(len(host), np.iinfo(np.int64).max)
     owned = step >= 0
     np.minimum.at(first, step[owned], operations.start_ns[mine[owned]])
+    host = np.minimum(host, first)
     if not len(order):
         return host
     reach = np.maximum.accumulate(operations.end_ns[order])

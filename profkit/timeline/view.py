@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from profkit.timeline.launch_queue import LaunchQueue
 from profkit.timeline.launches import Launches
 from profkit.timeline.phases import Phases
 from profkit.timeline.segments import Segments, find_gaps, occupy, with_idle
+from profkit.timeline.start_up import weights_moved_until
 from profkit.timeline.steps import Steps
 from profkit.timeline.waits import Waits
 
@@ -73,31 +75,30 @@ class TraceView:
     """Like `Steps.of_operation`; operations without a launch record go by their end, the warm-up tail nowhere."""
     warm_up_tail: NDArray[np.bool_]
     """Operations without a launch record that ran before the first one with it."""
+    kept_steps: NDArray[np.bool_]
+    """Which steps are in the window; warm-up and damaged ones are not."""
     operator_trace: TraceView | None = None
     """The profiler trace that gives work and operators."""
     match: Column = field(default_factory=lambda: np.empty(0, np.int64))
     """For every operation: that of ``operator_trace`` that it was matched with, or -1."""
     counters: Sequence[MatchedCounters] = ()
     """Hardware counters of other runs that were laid beside it."""
-    kept_steps: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
-    """Which steps are in the window; warm-up and damaged ones are not."""
-    windows: Sequence[Intervals] = ()
-    """The analysed window of each device: the tiles of the kept steps, else from its first to its last operation."""
 
-    def keeping(self, kept_steps: NDArray[np.bool_]) -> TraceView:
-        """The same view with the window of these steps."""
-        windows = [self._window(device, kept_steps) for device in range(len(self.trace.devices))]
-        return replace(self, kept_steps=kept_steps, windows=windows)
+    @cached_property
+    def windows(self) -> Sequence[Intervals]:
+        """The analysed window of each device: the tiles of the kept steps, else from its first to its last operation."""
+        return [self._window(device) for device in range(len(self.trace.devices))]
 
-    def _window(self, device: int, kept_steps: NDArray[np.bool_]) -> Intervals:
+    def _window(self, device: int) -> Intervals:
         if self.steps.count:
             tiles = self.steps.tile_start_ns[device], self.steps.tile_end_ns[device]
-            return Intervals.of(*(tile[kept_steps] for tile in tiles))
+            return Intervals.of(*(tile[self.kept_steps] for tile in tiles))
         mine = self.trace.operations.device == device
         if not mine.any():
             return Intervals.none()
         operations = self.trace.operations
-        return Intervals.of([operations.start_ns[mine].min()], [operations.end_ns[mine].max()])
+        begin = weights_moved_until(operations, np.flatnonzero(mine))
+        return Intervals.of([begin], [operations.end_ns[mine].max()])
 
     @property
     def kept_count(self) -> int:

@@ -30,6 +30,11 @@ def timeline_figures(result: Result, timelines: Sequence[Timeline]) -> list[Figu
     figures = [("devices", len(result.devices), len(places)), *_totals(result, timelines)]
     for row, (timeline, device) in zip(result.totals["devices"], places, strict=False):
         figures += _device_totals(row, timeline, device)
+    if any(timeline.number_of_steps for timeline in timelines) != bool(result.window["steps"]):
+        # Steps that nobody marked are found by how launches repeat: plain means do not find them a second time.
+        return figures + _by_name(
+            "totals.kernels", result.totals["kernels"], [op for t in timelines for op in t.kernels()]
+        )
     for row, (timeline, device) in zip(result.devices, places, strict=False):
         window = timeline.window(device)
         figures.append((f"devices[{row['id']}].window_ns", row["window_ns"], length(window)))

@@ -100,7 +100,7 @@ def _mended(text: str) -> Any:
     try:
         return _decoder.decode(plain)
     except (ValueError, RecursionError):
-        raise UnreadError("a part of it is no JSON, and cannot be mended by plain means") from None
+        raise UnreadError("a part of it is not JSON") from None
 
 
 def _utf8(text: str) -> str:

@@ -56,11 +56,11 @@ def read_memory(data: bytes | bytearray | memoryview, name: str) -> list[DeviceM
     try:
         snapshot = json.loads(bytes(data)) if plain_text else load(data, name)
     except (ValueError, RecursionError):
-        raise UnreadError("it is JSON that Python's own reader does not take") from None
+        raise UnreadError("Python's own JSON reader refuses it") from None
     if isinstance(snapshot, list):
         snapshot = {"segments": snapshot}
     if not isinstance(snapshot, dict):
-        raise UnreadError("it is no snapshot")
+        raise UnreadError("it is not a snapshot")
     traces, segments = (
         part if isinstance(part, list | tuple) else None
         for part in (snapshot.get("device_traces"), snapshot.get("segments"))

@@ -317,7 +317,16 @@ class Timeline:
         if self.number_of_steps:
             return united([tile for number, tile in enumerate(self.edges[device]) if self.is_kept(number)])
         ops = self.by_device[device]
-        return united([(min(op.start for op in ops), max(op.end for op in ops))]) if ops else []
+        return united([(self._first_work(ops), max(op.end for op in ops))]) if ops else []
+
+    @staticmethod
+    def _first_work(ops: Sequence[Op]) -> int:
+        """The first operation; where ten copies to the device and three of four come before all kernels, the first kernel."""
+        kernels = [op.start for op in ops if op.kind in ("kernel", "graph")]
+        copies = [op.start for op in ops if op.kind == "HtoD"]
+        before = sum(start < min(kernels, default=0) for start in copies)
+        moved = bool(kernels) and before >= max(10, 0.75 * len(copies))
+        return min(kernels) if moved else min(op.start for op in ops)
 
     def hull(self, device: int) -> Piece:
         """From the start of a device's window to its end."""

@@ -139,7 +139,7 @@ class _Reading:
             device = args["inDevice"]
         device = device if isinstance(device, int | str | Decimal) else None
         if isinstance(device, str) and not _NUMBERED.fullmatch(device):
-            raise UnreadError("the id of a device is no number")
+            raise UnreadError("the id of a device is not a number")
         place = _id(event.get("pid") if device is None else device)
         if abs(place) >= 1 << 63:
             raise UnreadError("the id of a device has more than 64 bits")

@@ -58,7 +58,7 @@ def test_an_input_is_never_written_over(report_json):
     content = report_json.read_bytes()
     result = run("compare", report_json, COMPILED, "-o", report_json)
     assert result.exit_code == 1
-    assert "this is an input" in result.output
+    assert "it is one of the inputs" in result.output
     assert report_json.read_bytes() == content
 
 

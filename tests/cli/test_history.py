@@ -79,7 +79,7 @@ def test_a_saved_run_is_exported_as_its_report(history, tmp_path):
         (["show", "{db}#99"], 1, "no such run"), (["show", "missing.db#1"], 1, "no such history"),
         (["history", "--db", "missing.db"], 1, "no such history"), (["history", "--db", EAGER], 1, "not a history database"),
         (["history", "--db", "{db}", "--phase", "a", "--idle", "b"], 2, "one of"),
-        (["history", "--db", "{db}", "--metric", "speed"], 1, "no such number"),
+        (["history", "--db", "{db}", "--metric", "speed"], 1, "there is no metric"),
         (["history", "--db", "{db}", "--tag", "x"], 2, "KEY=VALUE"),
         (["analyze", EAGER, "--tag", "x"], 2, "KEY=VALUE"), (["compare", "{db}#1", "{db}#6"], 0, "Faster"),
         (["history", "--db", "{db}", "--phase", "nothing"], 0, "has not changed over 0 runs"),

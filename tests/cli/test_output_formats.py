@@ -19,7 +19,7 @@ def test_a_suffix_that_no_format_has_is_refused_before_anything_is_read(command,
     monkeypatch.setattr("profkit.readers.read", lambda *_: pytest.fail("it was read"))
     done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / name)])
     assert done.exit_code == 1
-    assert "no format is called ." in done.output
+    assert "there is no format ." in done.output
     assert "Choose one of .html" in done.output
     assert not list(tmp_path.iterdir())
 

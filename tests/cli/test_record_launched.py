@@ -245,5 +245,5 @@ def test_a_command_that_is_no_program_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(main, ["record", "torch", "--", "torchrun", "x"])
     assert done.exit_code == 1
-    assert "starts no Python script that could be recorded" in done.output
+    assert "starts no Python script to record" in done.output
     assert "Write: -- torchrun [its options] train.py ..." in done.output

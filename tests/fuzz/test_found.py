@@ -85,7 +85,7 @@ def test_an_input_larger_than_the_free_memory_is_one_line(monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(sources, "_held", starved)
-    with pytest.raises(profkit.ProfkitError, match="larger than the memory"):
+    with pytest.raises(profkit.ProfkitError, match="larger than the free memory"):
         profkit.analyze(DATA / "cases/22_no_step_no_rank.json.gz")
 
 
@@ -205,7 +205,7 @@ def test_work_on_thousands_of_devices_is_refused(tmp_path):
     events = [kernel(10 * at, 4) for at in range(2000)]
     for at, each in enumerate(events):
         each["args"]["device"] = at
-    with pytest.raises(profkit.ProfkitError, match="on 2000 devices: its device numbers are damaged"):
+    with pytest.raises(profkit.ProfkitError, match="names 2000 devices, so its device numbers are damaged"):
         report_of(tmp_path, {"traceEvents": events})
     assert len(report_of(tmp_path, {"traceEvents": events[:70]}).devices) == 70
 

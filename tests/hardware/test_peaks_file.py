@@ -27,11 +27,11 @@ def test_peaks_are_read_from_any_of_three_formats(tmp_path, file):
         ('{"bf16_tensor": -1}', "not a positive number"),
         ('{"bf16_tensor": true}', "not a positive number"),
         ('{"bf16_tensor": "NaN"}', "not a positive number"),
-        ('{"name": "x"}', "states no peak"),
+        ('{"name": "x"}', "lists no peak"),
         ("{", "neither TOML, JSON nor CSV"),
-        ("[1, 2]", "states no peak|not one table|unknown key"),
+        ("[1, 2]", "lists no peak|not one table|unknown key"),
         ("", "neither TOML, JSON nor CSV"),
-        ("[" * 100_000, "neither|not one|unknown key|states no peak"),
+        ("[" * 100_000, "neither|not one|unknown key|lists no peak"),
     ],
 )
 def test_a_bad_peaks_file_says_what_is_wrong(tmp_path, text, problem):
@@ -64,5 +64,5 @@ def test_a_kept_calibration_reads_back(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="another place"):
+    with pytest.raises(OutputError, match="another file"):
         keep_calibration(Gpu(name="x"), tmp_path / "file" / "y.json")

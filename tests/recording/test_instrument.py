@@ -1,6 +1,8 @@
 """profkit.recording.instrument: phases in a loop that is left as it is, and no trace of them afterwards."""
 
 import collections
+import copy
+import pickle
 
 import pytest
 
@@ -99,3 +101,67 @@ def test_any_iterable_can_be_the_loader():
     assert recorded(lambda: list(hooks.loader)) == {"data": 3}
     assert list(hooks.loader) == [1, 2]
     assert len(hooks.loader) == 2
+
+
+def test_nothing_is_attached_to_what_is_instrumented():
+    model, optimizer, loader = parts = build()
+    with instrument(*parts, depth=2):
+        copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        pickle.dumps((optimizer, loader))
+        assert recorded(lambda: copies[0](torch.randn(2, 8))) == {}
+        assert recorded(lambda: model(torch.randn(2, 8)))["forward"] == 1
+    for copied in copies:
+        assert not any(module._forward_hooks or module._forward_pre_hooks for module in copied.modules())
+
+
+def test_nested_instruments_come_off_in_any_order():
+    backward = torch.autograd.backward
+    parts = build()
+    first, second = instrument(*parts), instrument(*parts)
+    first.remove()
+    assert recorded(lambda: train(*parts))["optimizer"] == 3
+    second.remove()
+    second.remove()
+    assert torch.autograd.backward is backward
+    assert recorded(lambda: train(*parts)) == {}
+
+
+def test_persistent_workers_keep_no_phase():
+    data = torch.utils.data.TensorDataset(torch.randn(6, 8))
+    loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=1, persistent_workers=True)
+    with instrument(loader=loader):
+        assert recorded(lambda: list(loader))["data"] == 4
+    assert recorded(lambda: list(loader)) == {}
+
+
+@pytest.mark.slow
+def test_a_model_that_is_compiled_afterwards_has_no_graph_break():
+    from torch._dynamo.testing import CompileCounter
+
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()), torch.randn(2, 8)
+    expected = model(x)
+    counter = CompileCounter()
+    with instrument(model, depth=1):
+        compiled = torch.compile(model, backend=counter, fullgraph=True)
+        assert torch.equal(compiled(x), expected)
+        assert recorded(lambda: compiled(x)) == {"forward": 1}
+        assert counter.frame_count == 1
+    assert torch.equal(compiled(x), expected)
+
+
+@pytest.mark.slow
+def test_a_phase_object_that_is_used_again_compiles_in_one_graph():
+    from torch._dynamo.testing import CompileCounter
+
+    import profkit
+
+    mark, layer, counter = profkit.phase("layer"), torch.nn.Linear(4, 4), CompileCounter()
+
+    def forward(x):
+        with mark:
+            return layer(x)
+
+    assert torch.equal(
+        torch.compile(forward, backend=counter, fullgraph=True)(torch.ones(2, 4)), forward(torch.ones(2, 4))
+    )
+    assert counter.frame_count == 1

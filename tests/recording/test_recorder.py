@@ -513,3 +513,57 @@ def test_plain_steps_use_cuda_events_where_there_are_any(monkeypatch):
     start = (0, SimpleNamespace(elapsed_time=lambda end: 1.5))
     assert _between_ns(start, (99, SimpleNamespace(synchronize=lambda: None))) == 1_500_000
     assert _between_ns((5, None), (99, None)) == 94
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (["-p", "hunter2", "-x", "1"], ["-p", "***", "-x", "1"]),
+        (["-phunter2"], ["-p***"]),
+        (["--pw", "hunter2"], ["--pw", "***"]),
+        (["--db-pwd=hunter2"], ["--db-pwd=***"]),
+        (["--pass", "hunter2"], ["--pass", "***"]),
+        (["--passes", "3"], ["--passes", "3"]),
+        (["--config", "{'lr': 0.1, 'api_key': 'hunter2'}"], ["--config", "{'lr': 0.1, 'api_key': ***}"]),
+        (
+            ['--config={"wandb": {"token": "hunter2"}, "b": 2}'],
+            ['--config={"wandb": {"token": ***}, "b": 2}'],
+        ),
+        (['{"auth": {"user": "hunter2"}}'], ['{"auth": ***']),
+        (["--header", "Authorization: Bearer hunter2"], ["--header", "Authorization: ***"]),
+        (["db.password=hunter2"], ["db.password=***"]),
+        (["hf_hunter2hunter2hunter2"], ["***"]),
+        (["--lr", "0.1", "--keypoints=5"], ["--lr", "0.1", "--keypoints=***"]),
+    ],
+)
+def test_secrets_are_masked_however_they_are_written(line, shown):
+    from profkit.recording import environment
+
+    assert environment.command_line(line) == shown
+
+
+class Unprintable:
+    def __str__(self):
+        raise KeyError("mine")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("argv", [None, [], [Unprintable(), 3], ["a\x00b", "\ud800"]])
+def test_odd_things_of_the_program_are_a_warning_at_most(tmp_path, monkeypatch, argv):
+    if argv is None:
+        monkeypatch.delattr(sys, "argv")
+    else:
+        monkeypatch.setattr(sys, "argv", argv)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = record(tmp_path / "run", wait=0, warmup=0, steps=1)
+        with run as recording, phase("forward", odd=Unprintable()):
+            train(recording, 1)
+    assert len(caught) <= 2
+    assert run_file(recording)["state"] == "done"
+    with (
+        pytest.warns(UserWarning, match="nothing is recorded into"),
+        record(tmp_path / "a\x00b") as recording,
+    ):
+        assert recording.folder is None

@@ -65,12 +65,12 @@ def test_a_history_keeps_it(tmp_path):
 @pytest.mark.parametrize("value", [None, 3, "x", [[]], {}])
 def test_a_damaged_one_is_refused_and_never_a_crash(name, value):
     document = json.loads(gzip.decompress(SAVED.read_bytes()))
-    with pytest.raises(ReadError, match="not a whole"):
+    with pytest.raises(ReadError, match="not a complete"):
         report_of({**document, name: value}, "report.json")
 
 
 @pytest.mark.parametrize("method", [3, "x", [[]], {"thresholds": [{"name": "x"}]}, {"ranks": 1}])
 def test_a_damaged_method_is_refused_too(method):
     document = json.loads(gzip.decompress(SAVED.read_bytes()))
-    with pytest.raises(ReadError, match="not a whole"):
+    with pytest.raises(ReadError, match="not a complete"):
         report_of({**document, "method": method}, "report.json")

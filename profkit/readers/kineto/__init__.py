@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from profkit.errors import ReadError
 from profkit.model import Finding, Process, Severity, Source, Trace
 from profkit.readers.kineto import header
@@ -32,9 +28,8 @@ def read_kineto(data: bytes | bytearray | memoryview, name: str) -> Trace:
     if not text.has_events:
         raise header.foreign(text.header, name)
     columns = TraceColumns()
-    with _without_gc():
-        for events in text.pieces():
-            columns.add(events)
+    for events in text.pieces():
+        columns.add(events)
     _refuse(text, columns, name)
     made = Assembly(columns)
     base = made.unix_epoch_ns if made.unix_epoch_ns is not None else header.base_ns(text.header)
@@ -65,18 +60,6 @@ def read_kineto(data: bytes | bytearray | memoryview, name: str) -> Trace:
         findings=_findings(text, columns, empty=not (len(operations) or len(calls) or len(ranges))),
         dropped=dict(+(made.dropped + text.dropped)),
     )
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Events hold no cycles; looking for some would take longer than decoding."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _refuse(text: TraceText, columns: TraceColumns, name: str) -> None:

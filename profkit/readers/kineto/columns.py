@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import PHASE_DOMAIN, PHASE_MARK, UNKNOWN, CopyKind, OperationKind, RangeKind
+from profkit.model import LAUNCH_SHAPE, PHASE_DOMAIN, PHASE_MARK, UNKNOWN, CopyKind, OperationKind, RangeKind
 from profkit.readers.kineto.fields import (
     CallFields,
     DeviceFields,
@@ -26,8 +26,9 @@ from profkit.readers.kineto.fields import (
 )
 from profkit.readers.kineto.text import Event
 from profkit.readers.kineto.times import nanoseconds
+from profkit.readers.strings import Strings
 
-__all__ = ["Interned", "Strings", "TraceColumns"]
+__all__ = ["Interned", "TraceColumns"]
 
 _CATEGORIES = {
     "kernel": "kernel",
@@ -61,21 +62,6 @@ _VERSION = re.compile(r"_v\d+$|_ptsz$|_ptds$")
 _DIRECTION = re.compile(
     r"\b(?:Copy)?(H|D|A|P|Host|Device|Array|Peer)to(H|D|A|P|Host|Device|Array|Peer)\b", re.IGNORECASE
 )
-
-
-class Strings:
-    """Texts, each once."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._ids: dict[str, int] = {}
-
-    def add(self, text: str) -> int:
-        """The id of a text."""
-        found = self._ids.setdefault(text, len(self.texts))
-        if found == len(self.texts):
-            self.texts.append(text)
-        return found
 
 
 class Interned(dict[Any, int]):
@@ -349,7 +335,7 @@ class TraceColumns:
 
 
 _MESSAGE = "record_param_comms"
-_LAUNCH_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_bytes")
+_LAUNCH_SHAPE = (*LAUNCH_SHAPE, "registers", "shared_bytes")
 
 
 def _bucket(phase: str, category: str | None) -> str:

@@ -29,6 +29,7 @@ from profkit.model import (
     Trace,
 )
 from profkit.readers.ncu.table import CounterTable, read_table
+from profkit.readers.strings import Strings
 
 __all__ = ["read_ncu"]
 
@@ -68,14 +69,15 @@ def read_ncu(data: bytes | bytearray | memoryview, name: str) -> Trace:
             "Nsight Compute profiled no kernel",
             "Check the filters of ncu: --kernel-name, --launch-count.",
         )
-    strings, names = _numbered(table.text("Kernel Name"))
+    strings = Strings()
+    names = np.array([strings.add(text) for text in table.text("Kernel Name")], np.int64)
     duration = _durations(table)
     end = np.cumsum(duration)
     device, devices = _devices(table)
     operations = _operations(table, names, device, end - duration, end)
     return Trace(
         source=Source(name=name, format="ncu", tool="Nsight Compute"),
-        strings=strings,
+        strings=strings.texts,
         processes=[Process(pid=p) for p in sorted({int(x) for x in table.whole("Process ID") if x >= 0})]
         or [Process(pid=0)],
         devices=devices,
@@ -197,13 +199,6 @@ def _findings(table: CounterTable) -> tuple[Finding, ...]:
     if _DURATION not in table:
         found.append(Finding("ncu-no-duration", Severity.WARNING, params={"metric": _DURATION}))
     return tuple(found)
-
-
-def _numbered(texts: list[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Each text once, and the number of each row's text."""
-    numbers: dict[str, int] = {}
-    ids = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
-    return list(numbers), ids
 
 
 def _whole(values: NDArray[np.float64]) -> NDArray[np.int64]:

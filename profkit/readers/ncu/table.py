@@ -119,12 +119,12 @@ def _checked(header: list[str], name: str) -> list[str]:
     if "Metric Name" in header:
         raise ReadError(
             name,
-            "it is Nsight Compute's page of details, without one column a metric",
+            "it is the details page of Nsight Compute, not the raw page",
             "Export it with: ncu --csv --page raw",
         )
     if "Kernel Name" not in header or len(header) > _MOST_COLUMNS:
         raise ReadError(
-            name, "its table is none of Nsight Compute's raw page", "Export it with: ncu --csv --page raw"
+            name, "its table is not the raw page of Nsight Compute", "Export it with: ncu --csv --page raw"
         )
     return header
 

@@ -24,8 +24,9 @@ from profkit.readers.nsys.devices import Devices
 from profkit.readers.nsys.nvtx import Marks, read_ranges
 from profkit.readers.nsys.report_file import exported
 from profkit.readers.nsys.samples import python_frames, read_memory, read_samples
-from profkit.readers.nsys.strings import StringIds, Strings
+from profkit.readers.nsys.strings import StringIds
 from profkit.readers.nsys.target import note_diagnostics, note_schema, recorded_rank, source_of
+from profkit.readers.strings import Strings
 
 __all__ = ["exported", "read_nsys", "read_nsys_report"]
 

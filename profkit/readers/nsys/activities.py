@@ -16,7 +16,8 @@ from profkit.readers.nsys.clock import Clock
 from profkit.readers.nsys.columns import NULL, Columns, Integers, distinct
 from profkit.readers.nsys.database import Database, Table
 from profkit.readers.nsys.devices import Devices
-from profkit.readers.nsys.strings import StringIds, Strings
+from profkit.readers.nsys.strings import StringIds
+from profkit.readers.strings import Strings
 
 __all__ = ["DEVICE_TABLES", "Recorded", "read_calls", "read_device_work", "read_overhead", "read_syncs"]
 

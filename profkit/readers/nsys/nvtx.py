@@ -22,7 +22,8 @@ from profkit.readers.nsys.actors import Actors, process_ids
 from profkit.readers.nsys.clock import Clock
 from profkit.readers.nsys.columns import NULL, Columns, Integers, distinct, distinct_pairs
 from profkit.readers.nsys.database import Database, join, text
-from profkit.readers.nsys.strings import UNNAMED, StringIds, Strings
+from profkit.readers.nsys.strings import UNNAMED, StringIds
+from profkit.readers.strings import Strings
 
 __all__ = ["Labels", "Marks", "read_ranges"]
 

@@ -31,7 +31,7 @@ def exported(path: Path, name: str) -> Iterator[Path]:
     nsys = shutil.which("nsys")
     if nsys is None:
         raise ReadError(
-            name, "is an nsys report, and no nsys is on the PATH to export it", f"Run: {_COMMAND}"
+            name, "is an nsys report, but nsys is not on the PATH to export it", f"Run: {_COMMAND}"
         )
     with tempfile.TemporaryDirectory(prefix="profkit-") as folder:
         # a link with the right suffix: nsys looks at suffixes, and may write beside its input

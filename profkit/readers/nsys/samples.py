@@ -15,7 +15,8 @@ from profkit.readers.nsys.clock import Clock
 from profkit.readers.nsys.columns import NULL, Columns, Integers, distinct
 from profkit.readers.nsys.database import Database, integer, text
 from profkit.readers.nsys.devices import Devices
-from profkit.readers.nsys.strings import StringIds, Strings
+from profkit.readers.nsys.strings import StringIds
+from profkit.readers.strings import Strings
 
 __all__ = ["python_frames", "read_memory", "read_samples"]
 

@@ -1,4 +1,4 @@
-"""Texts: each once in the trace, and nsys' numbered strings."""
+"""nsys' numbered strings, as texts of the trace."""
 
 from __future__ import annotations
 
@@ -10,27 +10,12 @@ from numpy.typing import NDArray
 from profkit.model import UNKNOWN
 from profkit.readers.nsys.columns import Integers, distinct
 from profkit.readers.nsys.database import Database, text
+from profkit.readers.strings import Strings
 
-__all__ = ["UNNAMED", "StringIds", "Strings"]
+__all__ = ["UNNAMED", "StringIds"]
 
 UNNAMED = "<unnamed>"
 """The name of what has none, so that it is counted and not lost."""
-
-
-class Strings:
-    """Each text once, numbered in the order of its first use."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._numbers: dict[str, int] = {}
-
-    def add(self, content: str) -> int:
-        """The number of a text."""
-        number = self._numbers.get(content)
-        if number is None:
-            number = self._numbers[content] = len(self.texts)
-            self.texts.append(content)
-        return number
 
 
 class StringIds:

@@ -16,7 +16,7 @@ from profkit.errors import ReadError
 from profkit.model import Finding, Severity, Source
 from profkit.model.memory_history import MemoryHistory
 from profkit.readers.snapshot.columns import Columns
-from profkit.readers.snapshot.pickled import collector_off, load
+from profkit.readers.snapshot.pickled import load
 
 __all__ = ["history_of", "read_snapshot"]
 
@@ -36,8 +36,7 @@ def read_snapshot(data: bytes | bytearray | memoryview, name: str) -> MemoryHist
             than plain data (the forbidden global is named; nothing of it was run).
     """
     start = bytes(data[:64]).lstrip(b"\xef\xbb\xbf \t\r\n")
-    with collector_off():
-        return history_of(_json(data, name) if start[:1] in (b"{", b"[") else load(data, name), name)
+    return history_of(_json(data, name) if start[:1] in (b"{", b"[") else load(data, name), name)
 
 
 def history_of(snapshot: Any, name: str) -> MemoryHistory:
@@ -59,7 +58,7 @@ def history_of(snapshot: Any, name: str) -> MemoryHistory:
     columns.dropped["malformed_frames"] += columns.stacks.malformed_frames
     dropped = {reason: count for reason, count in columns.dropped.items() if count}
     if dropped and not len(events) and not len(segments):
-        raise ReadError(name, f"nothing in it can be used: {', '.join(_told(dropped))}", _RECORD)
+        raise ReadError(name, f"it contains nothing usable: {', '.join(_told(dropped))}", _RECORD)
     return MemoryHistory(
         source=Source(_base_name(name), "snapshot", "torch.cuda.memory"),
         strings=columns.strings.texts,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from profkit.model import PHASE_MARK, UNKNOWN, IntColumn
 from profkit.model.memory_history import Action, AllocatorEvents, Annotations, Blocks, BlockState, Segments
-from profkit.readers.snapshot.stacks import StackTable, Strings
+from profkit.readers.snapshot.stacks import CleanStrings, StackTable
 
 __all__ = ["Columns", "integers"]
 
@@ -83,7 +83,7 @@ class Columns:
     """Collects the tables of one snapshot; what is malformed is left out and counted in ``dropped``."""
 
     def __init__(self) -> None:
-        self.strings = Strings()
+        self.strings = CleanStrings()
         self.stacks = StackTable(self.strings)
         self.dropped: Counter[str] = Counter()
 

@@ -8,18 +8,15 @@ the opcodes (1 s for a million trace entries) and stops at any index or length t
 
 from __future__ import annotations
 
-import gc
 import io
 import pickle
 import pickletools
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from profkit.errors import ReadError
 
-__all__ = ["collector_off", "load"]
+__all__ = ["load"]
 
 _AGAIN = "Dump it again with torch.cuda.memory._dump_snapshot(path)."
 _UNTRUSTED = "A memory snapshot holds plain data only: do not load this file with pickle.load."
@@ -72,7 +69,7 @@ def load(data: bytes | bytearray | memoryview, name: str) -> Any:
 
     Raises:
         ReadError: It holds a global or anything but plain data, a length or an index that the file cannot back,
-            it ends early, or it is no pickle.
+            it ends early, or it is not a pickle.
     """
     with memoryview(data) as view:
         _vet(view, name)
@@ -89,7 +86,7 @@ def load(data: bytes | bytearray | memoryview, name: str) -> Any:
             raise ReadError(name, f"it is a broken pickle ({error})", _AGAIN) from None
         except MemoryError:
             raise ReadError(
-                name, "it needs more memory than there is", "Record with a smaller max_entries."
+                name, "it needs more memory than is available", "Record with a smaller max_entries."
             ) from None
 
 
@@ -120,18 +117,6 @@ class _View(io.RawIOBase):
         target[: len(part)] = part
         self._at += len(part)
         return len(part)
-
-
-@contextmanager
-def collector_off() -> Iterator[None]:
-    """Millions of new containers make the garbage collector walk them again and again: three times the cost."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _vet(view: memoryview, name: str) -> None:
@@ -165,7 +150,7 @@ def _after(view: memoryview, at: int, opcode: bytes, name: str) -> int:
     try:
         argument = _ARGUMENTS[opcode]
     except KeyError:
-        raise ReadError(name, f"it is no pickle (byte {opcode[0]:#04x} at {at})", _AGAIN) from None
+        raise ReadError(name, f"it is not a pickle (byte {opcode[0]:#04x} at {at})", _AGAIN) from None
     if argument is None:
         return at + 1
     if argument.n >= 0:

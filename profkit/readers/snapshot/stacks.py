@@ -9,8 +9,9 @@ import numpy as np
 
 from profkit.model import UNKNOWN, IntColumn
 from profkit.model.memory_history import Frames, Stacks
+from profkit.readers.strings import Strings
 
-__all__ = ["StackTable", "Strings"]
+__all__ = ["CleanStrings", "StackTable"]
 
 _LONGEST_TEXT = 2000
 _LARGEST_LINE = 1 << 31
@@ -18,12 +19,8 @@ _DEEPEST_STACK = 2000
 """Frames kept of one stack, innermost first; Python's own limit is 1000."""
 
 
-class Strings:
-    """A table of texts, each once."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._ids: dict[str, int] = {}
+class CleanStrings(Strings):
+    """Texts of a snapshot, which may be anything."""
 
     def id(self, text: Any) -> int:
         """The id of a text, made valid Unicode and cut at 2000 characters; -1 for what is no text."""
@@ -32,10 +29,7 @@ class Strings:
         known = self._ids.get(text)
         if known is None:
             kept = text[:_LONGEST_TEXT].encode("utf-8", "replace").decode()
-            known = self._ids.setdefault(kept, len(self.texts))
-            if known == len(self.texts):
-                self.texts.append(kept)
-            self._ids[text] = known
+            known = self._ids[text] = self.add(kept)
         return known
 
 
@@ -45,7 +39,7 @@ class StackTable:
     Objects are told apart by `id`, so what was unpickled must stay alive while the table grows.
     """
 
-    def __init__(self, strings: Strings) -> None:
+    def __init__(self, strings: CleanStrings) -> None:
         self.malformed_frames = 0
         self._strings = strings
         self._frame_of_object: dict[int, int] = {}

@@ -43,7 +43,7 @@ def recorded(
         instrument(accelerator.unwrap_model(model), inner, fetched, depth=0),
         record(folder, **options) as recorder,
     ):
-        hook = inner.register_step_post_hook(lambda *_: recorder.step())
+        hook = inner.register_step_post_hook(lambda *_: recorder.step_heard())
         try:
             yield recorder
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from typing import Any
 
 try:
@@ -10,8 +11,10 @@ try:
 except ImportError:  # the same under its older name
     from pytorch_lightning import Callback
 
-from profkit.recording.instrument import Instrument, instrument
+from profkit.recording.event_marks import mark_recorded_steps
+from profkit.recording.program_events import listen, unlisten
 from profkit.recording.recorder import Recorder, record
+from profkit.recording.step_finder import StepFinder
 
 __all__ = ["ProfkitCallback"]
 
@@ -19,9 +22,11 @@ __all__ = ["ProfkitCallback"]
 class ProfkitCallback(Callback):
     """``Trainer(..., callbacks=[ProfkitCallback("runs/today", steps=3)])``.
 
+    A step is a step of the optimizer: the batches whose gradients are accumulated are one.
+
     Args:
         folder: Where the recording goes.
-        depth: How deep the module's own modules become phases.
+        depth: How deep modules within the model become phases.
         **options: Those of `profkit.record`.
     """
 
@@ -29,30 +34,18 @@ class ProfkitCallback(Callback):
         super().__init__()
         self._record = record(folder, **options)
         self._depth = depth
-        self._hooks: list[Instrument] = []
+        self._stack = ExitStack()
         self.recorder: Recorder | None = None
         """The recording, once training has begun."""
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin recording."""
-        loader = trainer.train_dataloader
-        self._hooks = [
-            instrument(
-                pl_module, None, loader if hasattr(loader, "_get_iterator") else None, depth=self._depth
-            )
-        ]
-        self._hooks += [
-            instrument(optimizer=getattr(optimizer, "optimizer", optimizer))
-            for optimizer in trainer.optimizers
-        ]
         self.recorder = self._record.__enter__()
-
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """A batch is over."""
-        if self.recorder is not None:
-            self.recorder.step()
+        if self.recorder.folder is not None:
+            self._stack.callback(mark_recorded_steps(self.recorder, self._depth))
+            finder = StepFinder(self.recorder.step_heard, "optimizer")
+            listen(finder)
+            self._stack.callback(unlisten, finder)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Write what was recorded."""
@@ -63,9 +56,7 @@ class ProfkitCallback(Callback):
         self._finish(exception)
 
     def _finish(self, error: BaseException | None) -> None:
-        for hooks in self._hooks:
-            hooks.remove()
-        self._hooks = []
+        self._stack.close()
         if self.recorder is not None:
             self._record.__exit__(type(error) if error else None, error, None)
             self.recorder = None

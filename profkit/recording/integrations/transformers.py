@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
+import functools
 import os
 from typing import Any
 
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from profkit.recording.instrument import Instrument, instrument
 from profkit.recording.recorder import Recorder, record
@@ -29,6 +29,7 @@ class ProfkitCallback(TrainerCallback):
         self._hooks: Instrument | None = None
         self.recorder: Recorder | None = None
         """The recording, once training has begun."""
+        _end_with_training()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin recording."""
@@ -40,7 +41,6 @@ class ProfkitCallback(TrainerCallback):
             depth=self._depth,
         )
         self.recorder = self._record.__enter__()
-        atexit.register(self._finish)  # the Trainer tells no callback when training ends by an error
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An optimizer step is over."""
@@ -49,11 +49,31 @@ class ProfkitCallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write what was recorded."""
-        self._finish()
+        self.finish()
 
-    def _finish(self) -> None:
-        atexit.unregister(self._finish)
+    def finish(self, error: BaseException | None = None) -> None:
+        """End the recording, if one runs; ``error`` is what training ended by."""
         if self._hooks is not None:
             self._hooks.remove()
             self._hooks = None
-            self._record.__exit__(None, None, None)
+            self._record.__exit__(type(error) if error else None, error, None)
+
+
+def _end_with_training() -> None:
+    """Let `Trainer.train` end recordings when it raises: it tells no callback of that."""
+    original = Trainer.train
+    if hasattr(original, "_ends_recordings"):
+        return
+
+    @functools.wraps(original)
+    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            for callback in self.callback_handler.callbacks:
+                if isinstance(callback, ProfkitCallback):
+                    callback.finish(error)
+            raise
+
+    vars(train)["_ends_recordings"] = True
+    Trainer.train = train

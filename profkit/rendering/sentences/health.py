@@ -96,6 +96,8 @@ FINDINGS: Final[Table] = {
     "The recording was cut, or CUPTI lost records.",
     "kernel-before-launch": "{count:operation} started before the launch call, by up to {most_ns}: "
     "the clocks of host and GPU disagree.",
+    "no-torch": "Nothing of PyTorch ran: the report gives facts, and no advice. "
+    "Mark parts of the program with NVTX ranges to see them apart.",
     "no-phases": 'No phases are marked. Mark them with @profkit.phase("forward").',
     "time-without-phase": "{share} of the GPU's busy time was launched outside every phase.",
     "phases-too-deep": "{count:phase} nested deeper than {deepest} levels count for the outer phases. "

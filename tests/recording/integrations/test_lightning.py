@@ -35,13 +35,13 @@ class Module(lightning.LightningModule):
         return torch.optim.Adam(self.parameters())
 
 
-def fit(folder, callbacks, fail_at=None):
+def fit(folder, callbacks, fail_at=None, accumulate=1):
     torch.manual_seed(0)
     module = Module()
     module.fail_at = fail_at
     data = torch.utils.data.TensorDataset(torch.arange(64.0).view(16, 4))
     trainer = lightning.Trainer(
-        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=callbacks,
+        max_epochs=1, accumulate_grad_batches=accumulate, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=callbacks,
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
     trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=2))
@@ -65,3 +65,21 @@ def test_the_programs_own_error_comes_out_and_the_trace_is_kept(tmp_path):
         fit(tmp_path, [callback], fail_at=3)
     assert (tmp_path / "run" / "trace.json.gz").exists()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "ended by KeyError"
+
+
+def test_a_step_is_the_optimizers_and_holds_its_loader_but_no_forward_in_the_optimizer(tmp_path):
+    fit(tmp_path, [ProfkitCallback(tmp_path / "run", wait=1, warmup=1, steps=1)], accumulate=2)
+    trace = (tmp_path / "run" / "trace.json.gz").read_bytes()
+    events = [
+        e for e in json.loads(gzip.decompress(trace))["traceEvents"] if e.get("cat") == "user_annotation"
+    ]
+    spans = {}
+    for event in events:
+        spans.setdefault(event["name"].removeprefix("profkit::"), []).append(
+            (event["ts"], event["ts"] + event["dur"])
+        )
+    assert len([name for name in spans if name.startswith("ProfilerStep#")]) == 1
+    assert len(spans["forward"]) == len(spans["backward"]) == 2
+    assert len(spans["data"]) >= 2, "the first epoch's loader"
+    for start, end in spans["optimizer"]:
+        assert not any(start < at < end for at, _ in [*spans["forward"], *spans["backward"]])

@@ -44,12 +44,16 @@ class Failing(transformers.TrainerCallback):
             raise KeyError("mine")
 
 
-def test_an_error_keeps_what_was_recorded_until_the_program_ends(tmp_path):
+def test_a_training_that_fails_leaves_nothing_on_and_keeps_what_was_recorded(tmp_path):
+    backward = torch.autograd.backward
     callback = ProfkitCallback(tmp_path / "run", wait=0, warmup=1, steps=100)
     with pytest.raises(KeyError, match="mine"):
         trained(tmp_path / "recorded", [callback, Failing()])
-    callback._finish()  # what runs when the interpreter ends
     assert (tmp_path / "run" / "trace.json.gz").exists()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "ended by KeyError"
+    assert torch.autograd.backward is backward
+    assert not torch.autograd.profiler._is_profiler_enabled
+    assert not torch.nn.modules.module._global_forward_hooks
 
 
 def test_the_trainer_is_recorded_and_trains_the_same(tmp_path):

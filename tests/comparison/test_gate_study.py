@@ -1,0 +1,105 @@
+"""The gate on many pairs of step series: what it must catch, and what it must leave alone.
+
+The noise model: a run's steps take its level times (1 + spread * normal), busy and idle time alike; the levels of two
+runs of the same step differ by 0.3 % (normal). One step in twenty is an outlier of three times its length. The levels
+of busy and idle time are those of real recordings, from a device that never waits to one that mostly does.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from profkit.comparison import Limits, compare_reports, judge_limits
+from tests.comparison.recordings import of_steps, recorded, resampled
+
+LEVELS = [(0.98, 0.02), (0.84, 0.16), (0.5, 0.5), (0.15, 0.85)]
+"""Busy and idle parts of a step."""
+PAIRS = 200
+LIMIT = Limits.of({"max-step": "+3%"})
+
+
+def run_of(random, level, spread, *, steps=10, slower=1.0, outliers=0.05):
+    run = 40e6 * slower * (1 + 0.003 * random.standard_normal())
+    times = run * (1 + spread * random.standard_normal(steps))
+    times *= np.where(random.random(steps) < outliers, 3, 1)
+    return of_steps(recorded("gpt_fp32"), [[round(part * time) for part in level] for time in times])
+
+
+def outcome(before, after):
+    (row,) = judge_limits(LIMIT, after, before, compare_reports([before], [after]))
+    return row.outcome
+
+
+def outcomes(pairs):
+    return Counter(outcome(before, after) for before, after in pairs)
+
+
+@pytest.mark.parametrize("spread", [0.001, 0.005, 0.01])
+def test_of_equal_quiet_pairs_none_fails_and_at_most_5_percent_cannot_be_judged(spread):
+    random = np.random.default_rng(21)
+    found = outcomes([run_of(random, LEVELS[n % 4], spread) for _ in "ab"] for n in range(PAIRS))
+    assert found["broken"] == 0
+    assert found["unknown"] <= 0.05 * PAIRS
+
+
+@pytest.mark.parametrize("slower", [1.05, 1.07, 1.1, 1.2, 1.4, 1.6])
+def test_each_regression_of_5_percent_and_more_over_ten_quiet_steps_is_caught(slower):
+    random = np.random.default_rng(22)
+    found = outcomes(
+        (run_of(random, LEVELS[n % 4], spread), run_of(random, LEVELS[n % 4], spread, slower=slower))
+        for n in range(40)
+        for spread in (0.001, 0.005, 0.01)
+    )
+    assert found["kept"] == 0
+    assert found["broken"] >= 0.95 * found.total()
+
+
+@pytest.mark.parametrize("spread", [0.08, 0.15, 0.3])
+def test_every_noisy_equal_pair_cannot_be_judged(spread):
+    random = np.random.default_rng(23)
+    found = outcomes([run_of(random, LEVELS[n % 4], spread) for _ in "ab"] for n in range(PAIRS))
+    assert found == {"unknown": PAIRS}
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.04])
+@pytest.mark.parametrize("steps", [3, 10])
+def test_no_equal_pair_fails_whatever_its_noise(spread, steps):
+    random = np.random.default_rng(24)
+    found = outcomes([run_of(random, LEVELS[n % 4], spread, steps=steps) for _ in "ab"] for n in range(PAIRS))
+    assert found["broken"] == 0
+
+
+@pytest.mark.parametrize("slower", [1.2, 1.4, 1.6])
+def test_a_noisy_regression_never_opens_the_gate(slower):
+    random = np.random.default_rng(25)
+    found = outcomes(
+        (run_of(random, LEVELS[n % 4], 0.15), run_of(random, LEVELS[n % 4], 0.15, slower=slower))
+        for n in range(PAIRS)
+    )
+    assert found["kept"] == 0
+
+
+def test_one_outlier_hides_no_regression_of_40_percent():
+    steady = [[9_800_000, 200_000]] * 10
+    before = of_steps(recorded("gpt_fp32"), [*steady, [58_800_000, 1_180_000]])
+    after = of_steps(recorded("gpt_fp32"), [[13_720_000, 280_000]] * 11)
+    assert outcome(before, after) == "broken"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("gpt_fp32", "nsys"), ("elementwise_chain", "nsys"), ("big_gemm_bf16", "nsys")],
+)  # fmt: skip
+def test_resampled_recordings_of_quiet_devices_are_judged_rightly(name, folder):
+    random, report = np.random.default_rng(26), recorded(name, folder)
+
+    def side(factor=1.0):
+        return resampled(report, 10, random, run_spread=0.003, factor=factor)
+
+    equal = outcomes((side(), side()) for _ in range(PAIRS))
+    slower = outcomes((side(), side(1.05)) for _ in range(PAIRS))
+    assert equal["broken"] == 0
+    assert equal["unknown"] <= 0.05 * PAIRS
+    assert slower["kept"] == 0
