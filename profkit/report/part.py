@@ -33,6 +33,8 @@ class FileSummary:
     epoch_ns: int | None
     step_device_ns: Column
     """The length of every step, also of those that were left out."""
+    damaged: NDArray[np.bool_]
+    """Which steps lost records."""
     kinds: list[str]
     """The kind of every step."""
     left_out: NDArray[np.bool_]
@@ -67,6 +69,7 @@ def summarise_file(
         span=view.span if view else None,
         epoch_ns=view.trace.unix_epoch_ns if view else None,
         step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),
+        damaged=view.steps.damaged if view else np.zeros(0, bool),
         kinds=view.steps.kinds if view else [],
         left_out=~view.kept_steps if view else np.zeros(0, bool),
         grounds=Grounds.of(views),
