@@ -13,7 +13,7 @@ from profkit.simulation.copies import load_with, pageable_copies, pin_memory
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.launching import keep_memory, lift_waits, without_ranges
 from profkit.simulation.step_program import LAUNCH
-from profkit.timeline.idle_tables import sync_rows
+from profkit.timeline.idle_tables import costliest_syncs, sync_rows
 from profkit.units import bytes_text, duration_text
 
 __all__ = ["RULES"]
@@ -56,7 +56,7 @@ def _syncs(case: Case) -> Evidence | None:
     host_is_limit = after.host_ns >= 0.97 * after.step_ns
     if host_is_limit and before.host_ns >= 0.8 * before.step_ns:
         return None
-    rows = [r for r in sync_rows([case.view]) if r["cost_ns"] > 0][:3]
+    rows = [r for r in costliest_syncs(sync_rows(case.view)) if r["cost_ns"] > 0][:3]
     seen = [
         f"{r['api']}{' in ' + r['operator'] if r['operator'] else ''}{' at ' + r['where'] if r['where'] else ''}: {r['count']}x"
         for r in rows

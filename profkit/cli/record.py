@@ -62,6 +62,12 @@ def _shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--gpu-metrics", is_flag=True, help="Sample the GPU's hardware counters, if permitted.")
 @click.option("--graph-nodes", is_flag=True, help="Record the kernels within CUDA graphs.")
+@click.option(
+    "--phases/--no-phases",
+    default=True,
+    show_default=True,
+    help="Mark the phases and steps of a Python program, unless --capture leaves that to it.",
+)
 @click.option("--python", "python_", is_flag=True, help="Sample Python's call stacks: what a slow host does.")
 @click.option(
     "-t",
@@ -88,6 +94,7 @@ def nsys(
     capture: bool,
     gpu_metrics: bool,
     graph_nodes: bool,
+    phases: bool,
     python_: bool,
     trace: str,
     delay: float | None,
@@ -95,6 +102,8 @@ def nsys(
     nsys_args: str,
 ) -> None:
     """Record any program with Nsight Systems, and export SQLite."""
+    from profkit.recording.files import next_folder
+    from profkit.recording.launchers import marked_command
     from profkit.recording.nsys_command import NsysRun, record_with_nsys
 
     try:
@@ -105,8 +114,13 @@ def nsys(
         capture=capture, gpu_metrics=gpu_metrics, graph_nodes=graph_nodes, python=python_, trace=trace,
         delay_s=delay, duration_s=duration, more=more,
     )  # fmt: skip
+    folder, command = Path(output), list(program)
+    if phases and not capture:
+        folder = next_folder(folder)
+        command = marked_command(command, str(folder))
+    click.echo(f"profkit: recording {shlex.join(program)}", err=True)
     try:
-        code, files = record_with_nsys(run, Path(output), list(program))
+        code, files = record_with_nsys(run, folder, command)
     finally:
         for line in run.said:
             click.echo(f"profkit: {line}", err=True)
@@ -121,6 +135,9 @@ def _script_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ("--stop-after", "End the program, with exit code 0, when the recording is over.", {"is_flag": True}),
         ("--step-by", "What ends a step: by default the optimizer, or backward if none.", {"type": marks}),
         ("--step-every", "How many of those make a step.", {"default": 1, "type": click.IntRange(min=1)}),
+        ("--every", "Record in every so many steps, as long as the program runs.", {"type": int}),
+        ("--on", "Record when asked: signal (SIGUSR2), or a file that you touch.", {"metavar": "WHAT"}),
+        ("--slower-than", "Record after a step of more seconds.", {"type": float, "metavar": "SECONDS"}),
         ("--modules", "How deep modules within the model are phases.", {"default": 0, "type": natural}),
     ):
         function = click.option(flag, help=help_, **settings)(function)

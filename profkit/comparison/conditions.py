@@ -12,6 +12,8 @@ from profkit.comparison.rows import Effect, SetupWarning
 from profkit.comparison.side import Side, kept_steps
 from profkit.comparison.work_done import Work
 from profkit.model.findings import Param, Severity
+from profkit.model.report import InputRow
+from profkit.readers.registry import format_named, role_of
 
 __all__ = ["setup_warnings"]
 
@@ -83,7 +85,7 @@ def _work(work: Work) -> Iterator[SetupWarning]:
 
 
 def _recorders(before: Side, after: Side) -> Iterator[SetupWarning]:
-    tools = [{row.format for row in side.inputs if row.format != "snapshot"} for side in (before, after)]
+    tools = [{row.format for row in _timelines(side)} for side in (before, after)]
     if tools[0] != tools[1]:
         yield _row("format", "host cost", before=_listed(tools[0]), after=_listed(tools[1]))
         return
@@ -102,8 +104,15 @@ def _recorders(before: Side, after: Side) -> Iterator[SetupWarning]:
             yield _row("profiler-option", "host cost", table=table, side="after" if there[1] else "before")
     versions = [{row.tool_version for row in side.inputs if row.tool_version} for side in (before, after)]
     if all(versions) and versions[0] != versions[1]:
-        what = "pytorch" if tools[0] == {"kineto"} else "recorder"
-        yield _row("version", "note", of=what, before=_listed(versions[0]), after=_listed(versions[1]))
+        known = [format_named(tool) for tool in sorted(tools[0])]
+        whose = {each.versioned_by for each in known if each}
+        yield _row(
+            "version",
+            "note",
+            of=whose.pop() if len(whose) == 1 else "recorder",
+            before=_listed(versions[0]),
+            after=_listed(versions[1]),
+        )
 
 
 def _versions(before: Side, after: Side) -> Iterator[SetupWarning]:
@@ -173,7 +182,12 @@ def _health(before: Side, after: Side) -> Iterator[SetupWarning]:
 
 
 def _facts(side: Side, name: str) -> set[str]:
-    return {row.facts.get(name, "none") for row in side.inputs if row.format != "snapshot"}
+    return {row.facts.get(name, "none") for row in _timelines(side)}
+
+
+def _timelines(side: Side) -> Iterator[InputRow]:
+    """The recordings whose times are compared: snapshots and counters have none of the step."""
+    return (row for row in side.inputs if role_of(row.format) not in ("memory", "counters"))
 
 
 def _listed(values: Iterable[object]) -> str:

@@ -105,9 +105,9 @@ def describe_communication(view: TraceView) -> Described:
     )
 
 
-def communication_rows(views: Sequence[TraceView]) -> list[CommunicationRow]:
-    """The collectives and peer copies of the window, by collective, group and type, and inside these by size."""
-    return merge_communication([row for view in views for row in _rows_of(view)])
+def communication_rows(view: TraceView) -> list[CommunicationRow]:
+    """The collectives and peer copies of a trace's window, by collective, group and type, and inside these by size."""
+    return merge_communication(_rows_of(view))
 
 
 def merge_communication(parts: Sequence[CommunicationRow]) -> list[CommunicationRow]:

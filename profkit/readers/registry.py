@@ -52,6 +52,8 @@ class Format:
     role: Role
     allocations: Literal["allocator", "driver"] | None = None
     """Whose allocations it records along its timeline: blocks of PyTorch's allocator, or what CUDA gave."""
+    versioned_by: Literal["pytorch", "recorder"] = "recorder"
+    """Whose version ``tool_version`` is."""
     exported_as: tuple[str, ...] = ()
     """Suffixes of files that hold the same recording: where one lies beside it, it is not read again."""
     on_disk: bool = False
@@ -92,6 +94,7 @@ FORMATS: Final = (
         begins=lambda head: head.startswith((b"{", b"[")),
         role="operators",
         allocations="allocator",
+        versioned_by="pytorch",
         reader="profkit.readers.kineto:read_kineto",
     ),
     Format(

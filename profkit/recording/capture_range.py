@@ -16,12 +16,14 @@ class CaptureRange:
     The range counts where nsys was started with ``--capture-range=cudaProfilerApi``; else it is ignored.
 
     Args:
+        opens: Open the range; False marks the steps only, and never touches CUDA.
         shapes: Let ``emit_nvtx`` write every operator with its shapes; slow, and the file grows.
     """
 
     name = "the capture range"
 
-    def __init__(self, *, shapes: bool) -> None:
+    def __init__(self, *, opens: bool, shapes: bool) -> None:
+        self._opens = opens
         self._shapes = shapes
         self._emitter: Any = None
         self._range: backends.Opened | None = None
@@ -53,7 +55,7 @@ class CaptureRange:
     def _begin(self, step: int) -> None:
         import torch
 
-        if torch.cuda.is_available():
+        if self._opens and torch.cuda.is_available():
             torch.cuda.synchronize()  # else work of the steps before falls into the range
             torch.cuda.profiler.start()
             self._device = True

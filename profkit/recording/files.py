@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["RunFolder", "write_whole"]
+__all__ = ["RunFolder", "next_folder", "write_whole"]
 
 _GZIP_LEVEL = 4  # a Kineto trace shrinks to 7 %; level 9 takes four times as long for 0.5 % more
 
@@ -84,6 +84,15 @@ class RunFolder:
                 number += 1
             else:
                 return path
+
+
+def next_folder(wanted: Path) -> Path:
+    """The folder that a recording without ranks would go to: ``wanted``, or the first free one beside it."""
+    number, path = 1, wanted
+    while (path / "run.json").exists():
+        number += 1
+        path = wanted.with_name(f"{wanted.name}-{number}")
+    return path
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:

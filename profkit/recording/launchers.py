@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from profkit.errors import RecordingError
 
-__all__ = ["RUNNER", "missing_profkit", "recorded_command"]
+__all__ = ["RUNNER", "marked_command", "missing_profkit", "recorded_command"]
 
 RUNNER: Final = "profkit.recording.run_script"
 
@@ -62,6 +62,21 @@ def recorded_command(program: list[str], options: dict[str, Any]) -> list[str]:
     if not is_module and not (rest and rest[0].endswith(".py")):
         raise _not_python(program)
     return [*started, "-m", RUNNER, json.dumps(options), *rest]
+
+
+def marked_command(program: list[str], folder: str) -> list[str]:
+    """The command that marks the phases and steps of a Python program for nsys; any other program as it is.
+
+    Args:
+        program: The program and its arguments.
+        folder: Where ``run.json`` goes.
+    """
+    everything = {"folder": folder, "wait": 0, "warmup": 0, "steps": sys.maxsize, "capture": False}
+    try:
+        line = recorded_command(program, everything)
+    except RecordingError:
+        return program
+    return program if missing_profkit(line) else line
 
 
 def missing_profkit(command: list[str]) -> RecordingError | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -57,7 +56,7 @@ class NsysRun:
     more: tuple[str, ...] = ()
     """Further options of ``nsys profile``, which win over those above."""
     said: list[str] = field(default_factory=list)
-    """What was run and what was left out, for the person."""
+    """What was left out and what nsys complained of, for the person."""
 
 
 def find_nsys() -> Path:
@@ -139,7 +138,6 @@ def record_with_nsys(run: NsysRun, folder: Path, program: list[str]) -> tuple[in
         run = replace(run, gpu_metrics=False)
     output = _free_name(folder)
     command = profile_command(nsys, run, output, program)
-    run.said.append(shlex.join(command))
     code, told = _run_and_read(command)
     reports = sorted(folder.glob(f"{output.name}*.nsys-rep"))
     if not reports:
@@ -151,7 +149,7 @@ def record_with_nsys(run: NsysRun, folder: Path, program: list[str]) -> tuple[in
         raise RecordingError(
             output.with_suffix(".nsys-rep"), f"nsys wrote no report (exit code {code})", hint
         )
-    exported = [_export(nsys, report, run) for report in reports]
+    exported = [_export(nsys, report) for report in reports]
     for database in exported:
         told += _diagnostics(database)
     run.said.extend(problems_in(told))
@@ -220,7 +218,7 @@ def _diagnostics(database: Path) -> list[str]:
     return [text for text in told if text]
 
 
-def _export(nsys: Path, report: Path, run: NsysRun) -> Path:
+def _export(nsys: Path, report: Path) -> Path:
     target = report.with_suffix(".sqlite")
     command = [
         str(nsys),
@@ -230,7 +228,6 @@ def _export(nsys: Path, report: Path, run: NsysRun) -> Path:
         f"--output={target}",
         str(report),
     ]
-    run.said.append(shlex.join(command))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or not target.exists():
         reason = (done.stderr or done.stdout).strip().splitlines()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Final
 
 from profkit.recording.stages import Stage
 
 __all__ = ["PlainSteps"]
+
+MAX_STEPS: Final = 50
+"""A run that waits for a request may wait for days; the first steps tell as much."""
 
 
 class PlainSteps:
@@ -32,7 +35,7 @@ class PlainSteps:
 
     def step(self, step: int, stage: Stage, following: Stage) -> None:
         """A waiting step is over."""
-        if self._done:
+        if self._done or len(self._marks) > MAX_STEPS:
             return
         self._mark()
         self._done = following is not Stage.WAIT

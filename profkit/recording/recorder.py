@@ -9,9 +9,8 @@ import statistics
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from profkit.errors import RecordingError
 from profkit.recording import backends, environment
@@ -22,19 +21,20 @@ from profkit.recording.notices import warn
 from profkit.recording.nvtx_domain import under_nsys
 from profkit.recording.plain_steps import PlainSteps
 from profkit.recording.program_events import Kind, listen, unlisten
+from profkit.recording.run_facts import describe_environment, first_facts
 from profkit.recording.stages import Part, Schedule, Stage
 from profkit.recording.step_ends import StepEnds
 from profkit.recording.torch_profiler import TorchProfiler
+from profkit.recording.triggers import Trigger, make_trigger
 
-__all__ = ["RUN_SCHEMA", "Recorder", "record"]
+__all__ = ["Recorder", "record"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-RUN_SCHEMA: Final = "profkit.run/1"
-"""The schema of ``run.json``, described in docs/recording.md."""
-
 _active: Recorder | None = None
+
+_MOST_STEP_TIMES = 1000  # of a run that records for ever
 
 
 @dataclass
@@ -57,6 +57,11 @@ class record:
         shapes: Record the operators' shapes. The default is yes under torch.profiler, and no under nsys,
             where every operator becomes an NVTX range.
         ranks: The ranks of a distributed program that record; None means all.
+        capture: Under nsys, open the capture range for the recorded steps; False only marks them.
+        every: Record a cycle in every so many steps, for ever; ``wait`` and ``repeat`` follow from it.
+        on: Record a cycle when asked: "signal" is SIGUSR2, anything else a file that someone touches. Left out,
+            the environment's ``PROFKIT_TRIGGER`` says.
+        slower_than: Record a cycle after each step that takes longer than so many seconds.
 
     Raises:
         RecordingError: The numbers make no schedule.
@@ -73,9 +78,15 @@ class record:
     stacks: bool = False
     shapes: bool | None = None
     ranks: Collection[int] | None = None
+    capture: bool = True
+    every: int | None = None
+    on: str | None = None
+    slower_than: float | None = None
     _running: list[Recorder] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.every is not None and self.steps is not None:
+            self.wait, self.repeat = self.every - self.warmup - self.steps, 0
         least = {"wait": 0, "warmup": 0, "repeat": 0} | ({} if self.steps is None else {"steps": 1})
         for name, minimum in least.items():
             value = getattr(self, name)
@@ -114,7 +125,16 @@ class record:
     @property
     def schedule(self) -> Schedule:
         """The schedule that the options ask for."""
+        if self.on_request and self.steps is not None:
+            return Schedule(
+                wait=0, warmup=self.warmup, steps=self.steps, repeat=0, on_request=True, begin=None
+            )
         return Schedule(wait=self.wait, warmup=self.warmup, steps=self.steps, repeat=self.repeat)
+
+    @property
+    def on_request(self) -> bool:
+        """Whether something outside of the schedule asks for each cycle."""
+        return bool(self.on or os.environ.get("PROFKIT_TRIGGER")) or self.slower_than is not None
 
     def _content(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("memory", "trace", "stacks", "shapes", "ranks")}
@@ -145,6 +165,7 @@ class Recorder:
         self._step = 0
         self._pid = os.getpid()
         self._stopped = False
+        self._trigger: Trigger | None = None
         self.phases: set[str] = set()
         self.heard: Mapping[str, int] | None = None
         self.on_stage: Callable[[Stage], None] = _ignore
@@ -196,9 +217,12 @@ class Recorder:
 
     def _advance(self) -> None:
         """End the step that runs, and begin the next."""
+        took_ns = time.perf_counter_ns() - self._step_began_ns
+        if self._trigger is not None and self.stage is Stage.WAIT and self._trigger.fired(took_ns):
+            self._schedule.begin = self._step + 1
         stage, following = self._schedule.stage(self._step), self._schedule.stage(self._step + 1)
-        if stage is Stage.ACTIVE:
-            self._active_ns.append(time.perf_counter_ns() - self._step_began_ns)
+        if stage is Stage.ACTIVE and len(self._active_ns) < _MOST_STEP_TIMES:
+            self._active_ns.append(took_ns)
         for part in list(self._parts):
             self._try(part, functools.partial(part.step, self._step, stage, following))
         if self._schedule.ends_cycle(self._step):
@@ -230,7 +254,8 @@ class Recorder:
             self._tell(f"nothing is recorded into {self._options.folder!r}: {error}")
             return
         _active = self
-        self._facts = self._first_facts(rank, world)
+        self._facts = first_facts(self._options, rank, world)
+        self._listen_for_requests()
         self._write_facts("running")
         backends.follow(self)
         listen(self._ends)
@@ -261,7 +286,17 @@ class Recorder:
         cause = type(error).__name__ if error is not None else cause
         self._write_facts("done" if cause is None else f"ended by {cause}")
 
+    def _listen_for_requests(self) -> None:
+        if self._schedule.on_request:
+            try:
+                on = self._options.on or os.environ.get("PROFKIT_TRIGGER")
+                self._trigger = make_trigger(on, self._options.slower_than)
+            except ValueError as error:  # signals are the main thread's
+                self._tell(f"no request will be heard: {error}")
+
     def _hear_no_more(self) -> None:
+        if self._trigger is not None:
+            self._trigger.close()
         backends.follow(None)
         unlisten(self._ends)
 
@@ -274,7 +309,7 @@ class Recorder:
             self._memory = MemoryHistory(folder, stacks=options.stacks)
             self._parts.append(self._memory)
         if options.trace and under_nsys():
-            self._parts.append(CaptureRange(shapes=bool(options.shapes)))
+            self._parts.append(CaptureRange(opens=options.capture, shapes=bool(options.shapes)))
         elif options.trace:
             self._make_profiler(folder)
 
@@ -312,9 +347,12 @@ class Recorder:
         schedule, profiler = self._schedule, self._torch
         if schedule.steps is None or (profiler is None and not under_nsys()) or self.children_record:
             return
+        if self._trigger is not None and schedule.begin is None:
+            self._tell(f"no trace was written: nothing asked for one by {self._trigger.asked_by}")
+            return
         needs = f"{schedule.wait}+{schedule.warmup}+{schedule.steps}"
         called = f"step() was called {self._step} times, the schedule needs {needs}"
-        if self._schedule.stage(self._step) in (Stage.WAIT, Stage.WARMUP) and self._step < schedule.cycle:
+        if self.stage in (Stage.WAIT, Stage.WARMUP) and self._step < schedule.cycle and not self.files:
             hint = "Lower wait= or warmup=" if self._step else self._why_no_step()
             self._tell(f"no trace was written: {called}. {hint}")
         elif profiler is not None and profiler.cycles and not profiler.cycles[-1]["complete"]:
@@ -329,32 +367,11 @@ class Recorder:
             return "No optimizer of torch made a step: --step-by backward, or --whole"
         return "No optimizer ran: --whole records everything, --step-by module or loader finds other steps"
 
-    def _first_facts(self, rank: int | None, world: int | None) -> dict[str, Any]:
-        options = {
-            name: getattr(self._options, name)
-            for name in ("wait", "warmup", "steps", "repeat", "memory", "trace", "stacks", "shapes")
-        }
-        return {
-            "schema": RUN_SCHEMA,
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "rank": rank,
-            "world_size": world,
-            "tool": "nsys" if under_nsys() else "torch.profiler",
-            "options": options,
-        }
-
-    def _describe_environment(self) -> dict[str, Any]:
-        try:
-            return environment.describe()
-        except Exception as error:  # noqa: BLE001 - a recording never takes the program down
-            self._tell_once(f"the environment is not described: {error}")
-            return {}
-
     def _write_facts(self, state: str) -> None:
         plain = self._plain.times_ns() if self._plain and (state != "running" or self.files) else []
         facts = self._facts | {
             "state": state,
-            **(self._describe_environment() if state != "running" or self.files else {}),
+            **(describe_environment(self._tell_once) if state != "running" or self.files else {}),
             "plain_step_ns": plain,
             "plain_step_median_ns": round(statistics.median(plain)) if plain else None,
             "recorded_step_ns": self._active_ns,

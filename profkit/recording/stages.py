@@ -22,7 +22,7 @@ class Stage(Enum):
     """All cycles are over."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Schedule:
     """Which steps are recorded: ``wait`` + ``warmup`` + ``steps`` make a cycle, ``repeat`` times (0: for ever)."""
 
@@ -31,6 +31,10 @@ class Schedule:
     steps: int | None
     """None: everything from start to end, whatever the steps are."""
     repeat: int
+    on_request: bool = False
+    """Each request records one cycle, from `begin` on; ``repeat`` does not count."""
+    begin: int | None = 0
+    """The step with which the first cycle begins; None while nothing was asked for."""
 
     @property
     def cycle(self) -> int:
@@ -41,7 +45,11 @@ class Schedule:
         """What step number ``step`` is for, counted from 0."""
         if self.steps is None:
             return Stage.ACTIVE
-        cycle, place = divmod(step, self.cycle)
+        if self.begin is None or step < self.begin:
+            return Stage.WAIT
+        cycle, place = divmod(step - self.begin, self.cycle)
+        if self.on_request and cycle:
+            return Stage.WAIT
         if self.repeat and cycle >= self.repeat:
             return Stage.DONE
         if place < self.wait:
@@ -53,7 +61,7 @@ class Schedule:
         return (
             self.steps is not None
             and self.stage(step) is Stage.ACTIVE
-            and step % self.cycle == self.cycle - 1
+            and (step - (self.begin or 0)) % self.cycle == self.cycle - 1
         )
 
 

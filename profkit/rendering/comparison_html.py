@@ -4,39 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
-
-import jinja2
-from markupsafe import Markup
 
 from profkit.comparison.rows import PartChange
 from profkit.errors import printable
 from profkit.rendering.comparison_document import ComparisonDocument
 from profkit.rendering.comparison_tables import compared_text, sections_of, warning_text
 from profkit.rendering.sentences.comparison import part_label, signed_text
+from profkit.rendering.small_page import small_page
 
 __all__ = ["render_comparison_html"]
 
 
 def render_comparison_html(comparison: ComparisonDocument) -> str:
     """The page: setup differences, the verdict, a bar for each part, and the tables. Names are text."""
-    page = (
-        _environment()
-        .get_template("compare.html.j2")
-        .render(
-            style=Markup(_asset("report.css")),
-            comparison=comparison,
-            headline=_headline(comparison.sentence),
-            warnings=[(row.effect, warning_text(row)) for row in comparison.warnings],
-            before=compared_text(comparison.before),
-            after=compared_text(comparison.after),
-            bars=_bars(comparison.parts),
-            sections=list(sections_of(comparison)),
-            clip=_clip,
-        )
+    return small_page(
+        "compare.html.j2",
+        {
+            "comparison": comparison,
+            "headline": _headline(comparison.sentence),
+            "warnings": [(row.effect, warning_text(row)) for row in comparison.warnings],
+            "before": compared_text(comparison.before),
+            "after": compared_text(comparison.after),
+            "bars": _bars(comparison.parts),
+            "sections": list(sections_of(comparison)),
+            "clip": _clip,
+        },
     )
-    return page.encode("utf-8", "replace").decode("utf-8")
 
 
 def _headline(sentence: str) -> tuple[str, str]:
@@ -68,14 +61,3 @@ def _bars(parts: Sequence[PartChange]) -> list[dict[str, str | int | bool]]:
 def _clip(text: str, length: int) -> str:
     shown = printable(text)
     return shown if len(shown) <= length else f"{shown[: length - 13]}…{shown[-12:]}"
-
-
-def _asset(name: str) -> str:
-    return files("profkit.rendering").joinpath("assets", name).read_text("utf-8")
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )

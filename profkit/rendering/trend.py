@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
+from typing import Final
 
 from profkit.comparison import Change, Point
 from profkit.errors import printable
+from profkit.rendering.small_page import small_page
 from profkit.units import noun_text, percent_text
 
 __all__ = ["change_sentences", "render_trend_html", "render_trend_text"]
 
-_BAR = 24
+_BAR: Final = 24
+_LEFT, _TOP, _WIDTH, _HEIGHT = 64, 14, 1000, 260
+"""The place of the plot in its picture."""
+_LISTED: Final = 50
+"""Runs in the page's table, the latest."""
 
 
 def change_sentences(points: Sequence[Point], changes: Sequence[Change], label: str) -> list[str]:
@@ -49,44 +54,42 @@ def render_trend_text(points: Sequence[Point], changes: Sequence[Change], label:
 
 
 def render_trend_html(points: Sequence[Point], changes: Sequence[Change], label: str) -> str:
-    """A page with the number over runs, its levels and its changes; it asks nothing of any network."""
-    import plotly.graph_objects as go
+    """A page with the number over runs, its levels and its changes; it has no script and asks nothing of any network."""
+    highest = max((point.value for point in points), default=0.0) or 1.0
 
-    shown = html.escape(printable(label))
-    runs = [point.run for point in points]
-    figure = go.Figure()
-    figure.add_scatter(
-        x=runs,
-        y=[point.value for point in points],
-        mode="lines+markers",
-        name=shown,
-        text=[html.escape(point.saved_at) for point in points],
-        hovertemplate="run %{x}<br>%{text}<br>%{y:.4g}<extra></extra>",
+    def across(at: float) -> float:
+        return round(_LEFT + (at + 0.5) * (_WIDTH - _LEFT) / max(len(points), 1), 1)
+
+    def down(value: float) -> float:
+        return round(_TOP + _HEIGHT * (1 - max(value, 0.0) / highest), 1)
+
+    starts = [change.at for change in changes]
+    edges = [0, *starts, len(points)]
+    levels = [changes[0].before, *(change.after for change in changes)] if changes else []
+    return small_page(
+        "trend.html.j2",
+        {
+            "label": printable(label),
+            "sentences": [printable(line) for line in change_sentences(points, changes, label)],
+            "line": " ".join(f"{across(at)},{down(point.value)}" for at, point in enumerate(points)),
+            "dots": [
+                (across(at), down(point.value), f"run {point.run} · {_saved(point)} · {point.value:.4g}")
+                for at, point in enumerate(points)
+            ],
+            "levels": [
+                (across(first - 0.5), across(end - 0.5), down(level))
+                for first, end, level in zip(edges, edges[1:], levels, strict=False)
+            ],
+            "changes": [(across(at - 0.5), f"run {points[at].run}") for at in starts],
+            "ticks": [(down(highest * part / 4), f"{highest * part / 4:.3g}") for part in range(5)],
+            "ends": [(across(at), f"run {points[at].run}") for at in sorted({0, len(points) - 1}) if points],
+            "rows": [(point.run, _saved(point), f"{point.value:.4g}") for point in points[-_LISTED:]][::-1],
+        },
     )
-    for change in changes:
-        figure.add_vline(
-            x=runs[change.at],
-            line_dash="dash",
-            line_color="#c0392b",
-            annotation_text=f"run {runs[change.at]}",
-        )
-    figure.update_layout(
-        xaxis_title="run",
-        yaxis_title=shown,
-        template="plotly_white",
-        margin={"t": 30},
-        yaxis_rangemode="tozero",
-    )
-    plot = figure.to_html(full_html=False, include_plotlyjs=True, config={"displaylogo": False})
-    told = "".join(
-        f"<p>{html.escape(printable(line))}</p>" for line in change_sentences(points, changes, label)
-    )
-    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f"<title>{shown} · profkit history</title></head>\n"
-        f'<body style="font-family:system-ui,sans-serif;max-width:70rem;margin:2rem auto"><h1>{shown}</h1>{told}\n{plot}\n</body></html>\n'
-    )
+
+
+def _saved(point: Point) -> str:
+    return point.saved_at[:16].replace("T", " ")
 
 
 def _signed(share: float) -> str:

@@ -186,8 +186,8 @@ def _nothing(files: Sequence[str], found: Sequence[FileSummary | Failure]) -> Re
 
 def _one_kind(summaries: Sequence[FileSummary]) -> tuple[list[FileSummary], int]:
     """Without files that only give something to another's timeline: no time of them counts, and each is read alone."""
-    roles = [role_of(s.result.inputs[0]["format"]) for s in summaries]
-    given = roles_given(role for role, s in zip(roles, summaries, strict=True) if s.result.devices)
+    roles = [role_of(s.source.format) for s in summaries]
+    given = roles_given(role for role, s in zip(roles, summaries, strict=True) if s.part.device_count)
     used = [s for role, s in zip(roles, summaries, strict=True) if role not in given]
     return used, len(summaries) - len(used)
 

@@ -1,85 +1,167 @@
-"""What one recording gives to a report of many: its own tables, and the few numbers that tables do not show."""
+"""What traces give to a report: parts that add up, so that one file and a thousand are put together alike."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from itertools import accumulate
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from profkit.model import Trace
-from profkit.model.memory_history import MemoryHistory
-from profkit.model.result import Result
+from profkit.model.report import DeviceRow
+from profkit.model.report_kernels import OperatorRow, RangeRow
+from profkit.model.report_ranks import CommunicationRow
+from profkit.model.report_time import Idle, PartRow, PhaseRow, SyncRow, Totals, UtilisationRow, Window
+from profkit.model.report_verdict import Step
+from profkit.model.states import BUSY_STATES
 from profkit.ranks import FileOfRanks, file_of_ranks
-from profkit.report.assembly import summarise_views
+from profkit.ranks.collective_table import communication_rows, merge_communication
 from profkit.report.verdict import Grounds
-from profkit.report.views import Options, analysed_views
-from profkit.roofline.kernel_table import KernelSums, kernel_sums
-from profkit.timeline.view import Span, TraceView, step_device_ns
+from profkit.roofline.kernel_table import KernelSums, kernel_sums, kernels_together
+from profkit.timeline.gpu_metrics import utilisation_rows
+from profkit.timeline.idle_tables import SYNCS, idle_row, sync_rows
+from profkit.timeline.phase_table import PHASES, phase_rows
+from profkit.timeline.range_tables import OPERATORS, RANGES, operator_rows, range_rows
+from profkit.timeline.step_times import step_times
+from profkit.timeline.view import Span, TraceView
+from profkit.timeline.window_parts import PARTS, part_rows
+from profkit.timeline.window_table import shares_row, states_of, totals_row, window_row
 
-__all__ = ["FileSummary", "summarise_file"]
-
-Column = NDArray[np.int64]
+__all__ = ["Part", "TraceFacts", "device_rows"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FileSummary:
-    """The summary of one recording; it can be pickled, and is small beside the recording."""
+class TraceFacts:
+    """What stays apart for each trace, in its own times and with its own device numbers.
 
-    result: Result
-    """The report of this recording alone, without advice and timeline unless they were asked for."""
-    span: Span | None
-    """From the first to the last event of a trace; None for a snapshot."""
-    epoch_ns: int | None
-    step_device_ns: Column
-    """The length of every step, also of those that were left out."""
-    damaged: NDArray[np.bool_]
-    """Which steps lost records."""
-    kinds: list[str]
-    """The kind of every step."""
-    left_out: NDArray[np.bool_]
-    """Which steps the tables leave out."""
-    grounds: Grounds
-    ranks: FileOfRanks | None
-    work_ns: list[int]
-    """The summed time of the operations of each device."""
-    kernels: list[KernelSums]
-
-
-def summarise_file(
-    recording: Trace | MemoryHistory,
-    options: Options,
-    *,
-    left_out: NDArray[np.bool_] | None = None,
-    whole: bool = False,
-) -> FileSummary:
-    """Summarise one recording: a pure function, to be run anywhere.
-
-    Args:
-        recording: What a reader returned.
-        options: What the person said about it.
-        left_out: Which steps are left out of the window, when the whole report has decided.
-        whole: Whether to give advice and a timeline too.
+    Only the whole report knows which clocks and numbers they get.
     """
-    views = analysed_views([recording], options, left_out)
-    result = summarise_views([recording], views, options, whole=whole)
-    view = views[0] if views else None
-    return FileSummary(
-        result=result,
-        span=view.span if view else None,
-        epoch_ns=view.trace.unix_epoch_ns if view else None,
-        step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),
-        damaged=view.steps.damaged if view else np.zeros(0, bool),
-        kinds=view.steps.kinds if view else [],
-        left_out=~view.kept_steps if view else np.zeros(0, bool),
-        grounds=Grounds.of(views),
-        ranks=file_of_ranks(view, 0, result.devices) if view else None,
-        work_ns=_work_ns(view) if view else [],
-        kernels=kernel_sums(view) if view else [],
-    )
+
+    span: Span
+    """From its first to its last event."""
+    epoch_ns: int | None
+    devices: Sequence[DeviceRow]
+    window: Window
+    step: Step
+    totals: Totals
+    idle: Idle
+    utilisation: Sequence[UtilisationRow]
+    ranks: FileOfRanks
 
 
-def _work_ns(view: TraceView) -> list[int]:
-    operations = view.trace.operations
-    length = (operations.end_ns - operations.start_ns).astype(np.int64)
-    return [int(length[operations.device == d].sum()) for d in range(len(view.trace.devices))]
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """What some traces give to the tables: ``part + part`` is that of both, in any grouping.
+
+    Nothing is cut off and nothing is rounded, so a report of sums is the report of the whole. It can be pickled.
+    """
+
+    grounds: Grounds
+    traces: Sequence[TraceFacts] = ()
+    parts: Sequence[PartRow] = ()
+    phases: Sequence[PhaseRow] = ()
+    kernels: Sequence[KernelSums] = ()
+    """With devices numbered over the traces of the part."""
+    operators: Sequence[OperatorRow] = ()
+    ranges: Sequence[RangeRow] = ()
+    ranges_too_deep: int = 0
+    syncs: Sequence[SyncRow] = ()
+    communication: Sequence[CommunicationRow] = ()
+
+    @classmethod
+    def of(cls, view: TraceView) -> Part:
+        """That of one trace, with its window."""
+        devices = device_rows(view)
+        ranges, too_deep = range_rows(view)
+        facts = TraceFacts(
+            span=view.span,
+            epoch_ns=view.trace.unix_epoch_ns,
+            devices=devices,
+            window=window_row(view),
+            step=step_times([view]),
+            totals=totals_row(view),
+            idle=idle_row(view),
+            utilisation=utilisation_rows(view),
+            ranks=file_of_ranks(view, 0, devices),
+        )
+        return cls(
+            traces=[facts],
+            grounds=Grounds.of([view]),
+            parts=part_rows(view),
+            phases=phase_rows(view),
+            kernels=kernel_sums(view),
+            operators=operator_rows(view),
+            ranges=ranges,
+            ranges_too_deep=too_deep,
+            syncs=sync_rows(view),
+            communication=communication_rows(view),
+        )
+
+    @classmethod
+    def together(cls, parts: Sequence[Part]) -> Part:
+        """The sum of some parts; of none, a part of no trace."""
+        first = accumulate((part.device_count for part in parts), initial=0)
+        columns = {f.name: [each for part in parts for each in _items(part, f.name)] for f in fields(cls)}
+        return cls(
+            grounds=Grounds.together([part.grounds for part in parts]),
+            traces=columns["traces"],
+            ranges_too_deep=sum(part.ranges_too_deep for part in parts),
+            kernels=kernels_together(
+                kernel.numbered(at) for part, at in zip(parts, first, strict=False) for kernel in part.kernels
+            ),
+            communication=merge_communication(columns["communication"]),
+            **{name: table.rows(columns[name]) for name, table in _TABLES.items()},
+        )
+
+    def __add__(self, other: Part) -> Part:
+        return self.together([self, other])
+
+    @property
+    def device_count(self) -> int:
+        """The devices of its traces."""
+        return sum(len(trace.devices) for trace in self.traces)
+
+
+_TABLES: Final[dict[str, Any]] = {
+    "parts": PARTS,
+    "phases": PHASES,
+    "operators": OPERATORS,
+    "ranges": RANGES,
+    "syncs": SYNCS,
+}
+
+
+def _items(part: Part, name: str) -> Iterable[Any]:
+    value = getattr(part, name)
+    return value if isinstance(value, Sequence) else ()
+
+
+def device_rows(view: TraceView) -> list[DeviceRow]:
+    """The devices of a trace, numbered in it."""
+    rows = []
+    for at, device in enumerate(view.trace.devices):
+        states, gpu = states_of(view, at), view.gpus[at]
+        bandwidth = gpu.bandwidth_bytes_per_s if gpu else device.bandwidth_bytes_per_s
+        rows.append(
+            DeviceRow(
+                id=at,
+                ordinal=device.ordinal,
+                rank=_rank(view.trace, at),
+                name=device.name,
+                peaks={d: rate / 1e12 for d, rate in sorted(gpu.best_peaks().items())} if gpu else {},
+                bandwidth_gbs=bandwidth / 1e9 if bandwidth else None,
+                peaks_source=gpu.source if gpu else None,
+                window_ns=view.windows[at].total_ns,
+                shares=shares_row(states),
+                busy_ns=int(states[list(BUSY_STATES)].sum()),
+            )
+        )
+    return rows
+
+
+def _rank(trace: Trace, device: int) -> int | None:
+    processes = np.unique(trace.operations.process[trace.operations.device == device]).tolist()
+    ranks = {trace.processes[p].rank for p in processes if p < len(trace.processes)}
+    return ranks.pop() if len(ranks) == 1 and None not in ranks else trace.source.rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from profkit.hardware import TENSOR, TENSOR_HALF, VECTOR
+from profkit.hardware import DTYPE_BYTES, TENSOR, TENSOR_HALF, VECTOR
 from profkit.roofline.cpp_signature import Signature, element_type
 
 __all__ = ["MatrixName", "read_matrix_name"]
@@ -51,6 +51,7 @@ _TILE = re.compile(r"(?<![a-z0-9])(?:tilesize|tile)?(\d{1,4})x(\d{1,4})(?:x(\d{1
 _BLOCK_TILE = re.compile(r"_b?t(\d{1,4})x(\d{1,4})x(\d{1,4})(?=[u_])")
 _STAGES = re.compile(r"_(\d{1,3})x\d{1,2}(?=_)")
 """Depth of a step and number of stages, in CUTLASS' and cuBLAS' older names."""
+_TRTLLM_TYPE = r"(?:Mx)?(?:Bfloat16|Fp16|E4m3|E2m1)"
 _TENSOR_WORDS = re.compile(r"tensorop|wmma|hmma|imma|gmma|tcgen05|nvjet|tensor\d|flash|warpgroup")
 _VECTOR_WORDS = re.compile(
     r"simt|sgemm|dgemm(?!.*d884)|scudnn|hcudnn|hgemm|gemv|gemmsn|gemmk1|dot_kernel|winograd|convolve_sgemm|ffma|fft|_grouped_direct"
@@ -62,7 +63,7 @@ def read_matrix_name(signature: Signature) -> MatrixName:
     """Decode a GEMM's, convolution's or attention kernel's name."""
     text = signature.text
     lower = text.lower()
-    for reader in (_nvjet, _tensile, _sm100, _xmma):
+    for reader in (_nvjet, _tensile, _sm100, _xmma, _trtllm):
         found = reader(text)
         if found:
             return found
@@ -126,6 +127,29 @@ def _xmma(text: str) -> MatrixName | None:
         dtype = "tf32"
     return MatrixName(dtype, _XMMA[found[3]] if "gemm" in text and "implicit" not in text else _stored(dtype),
                       VECTOR if vector else TENSOR, _tile(text))  # fmt: skip
+
+
+_TRTLLM = re.compile(rf"bmm_({_TRTLLM_TYPE})_({_TRTLLM_TYPE})({_TRTLLM_TYPE})_Fp32_")
+_TRTLLM_ATTENTION = re.compile(
+    rf"fmhaSm1\d\d\w*?Qkv({_TRTLLM_TYPE})O({_TRTLLM_TYPE})\w*?Q(\d{{1,4}})Kv(\d{{1,4}})"
+)
+_TRTLLM_NAMES = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1": "fp4"}
+
+
+def _trtllm(text: str) -> MatrixName | None:
+    """``bmm_<result>_<A><B>_<sum>_t<m>x<n>x<k>...`` and ``fmhaSm100..._Qkv<inputs>O<result>...Q<rows>Kv<keys>``.
+
+    The sum's type is no input. Of two unlike inputs the wider sets the rate.
+    """
+    found = _TRTLLM.match(text)
+    if found:
+        out, *taken = (_TRTLLM_NAMES[word.removeprefix("Mx")] for word in found.groups())
+        return MatrixName(max(taken, key=lambda t: DTYPE_BYTES[t]), out, TENSOR, _tile(text))
+    found = _TRTLLM_ATTENTION.match(text)
+    if not found:
+        return None
+    dtype, out = (_TRTLLM_NAMES[word.removeprefix("Mx")] for word in found.groups()[:2])
+    return MatrixName(dtype, out, TENSOR, (int(found[3]), int(found[4]), 0))
 
 
 def _attention(signature: Signature, lower: str) -> MatrixName:

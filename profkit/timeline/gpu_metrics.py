@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -25,25 +24,24 @@ _SHOWN: Final = (
 )
 
 
-def utilisation_rows(
-    views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]
-) -> list[UtilisationRow]:
-    """The mean of each throughput metric in equal parts of each device's window; parts without samples are left out."""
+def utilisation_rows(view: TraceView) -> list[UtilisationRow]:
+    """The mean of each throughput metric in equal parts of each device's window; parts without samples are left out.
+
+    Devices have their numbers in the trace, and times are the trace's.
+    """
     rows = []
-    for view, offset, ids in zip(views, offsets, device_ids, strict=True):
-        samples = view.trace.samples
-        for device in range(len(view.windows)):
-            first, last = view.window_hull(device)
-            for metric in np.unique(samples.metric[samples.device == device]).tolist():
-                name = view.trace.strings[metric] if metric >= 0 else ""
-                if not name.startswith(_SHOWN):
-                    continue
-                mine = (samples.device == device) & (samples.metric == metric)
-                mine &= (samples.time_ns >= first) & (samples.time_ns < last) & np.isfinite(samples.value)
-                if mine.any():
-                    time, value = _resampled(samples.time_ns[mine], samples.value[mine], first, last)
-                    times = [t + offset for t in time]
-                    rows.append(UtilisationRow(device=ids[device], metric=name, time_ns=times, value=value))
+    samples = view.trace.samples
+    for device in range(len(view.windows)):
+        first, last = view.window_hull(device)
+        for metric in np.unique(samples.metric[samples.device == device]).tolist():
+            name = view.trace.strings[metric] if metric >= 0 else ""
+            if not name.startswith(_SHOWN):
+                continue
+            mine = (samples.device == device) & (samples.metric == metric)
+            mine &= (samples.time_ns >= first) & (samples.time_ns < last) & np.isfinite(samples.value)
+            if mine.any():
+                time, value = _resampled(samples.time_ns[mine], samples.value[mine], first, last)
+                rows.append(UtilisationRow(device=device, metric=name, time_ns=time, value=value))
     return rows
 
 

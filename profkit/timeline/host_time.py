@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from profkit.model import RangeKind
 from profkit.model.report_time import HostOperator, HostTime
+from profkit.model.rows import replace
 from profkit.model.states import State
 from profkit.model.summing import Summed
 from profkit.timeline.grouping import group_rows, sums
@@ -17,7 +18,7 @@ from profkit.timeline.intervals import Intervals
 from profkit.timeline.launches import launch_calls
 from profkit.timeline.view import TraceView
 
-__all__ = ["host_time", "summed_host_time"]
+__all__ = ["host_time", "host_time_together"]
 
 _MOST_OPERATORS: Final = 12
 _BY_OPERATOR: Final = Summed[HostOperator](("name",), ("ns",))
@@ -25,22 +26,25 @@ _BY_OPERATOR: Final = Summed[HostOperator](("name",), ("ns",))
 Column = NDArray[np.int64]
 
 
-def host_time(views: Sequence[TraceView]) -> HostTime:
-    """The window's idle time of cause ``host`` by what the launching threads did in it."""
-    return summed_host_time(
-        [_host_time(view, thread, waiting) for view in views for thread, waiting in _waiting_by_thread(view)]
-    )
+def host_time(view: TraceView) -> HostTime:
+    """A trace's idle time of cause ``host`` by what the launching threads did in it."""
+    return _summed([_host_time(view, thread, waiting) for thread, waiting in _waiting_by_thread(view)])
 
 
-def summed_host_time(parts: Sequence[HostTime]) -> HostTime:
-    """The host time of several threads or files as one, with the operators that took most of it."""
-    names = _BY_OPERATOR.rows(row for part in parts for row in part.by_operator if row.ns)
+def host_time_together(parts: Sequence[HostTime]) -> HostTime:
+    """The host time of several traces, with the operators that took most of it."""
+    summed = _summed(parts)
+    order = sorted(summed.by_operator, key=lambda row: (-row.ns, row.name))
+    return replace(summed, by_operator=[row for row in order if row.ns][:_MOST_OPERATORS])
+
+
+def _summed(parts: Sequence[HostTime]) -> HostTime:
     return HostTime(
         launch_calls_ns=sum(part.launch_calls_ns for part in parts),
         other_calls_ns=sum(part.other_calls_ns for part in parts),
         operators_ns=sum(part.operators_ns for part in parts),
         outside_ns=sum(part.outside_ns for part in parts),
-        by_operator=sorted(names, key=lambda row: (-row.ns, row.name))[:_MOST_OPERATORS],
+        by_operator=_BY_OPERATOR.rows(row for part in parts for row in part.by_operator),
     )
 
 

@@ -12,18 +12,18 @@ from profkit.model.report_time import GapActivity as Doing
 from profkit.model.report_time import GapRow, Idle, IdleRange, SyncRow
 from profkit.model.rows import replace
 from profkit.model.states import CAUSE_OF_STATE, State
-from profkit.model.summing import Summed
+from profkit.model.summing import Summed, added
 from profkit.timeline.call_sites import call_operators, frame_text, source_frames
 from profkit.timeline.gap_activity import GapActivity
 from profkit.timeline.grouping import group_rows, sums
-from profkit.timeline.host_time import host_time
+from profkit.timeline.host_time import host_time, host_time_together
 from profkit.timeline.idle import late_until
 from profkit.timeline.segments import Gaps
 from profkit.timeline.view import TraceView
 
 Column = NDArray[np.int64]
 
-__all__ = ["costliest_syncs", "idle_row", "largest_ranges", "longest_gaps", "sync_rows"]
+__all__ = ["SYNCS", "costliest_syncs", "idle_row", "idle_together", "sync_rows"]
 
 _MOST_GAPS: Final = 200
 """Gaps that a report lists, longest first."""
@@ -38,49 +38,56 @@ _FILLED: Final[Mapping[State, Literal["input", "host_work"]]] = {
 """The causes whose idle time ranges of the program fill."""
 
 _BY_RANGE: Final = Summed[IdleRange](("cause", "name"), ("ns",))
-_SYNCS: Final = Summed[SyncRow](("api", "operator", "where", "phase"), ("count", "blocked_ns", "cost_ns"))
+SYNCS: Final = Summed[SyncRow](("api", "operator", "where", "phase"), ("count", "blocked_ns", "cost_ns"))
 
 
-def idle_row(views: Sequence[TraceView], offsets: Sequence[int], device_ids: Sequence[Sequence[int]]) -> Idle:
-    """Idle time of the window by cause, its longest gaps, and what the host did meanwhile.
-
-    Args:
-        views: The traces, with their windows.
-        offsets: What to add to a trace's times to have report times, in ns.
-        device_ids: The report's id of each device of each trace.
-    """
+def idle_row(view: TraceView) -> Idle:
+    """A trace's idle time by cause, its longest gaps, and what the host did meanwhile, in times of the trace."""
     by_cause = dict.fromkeys(CAUSE_OF_STATE.values(), 0)
     gaps: list[GapRow] = []
     by_range: list[IdleRange] = []
     count = 0
-    for view, offset, ids in zip(views, offsets, device_ids, strict=True):
-        activity = GapActivity(view)
-        for device in range(len(view.trace.devices)):
-            causes, longest, own = _gaps_of(view, device, activity)
-            by_range += _by_range(view, device, activity)
-            for state, ns in causes.items():
-                by_cause[CAUSE_OF_STATE[state]] += ns
-            gaps += [replace(gap, device=ids[device], start_ns=gap.start_ns + offset) for gap in longest]
-            count += own
-    longest = longest_gaps(gaps)
+    activity = GapActivity(view)
+    for device in range(len(view.trace.devices)):
+        causes, longest, own = _gaps_of(view, device, activity)
+        by_range += _by_range(view, device, activity)
+        for state, ns in causes.items():
+            by_cause[CAUSE_OF_STATE[state]] += ns
+        gaps += longest
+        count += own
     return Idle(
         total_ns=sum(by_cause.values()),
         by_cause=by_cause,
-        by_range=largest_ranges(by_range),
-        gaps=longest,
-        gaps_left_out=count - len(longest),
-        host=host_time(views),
+        by_range=_BY_RANGE.rows(by_range),
+        gaps=gaps,
+        gaps_left_out=count - len(gaps),
+        host=host_time(view),
     )
 
 
-def longest_gaps(gaps: Sequence[GapRow]) -> list[GapRow]:
-    """The longest of some gaps."""
-    return sorted(gaps, key=lambda g: (-g.dur_ns, g.device, g.start_ns))[:_MOST_GAPS]
+def idle_together(idle: Sequence[Idle], offsets: Sequence[int], first_device: Sequence[int]) -> Idle:
+    """The idle time of several traces.
 
-
-def largest_ranges(rows: Sequence[IdleRange]) -> list[IdleRange]:
-    """Idle time by cause and the range that filled it, longest first."""
-    return sorted(_BY_RANGE.rows(rows), key=lambda r: (-r.ns, r.cause, r.name))[:_MOST_RANGES]
+    Args:
+        idle: One a trace.
+        offsets: What to add to each trace's times to have report times, in ns.
+        first_device: The report's id of each trace's first device.
+    """
+    gaps = [
+        replace(gap, device=gap.device + first, start_ns=gap.start_ns + offset)
+        for each, offset, first in zip(idle, offsets, first_device, strict=True)
+        for gap in each.gaps
+    ]
+    gaps.sort(key=lambda g: (-g.dur_ns, g.device, g.start_ns))
+    by_range = _BY_RANGE.rows(row for each in idle for row in each.by_range)
+    return Idle(
+        total_ns=sum(each.total_ns for each in idle),
+        by_cause=added(dict.fromkeys(CAUSE_OF_STATE.values(), 0), *(each.by_cause for each in idle)),
+        by_range=sorted(by_range, key=lambda r: (-r.ns, r.cause, r.name))[:_MOST_RANGES],
+        gaps=gaps[:_MOST_GAPS],
+        gaps_left_out=sum(each.gaps_left_out for each in idle) + max(len(gaps) - _MOST_GAPS, 0),
+        host=host_time_together([each.host for each in idle]),
+    )
 
 
 def _by_range(view: TraceView, device: int, activity: GapActivity) -> list[IdleRange]:
@@ -203,13 +210,8 @@ def _operation_ending_at(view: TraceView, device: int, time: int) -> str | None:
     )
 
 
-def sync_rows(views: Sequence[TraceView]) -> list[SyncRow]:
-    """The waits of the window by call, operator, line and phase: the most costly first."""
-    return costliest_syncs([row for view in views for row in _syncs_of(view)])
-
-
 def costliest_syncs(rows: Sequence[SyncRow]) -> list[SyncRow]:
-    """Waits of several traces as one table."""
+    """The table of waits, most costly first."""
 
     def place(row: SyncRow) -> tuple[Any, ...]:
         return (
@@ -221,10 +223,11 @@ def costliest_syncs(rows: Sequence[SyncRow]) -> list[SyncRow]:
             str(row.phase),
         )
 
-    return sorted(_SYNCS.rows(rows), key=place)
+    return sorted(rows, key=place)
 
 
-def _syncs_of(view: TraceView) -> list[SyncRow]:
+def sync_rows(view: TraceView) -> list[SyncRow]:
+    """The waits of a trace's window by call, operator, line and phase."""
     waits, trace = view.waits, view.trace
     chosen, charged = _waits_of_window(view)
     if not len(chosen):

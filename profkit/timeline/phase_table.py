@@ -20,27 +20,22 @@ from profkit.timeline.intervals import grouped_union_ns
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import largest_share
 
-__all__ = ["phase_rows", "summed_phases", "unattributed_ns"]
+__all__ = ["PHASES", "judged_phases", "phase_rows", "unattributed_ns"]
 
 Column = NDArray[np.int64]
 
 
-_PHASES: Final = Summed[PhaseRow](
+PHASES: Final = Summed[PhaseRow](
     ("path",), ("count", "host_wall_ns", "gpu_inclusive_ns", "gpu_exclusive_ns", "kernel_count", "shares")
 )
 
 
-def phase_rows(views: Sequence[TraceView], memory: Memory | None) -> list[PhaseRow]:
-    """One row a path, parents before children; times of several traces add up."""
-    return summed_phases([row for view in views for row in _rows_of(view)], memory)
-
-
-def summed_phases(rows: Sequence[PhaseRow], memory: Memory | None) -> list[PhaseRow]:
-    """Phases of several traces by path, with the peaks of a memory section."""
+def judged_phases(rows: Sequence[PhaseRow], memory: Memory | None) -> list[PhaseRow]:
+    """The table of phases: with the largest share of each, and its peak in a memory section."""
     peaks = {row.path: row.peak_allocated_bytes for row in memory.by_phase} if memory else {}
     return [
         replace(row, bound=largest_share(row.shares), peak_allocated_bytes=peaks.get(row.path))
-        for row in _PHASES.rows(rows)
+        for row in rows
     ]
 
 
@@ -56,7 +51,8 @@ def unattributed_ns(views: Sequence[TraceView]) -> int:
     return total
 
 
-def _rows_of(view: TraceView) -> list[PhaseRow]:
+def phase_rows(view: TraceView) -> list[PhaseRow]:
+    """One row a path, parents before children, which says neither bound nor peak yet."""
     phases, count = view.phases, len(view.phases.paths)
     if not count:
         return []

@@ -18,17 +18,25 @@ from profkit.timeline.nesting import Nesting
 from profkit.timeline.phases import phase_at
 from profkit.timeline.view import TraceView
 
-__all__ = ["busiest_operators", "busiest_ranges", "operator_rows", "range_rows"]
+__all__ = [
+    "OPERATORS",
+    "RANGES",
+    "busiest_operators",
+    "busiest_ranges",
+    "operator_rows",
+    "range_rows",
+    "ranges_too_deep",
+]
 
 _MOST_ROWS: Final = 2_000
 """Rows of each table that a report keeps."""
 
 Column = NDArray[np.int64]
 
-_OPERATORS: Final = Summed[OperatorRow](
+OPERATORS: Final = Summed[OperatorRow](
     ("name", "phase"), ("count", "host_ns", "host_self_ns", "gpu_ns", "gpu_self_ns")
 )
-_RANGES: Final = Summed[RangeRow](("domain", "kind", "name"), ("count", "host_wall_ns", "gpu_inclusive_ns"))
+RANGES: Final = Summed[RangeRow](("domain", "kind", "name"), ("count", "host_wall_ns", "gpu_inclusive_ns"))
 _KINDS: Final[dict[int, Literal["step", "annotation", "operator", "start_end"]]] = {
     -1: "step",
     RangeKind.ANNOTATION: "annotation",
@@ -40,20 +48,13 @@ _DEEPEST: Final = 128
 """Levels of ranges that device work is counted to; what is pushed and never popped would cost work times levels."""
 
 
-def operator_rows(views: Sequence[TraceView]) -> list[OperatorRow]:
-    """Operators by name and phase, most device time first, then most host time."""
-    return busiest_operators([row for view in views for row in _operators_of(view)])
-
-
 def busiest_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Operators of several traces as one table."""
-    order = sorted(
-        _OPERATORS.rows(rows), key=lambda r: (-r.gpu_self_ns, -r.host_self_ns, r.name, str(r.phase))
-    )
-    return order[:_MOST_ROWS]
+    """The table of operators: most device time first, then most host time."""
+    return sorted(rows, key=lambda r: (-r.gpu_self_ns, -r.host_self_ns, r.name, str(r.phase)))[:_MOST_ROWS]
 
 
-def _operators_of(view: TraceView) -> list[OperatorRow]:
+def operator_rows(view: TraceView) -> list[OperatorRow]:
+    """Operators of a trace by name and phase."""
     ranges, nesting = view.trace.ranges, view.launches.operators
     rows = np.flatnonzero((ranges.kind == RangeKind.OPERATOR) & _in_window(view))
     if not len(rows):
@@ -119,27 +120,20 @@ def _in_window(view: TraceView) -> NDArray[np.bool_]:
     return view.begun_in_window(ranges.thread, ranges.start_ns)
 
 
-def range_rows(views: Sequence[TraceView]) -> tuple[list[RangeRow], list[Finding]]:
-    """Every range that is no phase, by domain, kind and name, in order of device time; and what lies too deep."""
-    found = [_ranges_of(view) for view in views]
-    rows = busiest_ranges([row for own, _ in found for row in own])
-    return rows, _too_deep(sum(too_deep for _, too_deep in found))
-
-
 def busiest_ranges(rows: Sequence[RangeRow]) -> list[RangeRow]:
-    """Ranges of several traces as one table."""
-    order = sorted(_RANGES.rows(rows), key=lambda r: (-r.gpu_inclusive_ns, -r.host_wall_ns, r.name, r.kind))
-    return order[:_MOST_ROWS]
+    """The table of ranges: most device time first, then most host time."""
+    return sorted(rows, key=lambda r: (-r.gpu_inclusive_ns, -r.host_wall_ns, r.name, r.kind))[:_MOST_ROWS]
 
 
-def _too_deep(count: int) -> list[Finding]:
+def ranges_too_deep(count: int) -> list[Finding]:
+    """What is said of ranges that lie too deep for device work to be counted to them."""
     if not count:
         return []
     return [Finding("ranges-too-deep", Severity.WARNING, count=count, params={"deepest": _DEEPEST})]
 
 
-def _ranges_of(view: TraceView) -> tuple[list[RangeRow], int]:
-    """The rows of one trace, and how many ranges lie too deep for device work to be counted to them."""
+def range_rows(view: TraceView) -> tuple[list[RangeRow], int]:
+    """Every range that is no phase, by domain, kind and name, and how many ranges lie too deep for device work to be counted to them."""
     ranges = view.trace.ranges
     wanted = np.isin(ranges.kind, (RangeKind.ANNOTATION, RangeKind.OPERATOR, RangeKind.START_END))
     rows = np.flatnonzero(wanted & ~view.phases.rows & (_in_window(view) | view.steps.rows))

@@ -16,7 +16,7 @@ from profkit.model.summing import Summed
 from profkit.timeline.grouping import group_rows, sums
 from profkit.timeline.view import TraceView
 
-__all__ = ["MOST_PARTS", "longest_parts", "part_rows"]
+__all__ = ["MOST_PARTS", "PARTS", "longest_parts", "part_rows"]
 
 MOST_PARTS: Final = 500
 """Rows that name a kernel and a phase; the others are united by share, cause and family."""
@@ -27,32 +27,24 @@ _FAMILY_OF_KIND: Final = {
     OperationKind.GRAPH: "graph",
 }
 
-_PARTS: Final = Summed[PartRow](("share", "cause", "family", "kernel", "phase", "rest"), ("ns",))
+PARTS: Final = Summed[PartRow](("share", "cause", "family", "kernel", "phase", "rest"), ("ns",))
 
 
-def part_rows(views: Sequence[TraceView]) -> list[PartRow]:
-    """The window's device time by what the device was doing; the rows add up to ``window.device_ns``.
+def part_rows(view: TraceView) -> list[PartRow]:
+    """A trace's window by what its devices were doing; the rows add up to its device time.
 
     A busy nanosecond belongs to one operation, the one that gives it its share (see `Segments.operation`), so
     kernels that overlap are not counted twice. An idle one has a cause, and the phase of the operation that it
     waits for.
     """
-    return longest_parts(
-        [
-            row
-            for view in views
-            for device in range(len(view.trace.devices))
-            for row in _parts_of(view, device)
-        ]
-    )
+    return PARTS.rows(row for device in range(len(view.trace.devices)) for row in _parts_of(view, device))
 
 
 def longest_parts(rows: Sequence[PartRow]) -> list[PartRow]:
-    """Parts of several devices as one table, longest first; those beyond `MOST_PARTS` have no kernel and no phase."""
-    summed = _PARTS.rows(rows)
-    named = sorted((row for row in summed if not row.rest), key=_place)
-    beyond = [replace(row, kernel=None, phase=None, rest=True) for row in named[MOST_PARTS:]]
-    return named[:MOST_PARTS] + _PARTS.rows([*(row for row in summed if row.rest), *beyond])
+    """The table, longest first; parts beyond `MOST_PARTS` have no kernel and no phase."""
+    order = sorted(rows, key=_place)
+    beyond = [replace(row, kernel=None, phase=None, rest=True) for row in order[MOST_PARTS:]]
+    return order[:MOST_PARTS] + PARTS.rows(beyond)
 
 
 def _place(row: PartRow) -> tuple[int, str]:

@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 
 from profkit.model import OperationKind
 from profkit.model.names import SHARES, ShareBound, ShareName
-from profkit.model.report_time import DeviceTotals, Excess, KernelTotal, StepRow, Totals, Window
+from profkit.model.report_time import DeviceTotals, Excess, KernelTotal, PartRow, StepRow, Totals, Window
 from profkit.model.rows import replace
 from profkit.model.states import BUSY_STATES, SHARE_OF_STATE, State
-from profkit.model.summing import Summed
+from profkit.model.summing import Summed, added
 from profkit.model.work import OperationBound
 from profkit.timeline.distinct import distinct
 from profkit.timeline.grouping import sums
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.view import TraceView
-from profkit.timeline.window_parts import part_rows
+from profkit.timeline.window_parts import longest_parts
 
 __all__ = [
-    "explained",
-    "kernel_totals",
     "largest_share",
     "shares_row",
     "states_of",
     "totals_row",
+    "totals_together",
     "window_row",
+    "windows_together",
 ]
 
 
@@ -36,6 +36,18 @@ OUTLIER_RATIO: Final = 1.1
 """A kept step longer than this times the median is explained."""
 
 _KERNELS: Final = Summed[KernelTotal](("name",), ("count", "total_ns"))
+_NONE: Final = Totals(
+    kernel_count=0,
+    kernel_sum_ns=0,
+    kernel_union_ns=0,
+    gpu_busy_ns=0,
+    gpu_span_ns=0,
+    copy_ns=0,
+    communication_sum_ns=0,
+    communication_exposed_ns=0,
+    kernels=(),
+    devices=(),
+)
 
 
 def states_of(view: TraceView, device: int) -> NDArray[np.int64]:
@@ -53,27 +65,39 @@ def shares_row(states: NDArray[Any]) -> dict[ShareName, int]:
     return shares
 
 
-def window_row(views: Sequence[TraceView], offsets: Sequence[int]) -> Window:
-    """The window: its hull in report time, its device time, its steps, and its parts."""
-    spans = [
-        (start + offset, end + offset)
-        for view, offset in zip(views, offsets, strict=True)
-        for start, end in ([view.window_hull(d) for d in range(len(view.windows))] or [view.span])
-    ]
-    start, end = min((s for s, _ in spans), default=0), max((e for _, e in spans), default=0)
+def window_row(view: TraceView) -> Window:
+    """A trace's window, in its own times: its hull, its device time and its steps. Its parts stand apart."""
+    spans = [view.window_hull(device) for device in range(len(view.windows))] or [view.span]
+    start, end = min(start for start, _ in spans), max(end for _, end in spans)
     return Window(
         start_ns=start,
         end_ns=end,
-        wall_ns=_wall_ns(views, end - start),
-        device_ns=sum(window.total_ns for view in views for window in view.windows),
-        steps=_steps(views, offsets),
-        parts=part_rows(views),
+        wall_ns=_host_window(view).total_ns if view.steps.count else end - start,
+        device_ns=sum(window.total_ns for window in view.windows),
+        steps=_steps(view),
+        parts=(),
     )
 
 
-def _wall_ns(views: Sequence[TraceView], hull_ns: int) -> int:
-    walls = [_host_window(v).total_ns for v in views if v.steps.count]
-    return max(walls, default=hull_ns)
+def windows_together(windows: Sequence[Window], offsets: Sequence[int], parts: Sequence[PartRow]) -> Window:
+    """The windows of several traces as one.
+
+    Args:
+        windows: One a trace.
+        offsets: What to add to each trace's times to have report times, in ns.
+        parts: The parts of all of them.
+    """
+    own = list(zip(windows, offsets, strict=True))
+    start = min((w.start_ns + offset for w, offset in own), default=0)
+    end = max((w.end_ns + offset for w, offset in own), default=0)
+    return Window(
+        start_ns=start,
+        end_ns=end,
+        wall_ns=max((w.wall_ns for w in windows if w.steps), default=end - start),
+        device_ns=sum(w.device_ns for w in windows),
+        steps=_steps_together([each for each in own if each[0].steps]),
+        parts=longest_parts(parts),
+    )
 
 
 def _host_window(view: TraceView) -> Intervals:
@@ -85,37 +109,49 @@ def _host_window(view: TraceView) -> Intervals:
     return Intervals.of(start[view.kept_steps], steps.end_ns[view.kept_steps])
 
 
-def _steps(views: Sequence[TraceView], offsets: Sequence[int]) -> list[StepRow]:
-    count = min((v.steps.count for v in views if v.steps.count), default=0)
-    stepped = [(v, o) for v, o in zip(views, offsets, strict=True) if v.steps.count]
-    states = np.zeros((len(State), count), np.int64)
-    wall, start, end, device_ns = (np.zeros(count, np.int64) for _ in range(4))
-    start += np.iinfo(np.int64).max
-    for view, offset in stepped:
-        wall = np.maximum(wall, (view.steps.end_ns - view.steps.start_ns)[:count])
-        for device in range(len(view.trace.devices)):
-            begun, over = (
-                tiles[device, :count] for tiles in (view.steps.tile_start_ns, view.steps.tile_end_ns)
+def _steps(view: TraceView) -> list[StepRow]:
+    states = np.zeros((len(State), view.steps.count), np.int64)
+    tiles = view.steps.tile_start_ns, view.steps.tile_end_ns
+    for device in range(len(view.trace.devices)):
+        states += view.segments[device].within(tiles[0][device], tiles[1][device])
+    any_device = bool(len(view.trace.devices))
+    return [
+        StepRow(
+            name=view.steps.names[at],
+            kept=bool(view.kept_steps[at]),
+            wall_ns=int(view.steps.end_ns[at] - view.steps.start_ns[at]),
+            device_ns=int((tiles[1] - tiles[0])[:, at].sum()),
+            gpu_busy_ns=int(states[list(BUSY_STATES), at].sum()),
+            shares=shares_row(states[:, at]),
+            start_ns=int(tiles[0][:, at].min()) if any_device else 0,
+            end_ns=int(tiles[1][:, at].max()) if any_device else 0,
+            bound="unknown",
+        )
+        for at in range(view.steps.count)
+    ]
+
+
+def _steps_together(stepped: Sequence[tuple[Window, int]]) -> list[StepRow]:
+    rows = []
+    for at in range(min((len(window.steps) for window, _ in stepped), default=0)):
+        own = [window.steps[at] for window, _ in stepped]
+        # A trace without devices has no device time.
+        placed = [(w.steps[at], offset) for w, offset in stepped if w.steps[at].end_ns]
+        shares = added(*(step.shares for step in own))
+        rows.append(
+            replace(
+                own[0],
+                kept=all(step.kept for step in own),
+                wall_ns=max(step.wall_ns or 0 for step in own),
+                device_ns=sum(step.device_ns for step in own),
+                gpu_busy_ns=sum(step.gpu_busy_ns for step in own),
+                shares=shares,
+                start_ns=min((step.start_ns + offset for step, offset in placed), default=0),
+                end_ns=max((step.end_ns + offset for step, offset in placed), default=0),
+                bound=largest_share(shares),
             )
-            states += view.segments[device].within(begun, over)
-            device_ns += over - begun
-            start, end = np.minimum(start, begun + offset), np.maximum(end, over + offset)
-    return explained(
-        [
-            StepRow(
-                name=stepped[0][0].steps.names[at],
-                kept=all(bool(view.kept_steps[at]) for view, _ in stepped),
-                wall_ns=int(wall[at]),
-                device_ns=int(device_ns[at]),
-                gpu_busy_ns=int(states[list(BUSY_STATES), at].sum()),
-                shares=shares_row(states[:, at]),
-                start_ns=int(start[at]) if end[at] else 0,
-                end_ns=int(end[at]),
-                bound=largest_share(shares_row(states[:, at])),
-            )
-            for at in range(count)
-        ]
-    )
+        )
+    return explained(rows)
 
 
 def largest_share(shares: Mapping[ShareName, int]) -> ShareBound:
@@ -148,31 +184,20 @@ def _excess(row: StepRow, usual_ns: float, usual: Mapping[ShareName, float]) -> 
     )
 
 
-def totals_row(views: Sequence[TraceView], device_ids: Sequence[Sequence[int]]) -> Totals:
-    """Counts and times of the whole files, summed over devices; ``devices`` has those of each.
-
-    Args:
-        views: The traces.
-        device_ids: The report's ids of each trace's devices.
-    """
-    devices = [
-        _device_totals(view, at, id_)
-        for view, ids in zip(views, device_ids, strict=True)
-        for at, id_ in enumerate(ids)
-    ]
-    kernels = kernel_totals([row for view in views for row in _kernels_of(view)])
+def totals_row(view: TraceView) -> Totals:
+    """Counts and times of a whole file, summed over devices; ``devices`` has those of each, by number in the trace."""
+    operations = view.trace.operations
+    devices = [_device_totals(view, device) for device in range(len(view.trace.devices))]
+    duration = operations.end_ns - operations.start_ns
+    span = exposed = 0
+    for device in range(len(devices)):
+        mine = operations.device == device
+        if mine.any():
+            span += int(operations.end_ns[mine].max() - operations.start_ns[mine].min())
+        exposed += view.segments[device].in_state(State.COMMUNICATION).total_ns
+    kernels = _kernels_of(view)
     # Inside graphs, how many there are is not known.
-    hidden = not kernels and any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views)
-    span = exposed = communication = 0
-    for view in views:
-        operations = view.trace.operations
-        duration = operations.end_ns - operations.start_ns
-        communication += int(duration[view.work.bound == OperationBound.COMMUNICATION].sum())
-        for device in range(len(view.trace.devices)):
-            mine = operations.device == device
-            if mine.any():
-                span += int(operations.end_ns[mine].max() - operations.start_ns[mine].min())
-            exposed += view.segments[device].in_state(State.COMMUNICATION).total_ns
+    hidden = not kernels and bool((operations.kind == OperationKind.GRAPH).any())
     return Totals(
         kernel_count=None if hidden else sum(row.kernel_count for row in devices),
         kernel_sum_ns=sum(row.kernel_sum_ns for row in devices),
@@ -180,19 +205,34 @@ def totals_row(views: Sequence[TraceView], device_ids: Sequence[Sequence[int]]) 
         gpu_busy_ns=sum(row.gpu_busy_ns for row in devices),
         gpu_span_ns=span,
         copy_ns=sum(row.copy_sum_ns for row in devices),
-        communication_sum_ns=communication,
+        communication_sum_ns=int(duration[view.work.bound == OperationBound.COMMUNICATION].sum()),
         communication_exposed_ns=exposed,
         kernels=kernels,
         devices=devices,
     )
 
 
-def kernel_totals(rows: Sequence[KernelTotal]) -> list[KernelTotal]:
-    """Kernels by name, most time first."""
-    return sorted(_KERNELS.rows(rows), key=lambda k: (-k.total_ns, k.name))
+def totals_together(totals: Sequence[Totals], first_device: Sequence[int]) -> Totals:
+    """The totals of several traces, with devices numbered on from a first one of each."""
+    counts = [each.kernel_count for each in totals]
+    known = sum(count or 0 for count in counts)
+    summed: Totals = added(
+        *(replace(each, kernel_count=0, kernels=(), devices=()) for each in [_NONE, *totals])
+    )
+    names = _KERNELS.rows(row for each in totals for row in each.kernels)
+    return replace(
+        summed,
+        kernel_count=None if None in counts and not known else known,
+        kernels=sorted(names, key=lambda k: (-k.total_ns, k.name)),
+        devices=[
+            replace(device, id=device.id + first)
+            for each, first in zip(totals, first_device, strict=True)
+            for device in each.devices
+        ],
+    )
 
 
-def _device_totals(view: TraceView, device: int, id_: int) -> DeviceTotals:
+def _device_totals(view: TraceView, device: int) -> DeviceTotals:
     operations = view.trace.operations
     mine = operations.device == device
 
@@ -202,7 +242,7 @@ def _device_totals(view: TraceView, device: int, id_: int) -> DeviceTotals:
 
     kernels, copies, memsets = of(OperationKind.KERNEL), of(OperationKind.COPY), of(OperationKind.MEMSET)
     return DeviceTotals(
-        id=id_,
+        id=device,
         kernel_count=len(kernels[0]),
         kernel_sum_ns=int((kernels[1] - kernels[0]).sum()),
         kernel_union_ns=Intervals.of(*kernels).total_ns,

@@ -76,6 +76,7 @@ def made(tmp_path_factory):
     return folders
 
 
+@pytest.mark.slow
 def test_as_many_files_are_made(made):
     first, second = made
     assert first.keys() == second.keys()

@@ -246,7 +246,7 @@ def test_what_the_profiler_costs_is_told_and_is_no_verdict():
     before, slower, faster = (with_profiler(result, *ms) for ms in ((40, 1, 1), (10, 3, 60), (10, 3, 15)))
     told = compared([before], [faster])
     assert told.verdict == "faster"
-    assert told.sentence.endswith("Without what the profiler costs: 41.0 ms → 13.0 ms.")
+    assert told.sentence.endswith("Without the profiler's cost: 41.0 ms → 13.0 ms.")
     opposite = compared([before], [slower])
     assert opposite.verdict == "not comparable"
     assert "Without a profiler the step would be faster: 41.0 ms before, 13.0 ms after" in opposite.sentence

@@ -182,7 +182,7 @@ def test_any_two_reports_can_be_compared(before):
 
 def test_no_change_says_where_both_sides_run_the_same_kernels():
     same = compared([recorded("gpt_fp32")], [recorded("gpt_fp32")])
-    assert "Both sides run the same kernels, each as often" in same.sentence
+    assert "Both sides run the same kernels, equally often" in same.sentence
     result = recorded("gpt_fp32")
     more = replace(result, kernels=[replace(result.kernels[0], count=99), *result.kernels[1:]])
     assert "same kernels" not in compared([result], [more]).sentence

@@ -19,8 +19,16 @@ CORPUS = sorted((SHARED / "corpus" / "kineto").glob("*")) if SHARED.is_dir() els
 NO_TRACE = ("ibm__", "mlcommons__", "memory_timeline", "simple_add_et")
 """Parts of the names of the files that are no traces of torch.profiler."""
 
+LARGE = 1_500_000
+"""Bytes of a file that is read by plain loops for seconds."""
+
+
+def slow_if_large(path: Path) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if path.stat().st_size > LARGE else []
+
+
 TRACES = [pytest.param(path, id=path.name[:60]) for path in OURS] + [
-    pytest.param(path, id=path.name[:60], marks=pytest.mark.shared)
+    pytest.param(path, id=path.name[:60], marks=[pytest.mark.shared, *slow_if_large(path)])
     for path in CORPUS
     if not any(part in path.name for part in NO_TRACE)
 ]

@@ -92,6 +92,7 @@ def test_a_file_cut_anywhere_gives_its_whole_events(length: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_pieces_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     want = read_kineto(WHOLE, "x")
     compact = json.dumps(json.loads(WHOLE)).encode()
@@ -124,6 +125,7 @@ def test_what_one_event_lacks_is_lost_alone() -> None:
     assert sum(rows(trace)) == sum(rows(read_kineto(SMALL, "x"))) - 1
 
 
+@pytest.mark.slow
 def test_a_file_that_is_all_damage_takes_no_hours() -> None:
     started = time.process_time()
     trace = read_kineto(WHOLE.replace(b'"args": {', b'"args": ['), "x")
@@ -205,6 +207,7 @@ def test_old_categories_and_marks() -> None:
     assert codes(trace) == {"unknown-categories": 1}
 
 
+@pytest.mark.slow
 def test_random_damage_is_never_a_traceback() -> None:
     rng = random.Random(7)
     tokens = [

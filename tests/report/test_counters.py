@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import shutil
 
 import pytest
 from click.testing import CliRunner
@@ -147,3 +148,13 @@ def test_a_saved_report_of_counters_is_shown_again(tmp_path):
 
     assert shown.exit_code == 0, shown.output
     assert "mixed.csv.gz (Nsight Compute)" in shown.output
+
+
+def test_counters_beside_one_side_are_no_other_recorder(tmp_path):
+    shutil.copy(MIXED_TRACE, tmp_path / "mixed.json.gz")
+    shutil.copy(MIXED, tmp_path / "mixed.ncu.csv.gz")
+
+    compared = profkit.compare(MIXED_TRACE, tmp_path)
+
+    assert compared.verdict == "no change"
+    assert "format" not in {row["code"] for row in compared.as_dict()["warnings"]}

@@ -113,3 +113,35 @@ def test_nodes_of_a_graph_name_the_module_they_were_captured_in():
         made.kernel(at, at + 50, launch=(at, at + 1), graph_node=7, **columns)
     (row,) = rows(made)
     assert row["modules"] == {"layers.0.attention.wq": 1, "layers.1.attention.wq": 1}
+
+
+SKINNY = "bmm_Bfloat16_Bfloat16Bfloat16_Fp32_t128x8x512u2_s6_et128x8_m128x8x16_cga1x1x1_16dp256b_BN_transOut_sm100f"
+WIDE = SKINNY.replace("128x8x", "128x256x").replace("et128x8", "et128x256")
+DECODE = "fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP64VarSeqQ8Kv128PersistentSwapsAbForGen"
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "dtype"),
+    [
+        (SKINNY, "memory", "bf16"),
+        (WIDE, "compute", "bf16"),
+        (DECODE, "memory", "bf16"),
+        (SKINNY.replace("Bfloat16Bfloat16", "MxE2m1MxE4m3"), "memory", "fp8"),
+    ],
+    ids=["skinny", "wide", "decode", "unlike inputs"],
+)
+def test_a_skinny_tile_vetoes_compute_and_a_sum_is_no_input(name, bound, dtype):
+    made = TraceBuilder().kernel(
+        10,
+        45_710,
+        launch=(1, 2),
+        name=name,
+        grid_x=12,
+        grid_y=128,
+        grid_z=1,
+        block_x=256,
+        block_y=1,
+        block_z=1,
+    )
+    (row,) = rows(made)
+    assert (row["bound"], row["dtype"], row["tensor_core"]) == (bound, dtype, True)

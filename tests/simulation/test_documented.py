@@ -17,19 +17,19 @@ def percent(share):
 @pytest.mark.parametrize(
     "text",
     [
-        f"`{LIKELY.matrix_start_ns / 1000:g} us + max(FLOP / ({LIKELY.matrix:.2f} x peak), "
+        f"`{LIKELY.matrix_start_ns / 1000:g} µs + max(FLOP / ({LIKELY.matrix:.2f} x peak), "
         f"bytes / ({LIKELY.memory:.2f} x bandwidth))`",
         f"pointwise kernels take {LIKELY.half:g} of their time",
         f"to {percent(LIKELY.kept)} in forward",
         f"cost {LIKELY.compiled_launch:g} of a usual one, entering a graph {LIKELY.compiled_entry:g},",
-        f"one launch; kernels follow each other after {LIKELY.node_ns / 1000:g} us",
+        f"one launch; kernels follow each other after {LIKELY.node_ns / 1000:g} µs",
         f"no waits, and {percent(1 - LIKELY.asked)} less of what asking",
         f"in training besides {LIKELY.compiled_gradient:g} times the root",
         f"Beside convolutions {percent(LIKELY.convolved)} of what",
         f"FLOP at {LIKELY.attention:g} of the 16-bit peak",
         f"a call takes the host {LIKELY.attention_call:g} usual launches",
         f"the host's time at {SCENARIOS[1].host:g} and at {SCENARIOS[0].host:g} times",
-        f"beyond the {recorder_cost._LAUNCH_US:g} us that it takes without",
+        f"beyond the {recorder_cost._LAUNCH_US:g} µs that it takes without",
         f"{percent(recorder_cost._OF_EVENTS)} of what the host took for an event",
         f"{percent(recorder_cost._OF_LAUNCH)} of the first",
         f"at least {LIKELY.normed:g} of its time",

@@ -259,7 +259,7 @@ def plant_names_exchanged(monkeypatch):
         exchanged_names = [replace(first, name=second.name), replace(second, name=first.name)]
         return replace(row, kernels=[*exchanged_names, *row.kernels[2:]])
 
-    monkeypatch.setattr("profkit.report.assembly.totals_row", exchanged)
+    monkeypatch.setattr("profkit.report.part.totals_row", exchanged)
     return STEPPED, "totals.kernels["
 
 

@@ -15,6 +15,7 @@ from profkit.comparison.rows import (
     SetupWarning,
 )
 from profkit.model.findings import Fact, Finding, Param, Severity
+from profkit.rendering.sentences.labels import cause_term, share_label
 from profkit.rendering.sentences.wording import Params, Table, Template, say
 from profkit.units import bytes_text, duration_text, noun_text, percent_text
 
@@ -100,7 +101,7 @@ def _steps(params: Params) -> Template:
 
 def _dtype(params: Params) -> str:
     before, after = (_percentages(params[side]) for side in ("before", "after"))
-    return f"Other data types in matrix products: {before} of their time before, {after} after; results differ in precision"
+    return f"Other data types in matmuls: {before} of their time before, {after} after; results differ in precision"
 
 
 def _percentages(pairs: Param) -> str:
@@ -128,7 +129,7 @@ SETUP: Final[Table] = {
     "devices": "Another number of devices: {before} before, {after} after; times are per device",
     "no-times": "Left out of the times {side}, as it has no step: {files}",
     "batch": _batch,
-    "work": "The matrix products of a step take {ratio} times the FLOP of before",
+    "work": "The matmuls of a step take {ratio} times the FLOP of before",
     "parameters": "The optimizer's launches cover {ratio} times the elements of before",
     "format": "Another recorder ({before} before, {after} after), which costs the host a different amount: "
     "idle time does not compare",
@@ -144,7 +145,7 @@ SETUP: Final[Table] = {
 
 REASONS: Final[Table] = {
     **SETUP,
-    "no-step-times": "A recording holds no times of steps",
+    "no-step-times": "A recording has no step times",
     "busy-disagrees": "The recorders cost the host different amounts, and by the device's busy time alone "
     "({before_ns} before, {after_ns} after) the verdict would be '{verdict}'",
     "only-profiled": "Without a profiler the step would be {verdict}: {before_ns} before, {after_ns} after",
@@ -162,14 +163,14 @@ LIMITS: Final[Table] = {
     "launches": "{now:kernel} per step, the limit is {allowed}",
     "launches-over-baseline": "{before} → {after} kernels per step, the limit is {allowed}",
     "busy": "the device is busy for {busy_share} of the step, the limit is {allowed}",
-    "no-step-times": "the report holds no times of steps",
+    "no-step-times": "the report has no step times",
     "no-baseline": "there is no baseline",
     "not-comparable": "the report and its baseline are not comparable",
     "no-such-phase": "the report has no phase '{of}'",
     "no-such-phase-before": "the baseline has no phase '{of}'",
-    "no-device-times": "the report holds no device times",
-    "no-memory": "the report holds no memory. Record a snapshot too: memory=True",
-    "no-memory-before": "the baseline holds no memory",
+    "no-device-times": "the report has no device times",
+    "no-memory": "the report has no memory. Record a snapshot too: memory=True",
+    "no-memory-before": "the baseline has no memory",
     "no-kernels": "the report has no kernels",
     "no-kernels-before": "the baseline has no kernels",
 }
@@ -267,7 +268,7 @@ def _remark(comparison: Comparison) -> str:
         )
     kernels = comparison.kernels
     if kernels and all(row.matched_by == "name" and row.count_before == row.count_after for row in kernels):
-        remarks.append("Both sides run the same kernels, each as often.")
+        remarks.append("Both sides run the same kernels, equally often.")
     if judged.noise_ns > _BLIND * judged.before_ns:
         remarks.append("Steps spread widely: record each side several times (--before, --after).")
     return "".join(f" {remark}" for remark in remarks)
@@ -279,7 +280,7 @@ def _unprofiled(judged: Judgement) -> str:
     if not any(step - left > _BLIND * step for step, left in steps):
         return ""
     was, now = (duration_text(left) for _, left in steps)
-    return f" Without what the profiler costs: {was} → {now}."
+    return f" Without the profiler's cost: {was} → {now}."
 
 
 def _share_text(share: float) -> str:
@@ -292,18 +293,14 @@ def signed_text(ns: float) -> str:
 
 
 _LABELS: Final = {
-    "gemm": "matrix products",
+    "gemm": "matmuls",
     "elementwise": "pointwise kernels",
     "copy": "casts and copies",
     "norm": "norm kernels",
-    "memcpy": "copies by the copy engine",
-    "memset": "memory sets",
+    "memcpy": "device copies",
+    "memset": "memsets",
     "graph": "opaque graphs",
     "other": "other kernels",
-    "host": "the host launches late",
-    "queue": "launch latency",
-    "input": "input data",
-    "sync": "synchronisation",
 }
 
 
@@ -312,8 +309,8 @@ def part_label(name: str, kind: str) -> str:
     if kind == "host":
         return "host time"
     if kind == "share":
-        return f"share {name}"
-    label = _LABELS.get(name, name)
+        return f"share {share_label(name).lower()}"
     if kind == "idle":
-        return f"idle: {label}"
+        return f"idle: {cause_term(name).label.lower()}"
+    label = _LABELS.get(name, name)
     return label if kind != "kernels" or "kernels" in label or name in _LABELS else f"{label} kernels"

@@ -1,0 +1,100 @@
+"""What one recording gives to a report of many: its part of the tables, and what only the file itself can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.advice import advise
+from profkit.memory import memory_row
+from profkit.model import Trace
+from profkit.model.findings import Fact
+from profkit.model.memory_history import MemoryHistory
+from profkit.model.report import InputRow
+from profkit.model.report_memory import Memory
+from profkit.model.report_time import Timeline
+from profkit.model.report_verdict import AdviceRow, Health
+from profkit.model.result import Row
+from profkit.report.assembly import health_of, input_row, method_of, undecided_of
+from profkit.report.joining import Joined
+from profkit.report.part import Part
+from profkit.report.views import Options, analysed_views
+from profkit.timeline.lanes import timeline_row
+from profkit.timeline.view import TraceView, step_device_ns
+
+__all__ = ["FileSummary", "summarise_file"]
+
+Column = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FileSummary:
+    """The summary of one recording; it can be pickled, and is small beside the recording."""
+
+    part: Part
+    """Of a snapshot, that of no trace."""
+    source: InputRow
+    health: Health
+    undecided: Fact | None
+    memory: Memory | None
+    advice: Sequence[AdviceRow]
+    """Empty unless it was asked for."""
+    timeline: Timeline | None
+    """In the trace's own times and device numbers; None unless it was asked for."""
+    method: Row
+    step_device_ns: Column
+    """The length of every step, also of those that were left out."""
+    kinds: list[str]
+    """The kind of every step."""
+    damaged: NDArray[np.bool_]
+    """Which steps lost records."""
+    left_out: NDArray[np.bool_]
+    """Which steps the tables leave out."""
+    work_ns: list[int]
+    """The summed time of the operations of each device."""
+
+
+def summarise_file(
+    recording: Trace | MemoryHistory,
+    options: Options,
+    *,
+    left_out: NDArray[np.bool_] | None = None,
+    whole: bool = False,
+) -> FileSummary:
+    """Summarise one recording: a pure function, to be run anywhere.
+
+    Args:
+        recording: What a reader returned.
+        options: What the person said about it.
+        left_out: Which steps are left out of the window, when the whole report has decided.
+        whole: Whether to give advice and a timeline too.
+    """
+    views = analysed_views([recording], options, left_out)
+    view = views[0] if views else None
+    joined = Joined.of(Part.together([Part.of(each) for each in views]))
+    histories = [recording] if isinstance(recording, MemoryHistory) else []
+    memory = memory_row(histories, views, joined.offsets)
+    return FileSummary(
+        part=joined.part,
+        source=input_row(recording),
+        health=health_of([recording], views, joined.part, memory, joined.ranks.findings),
+        undecided=undecided_of([recording], views),
+        memory=memory,
+        advice=advise([v for v in views if v.has_timeline], memory, options.plain_step_ns) if whole else [],
+        timeline=timeline_row(views, [0], joined.device_ids) if whole else None,
+        method=method_of([recording], views, options),
+        step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),
+        kinds=view.steps.kinds if view else [],
+        damaged=view.steps.damaged if view else np.zeros(0, bool),
+        left_out=~view.kept_steps if view else np.zeros(0, bool),
+        work_ns=_work_ns(view) if view else [],
+    )
+
+
+def _work_ns(view: TraceView) -> list[int]:
+    operations = view.trace.operations
+    length = (operations.end_ns - operations.start_ns).astype(np.int64)
+    return [int(length[operations.device == d].sum()) for d in range(len(view.trace.devices))]

@@ -1,0 +1,118 @@
+"""The one assembler: from what traces give, which adds up, to the tables of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from profkit.model.findings import Fact
+from profkit.model.report import DeviceRow
+from profkit.model.report_memory import Memory
+from profkit.model.rows import replace
+from profkit.ranks import RankSection, rank_section, report_offsets, verdict_on_ranks
+from profkit.report.part import Part
+from profkit.report.verdict import verdict_on
+from profkit.roofline.kernel_table import kernel_rows
+from profkit.timeline.idle_tables import costliest_syncs, idle_together
+from profkit.timeline.phase_table import judged_phases
+from profkit.timeline.range_tables import busiest_operators, busiest_ranges
+from profkit.timeline.step_times import median_step
+from profkit.timeline.window_table import totals_together, windows_together
+
+__all__ = ["Joined"]
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Traces on one clock, their devices numbered through, and their ranks compared."""
+
+    part: Part
+    first_device: Sequence[int]
+    """The report's id of each trace's first device."""
+    ranks: RankSection
+    offsets: Sequence[int]
+    """What to add to each trace's times to have report times, in ns."""
+
+    @classmethod
+    def of(cls, part: Part, first_device: int = 0) -> Joined:
+        """Compare the ranks of some traces.
+
+        Args:
+            part: What the traces give.
+            first_device: The report's id of the first device.
+        """
+        traces = part.traces
+        first = list(accumulate((len(trace.devices) for trace in traces), initial=first_device))[
+            : len(traces)
+        ]
+        files = [
+            trace.ranks.numbered(at, own) for at, (trace, own) in enumerate(zip(traces, first, strict=True))
+        ]
+        ranks = rank_section(files, part.communication)
+        spans = [(trace.span, trace.epoch_ns) for trace in traces]
+        return cls(part, first, ranks, report_offsets(spans, ranks.found.clocks))
+
+    @property
+    def device_ids(self) -> list[list[int]]:
+        """The report's id of each device of each trace."""
+        pairs = zip(self.part.traces, self.first_device, strict=True)
+        return [[first + at for at in range(len(trace.devices))] for trace, first in pairs]
+
+    def devices(self) -> list[DeviceRow]:
+        """The devices of all traces."""
+        pairs = zip(self.part.traces, self.first_device, strict=True)
+        return [replace(row, id=first + row.id) for trace, first in pairs for row in trace.devices]
+
+    def tables(self, memory: Memory | None) -> Mapping[str, Any]:
+        """The tables of the report, by their names.
+
+        Args:
+            memory: The memory section, whose peaks the phases have.
+        """
+        part, traces, devices = self.part, self.part.traces, self.devices()
+        window = windows_together([trace.window for trace in traces], self.offsets, part.parts)
+        kept = [step.device_ns / max(len(devices), 1) for step in window.steps if step.kept]
+        kernels = [kernel.numbered(min(self.first_device, default=0)) for kernel in part.kernels]
+        return {
+            "devices": devices,
+            "window": window,
+            "step": median_step([trace.step for trace in traces], kept),
+            "totals": totals_together([trace.totals for trace in traces], self.first_device),
+            "phases": judged_phases(part.phases, memory),
+            "kernels": kernel_rows(kernels, sum(device.busy_ns for device in devices)),
+            "operators": busiest_operators(part.operators),
+            "ranges": busiest_ranges(part.ranges),
+            "idle": idle_together([trace.idle for trace in traces], self.offsets, self.first_device),
+            "syncs": costliest_syncs(part.syncs),
+            "memory": memory,
+            "communication": self.ranks.communication,
+            "ranks": self.ranks.found.rows,
+            "utilisation": [
+                replace(row, device=row.device + first, time_ns=[time + offset for time in row.time_ns])
+                for trace, offset, first in zip(traces, self.offsets, self.first_device, strict=True)
+                for row in trace.utilisation
+            ],
+        }
+
+    def verdict(
+        self,
+        *,
+        plain_step_ns: int | None,
+        undecided: Fact | None,
+        estimate: Callable[[], Fact | None] = lambda: None,
+        facts: Sequence[Fact] = (),
+    ) -> Any:
+        """The verdict over all devices.
+
+        Args:
+            plain_step_ns: The step without a profiler, where it is known.
+            undecided: Why the files cannot decide; None when they can.
+            estimate: What it may be without the profiler, asked where there is doubt.
+            facts: What else is to be said.
+        """
+        verdict = verdict_on(self.part.grounds, plain_step_ns=plain_step_ns, undecided=undecided)
+        likely = estimate() if verdict.doubts else None
+        verdict = replace(verdict, doubts=[*verdict.doubts, *([likely] if likely else ()), *facts])
+        return verdict_on_ranks(verdict, self.ranks.found)
