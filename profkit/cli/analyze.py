@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from profkit.cli.options import plain_step_option
+from profkit.cli.options import device_option, format_options, plain_step_option, step_option
 from profkit.errors import AnalysisError, printable
 
 if TYPE_CHECKING:
@@ -23,14 +23,9 @@ __all__ = ["command"]
 @click.command(name="analyze")
 @click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...")
 @click.option("-o", "--output", metavar="FILE", help="Write the report here; - is standard output.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["html", "json", "md", "text", "csv"]),
-    help="Format of the report.",
-)
-@click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
-@click.option("--device", type=int, metavar="N", help="Analyze only this device of the report.")
+@format_options("html", "json", "md", "text", "csv")
+@step_option
+@device_option
 @click.option(
     "--peaks",
     type=click.Path(exists=True, dir_okay=False),

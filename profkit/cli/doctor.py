@@ -7,17 +7,19 @@ import json
 
 import click
 
+from profkit.cli.options import format_options
+
 __all__ = ["command"]
 
 
 @click.command(name="doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each check.")
-def command(as_json: bool) -> None:
+@format_options("text", "json")
+def command(format_: str | None) -> None:
     """Check which recorders work on this machine, and how to fix the rest."""
     from profkit.recording.doctor import examine
 
     for check in examine():
-        if as_json:
+        if format_ == "json":
             click.echo(json.dumps(dataclasses.asdict(check)))
             continue
         click.echo(f"{'ok     ' if check.ok else 'missing'}  {check.name}: {check.found}")

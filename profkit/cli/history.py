@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from profkit.cli.options import format_options
 from profkit.errors import printable
 
 __all__ = ["command", "parse_tags"]
@@ -31,13 +32,7 @@ __all__ = ["command", "parse_tags"]
 )
 @click.option("--set-baseline", metavar="NAME=RUN", help="Name a run, for profkit gate --baseline NAME.")
 @click.option("-o", "--output", metavar="FILE", help="Write the trend as a page with a plot.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="Format of what is printed.",
-)
+@format_options("text", "json")
 def command(
     database: str,
     metric: str | None,
@@ -49,7 +44,7 @@ def command(
     last: int,
     set_baseline: str | None,
     output: str | None,
-    format_: str,
+    format_: str | None,
 ) -> None:
     """List saved runs. With a metric, plot it and name the run in which it changed.
 

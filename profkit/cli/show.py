@@ -7,18 +7,15 @@ from pathlib import Path
 
 import click
 
+from profkit.cli.options import format_options
+
 __all__ = ["command"]
 
 
 @click.command(name="show")
 @click.argument("run", metavar="RUN")
 @click.option("-o", "--output", metavar="FILE", help="Write the report here; - is standard output.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["html", "json", "md", "text", "csv"]),
-    help="Format of the report.",
-)
+@format_options("html", "json", "md", "text", "csv")
 def command(run: str, output: str | None, format_: str | None) -> None:
     """Show a saved run or report again.
 

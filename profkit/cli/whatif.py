@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from profkit.cli.options import plain_step_option
+from profkit.cli.options import format_options, plain_step_option
 
 if TYPE_CHECKING:
     from profkit.simulation.answer import WhatIf
@@ -59,14 +59,14 @@ def _flags(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
 @click.option("--device", type=int, metavar="N", help="Replay only this device.")
 @plain_step_option
-@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+@format_options("text", "json")
 def command(
     file: str,
     loader_workers: int | None,
     step: str | None,
     device: int | None,
     plain_step_ns: int | None,
-    json_: bool,
+    format_: str | None,
     **flags: Any,
 ) -> None:
     """Estimate the step time after some changes, alone and together.
@@ -95,7 +95,7 @@ def command(
             "it has no step with device work to replay",
             "Record a few steps with kernels, and mark them",
         )
-    if json_:
+    if format_ == "json":
         import msgspec
 
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())

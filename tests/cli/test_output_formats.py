@@ -39,7 +39,7 @@ def test_a_missing_file_says_what_to_do(tmp_path):
 def test_a_trend_is_a_page(tmp_path):
     done = CliRunner().invoke(main, ["history", "--metric", "step_ms", "-o", str(tmp_path / "x.md")])
     assert done.exit_code == 2
-    assert "name it .html" in done.output
+    assert "name end in .html" in done.output
 
 
 @pytest.mark.parametrize("command", [["compare", TRACE, TRACE], ["gate", TRACE, "--baseline", TRACE]])
