@@ -16,7 +16,7 @@ _ROOM = 0.5
 _SHORT = 0.92
 _FEWEST_FRAMES = 50
 _HOST_COUNTS = 0.8
-"""Of the step: from here on the host holds the device up now and then."""
+"""Of the step: from here on the device waits for the host now and then."""
 
 
 def _batch(case: Case) -> Evidence | None:

@@ -102,7 +102,7 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
     kind, _, rest = _UNIT.sub("\u00a0", verdict.sentence).partition(": ")
     bar = segments_of(verdict.shares)
     record = what_to_record(verdict)
-    # Advice is about a rank's own step: where another rank holds it up, that is not what to do first.
+    # Advice is about a rank's own step: where it waits for another rank, that is not what to do first.
     first = report.advice[0] if report.advice and verdict.straggler is None else None
     return VerdictSection(
         kind=kind if rest else None,

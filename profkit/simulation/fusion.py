@@ -267,7 +267,7 @@ def _written(edited: EditedStep, group: NDArray[np.int64]) -> float:
 
 
 def _rowwise(facts: StepFacts, group: NDArray[np.int64]) -> bool:
-    """Whether a group reduces rows and goes on: what it ends with, as a mean, holds nothing up."""
+    """Whether a group reduces rows and goes on: nothing waits for what it ends with, as a mean."""
     rows = group.tolist()
     last = rows[-1:] if facts.family[rows[-1]] is Family.REDUCE else []
     return any(facts.family[row] in _ROWWISE for row in rows[: len(rows) - len(last)])

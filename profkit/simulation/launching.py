@@ -1,4 +1,4 @@
-"""What holds the host up: launches that a CUDA graph takes away, waits, allocation, blocking launches."""
+"""What delays the host: launches that a CUDA graph takes away, waits, allocation, blocking launches."""
 
 from __future__ import annotations
 

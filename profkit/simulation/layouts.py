@@ -181,6 +181,6 @@ def keep_activations(edited: EditedStep) -> None:
     chosen = recomputed(edited.facts) & edited.alive
     edited.drop(chosen)
     after = np.flatnonzero(np.diff(chosen.astype(int)) == -1) + 1
-    # What follows was held up by Python's way back out of the forward pass.
+    # What follows waited for Python's way back out of the forward pass.
     tokens = edited.facts.token[after]
     edited.gap_ns[tokens] = np.minimum(edited.gap_ns[tokens], edited.usual_launch_ns)

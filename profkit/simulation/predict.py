@@ -54,7 +54,7 @@ _UNLIKE: Final = 2.0
 """A replay this far off is of another step: seen in three of 180 files, all without steps, or with a single one."""
 
 _SLACK: Final = 0.95
-"""Where the host needs more of the step than this, it holds the device up now and then."""
+"""Where the host needs more of the step than this, the device waits for it now and then."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ __all__ = ["HOST_PRECEDENCE", "HostActivity"]
 HOST_PRECEDENCE: Final = (
     State.DEPENDENCY, State.INITIALISATION, State.CAPTURE, State.ALLOCATION, State.COMPILATION, State.PROFILER, State.INPUT,
 )  # fmt: skip
-"""What a late launch is charged to, the first that holds (design, section 2): `State.DEPENDENCY` is a call that the
-device held up. What is left is `State.SYNC` as far as there is credit, then `State.HOST_WORK`, then `State.HOST`."""
+"""What a late launch is attributed to, the first that applies (design, section 2): `State.DEPENDENCY` is a call that
+waited for the device. What is left is `State.SYNC` as far as there is credit, then `State.HOST_WORK`, then `State.HOST`."""
 
 _COMPILING: Final = (
     "cuLink", "nvrtc", "hiprtc", "cudaGraphInstantiate", "cuGraphInstantiate", "hipGraphInstantiate",

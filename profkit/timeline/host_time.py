@@ -49,7 +49,7 @@ def _summed(parts: Sequence[HostTime]) -> HostTime:
 
 
 def _waiting_by_thread(view: TraceView) -> list[tuple[int, Intervals]]:
-    """When a device waited for each thread; one thread may hold up several devices at once."""
+    """When a device waited for each thread; several devices may wait for one thread at once."""
     found: list[tuple[int, Intervals]] = []
     for device in range(len(view.trace.devices)):
         segments = view.window_segments(device)

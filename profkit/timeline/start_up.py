@@ -54,7 +54,7 @@ def initialising(trace: Trace, queue: LaunchQueue) -> NDArray[np.bool_]:
     """Which calls set the device up.
 
     Those are the loading of modules; each process's first call (it makes the context), where it is long and nothing
-    ran before it; a long launch call that no queue holds up (it loads its kernel); and any other long call that does
+    ran before it; a long launch call that no full queue blocks (it loads its kernel); and any other long call that does
     not wait, copy, allocate, launch a graph, capture or profile.
     """
     calls, strings = trace.calls, trace.strings
