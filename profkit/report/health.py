@@ -15,6 +15,7 @@ from profkit.model.states import State
 from profkit.report.contradictions import contradictions, overrun_ns
 from profkit.report.step_findings import step_findings, too_few_whole
 from profkit.report.verdict import UNDECIDED
+from profkit.roofline.beside_collectives import overlap_findings
 from profkit.roofline.clock_changes import clock_findings
 from profkit.timeline.host_step import host_facts, records_no_gpu
 from profkit.timeline.launches import launches_captured, launches_without_kernel
@@ -47,7 +48,7 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     found += [*_lost(views, unlaunched, lost), *_causality(views), *contradictions(views)]
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
-    found += _captured(views) + clock_findings(views)
+    found += _captured(views) + clock_findings(views) + overlap_findings(views)
     found += (
         _attribution(views, without_phase)
         + _warm_up(views)

@@ -118,6 +118,8 @@ FINDINGS: Final[Table] = {
     "{written_ns} as recorded where {possible_ns} are possible. "
     "Totals use the recorded times. The longest is {longest}.",
     "clock-dropped": _clock_dropped,
+    "slowed-by-collectives": "{count:kernel} take longer beside a collective than alone, {lost_ns} in all: "
+    "both share memory bandwidth and multiprocessors. Most of it is {kernel}, {slowdown_share} slower.",
     "clock-went-back": _clock_went_back,
     "correlation-clash": "{count:launch id} used twice in one process, so phase and step of their operations are a guess. "
     "Two recordings may share the file.",
