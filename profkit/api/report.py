@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from profkit.model import Trace
     from profkit.model.memory_history import MemoryHistory
 
-__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input"]
+__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "run_step_ns"]
 
 PathLike = str | os.PathLike[str]
 
@@ -207,13 +207,13 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     say = progress or (lambda _: None)
     if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
         if plain_step_ns is None:
-            plain_step_ns = _plain_step_ns(files)
+            plain_step_ns = run_step_ns(files)
         many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns)
         return Report(spoken(summarise_many(files, many, cluster, progress)))
     recordings, failures = _read_all(files, say)
     say("analysing")
     if plain_step_ns is None:
-        plain_step_ns = _plain_step_ns(files)
+        plain_step_ns = run_step_ns(files)
     options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)
     result = summarise(recordings, options)
     return Report(spoken(with_findings(result, failure_findings(failures)) if failures else result))
@@ -321,7 +321,7 @@ def _expand(path: PathLike) -> list[str]:
     return without_exported(found)
 
 
-def _plain_step_ns(files: Sequence[str]) -> int | None:
+def run_step_ns(files: Sequence[str]) -> int | None:
     """The unprofiled step time of a run folder, when all files come from that one folder."""
     folders = {Path(f).parent for f in files if f != "-" and not is_remote(f)}
     if len(folders) != 1:
