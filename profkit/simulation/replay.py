@@ -105,7 +105,7 @@ def without_recorder(
     Returns:
         The program with a faster host, or as it was recorded where a known plain time is no shorter.
     """
-    estimated = _charged(program, cost, host)
+    estimated = _without_recorder(program, cost, host)
     if plain_step_ns is None:
         return estimated
     alone = replay(_scaled(program, 0.0)).step_ns
@@ -114,7 +114,7 @@ def without_recorder(
         return estimated if replay(estimated).step_ns <= most else _slowed_to(estimated, most)
     if replay(program).step_ns <= plain_step_ns:
         return program
-    return _slowed_to(_charged(program, cost, 1.0), plain_step_ns)
+    return _slowed_to(_without_recorder(program, cost, 1.0), plain_step_ns)
 
 
 def _slowed_to(program: Program, step_ns: int) -> Program:
@@ -128,7 +128,7 @@ def _slowed_to(program: Program, step_ns: int) -> Program:
     return _scaled(program, (low + high) / 2)
 
 
-def _charged(program: Program, cost: RecorderCost, host: float) -> Program:
+def _without_recorder(program: Program, cost: RecorderCost, host: float) -> Program:
     """Take the recorder's time for its events off the gaps and calls that hold them; most of each is left."""
     taken = program.ranges * cost.range_ns + program.calls * cost.call_ns
     least = 0.25
