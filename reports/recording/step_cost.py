@@ -33,9 +33,11 @@ def load_measure():
 
 
 def unedited(marked, unmarked, steps):
-    with tempfile.TemporaryDirectory() as folder:
-        with heard({"folder": f"{folder}/run", "wait": 1, "warmup": 2, "steps": steps}):
-            return unmarked.times(lambda: None, 3, steps)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        heard({"folder": f"{name}/run", "wait": 1, "warmup": 2, "steps": steps}),
+    ):
+        return unmarked.times(lambda: None, 3, steps)
 
 
 def main(rounds="12"):
