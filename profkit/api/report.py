@@ -44,6 +44,7 @@ from profkit.rendering.spoken import spoken
 from profkit.report.assembly import summarise, time_offsets, timelines
 from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
 from profkit.report.views import Options
+from profkit.saved_runs.run_file import read_run_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -317,7 +318,7 @@ def _expand(path: PathLike) -> list[str]:
         for f in folder.iterdir()
         if f.is_file()
         and f.name.endswith(RECORDING_SUFFIXES)
-        and _run_description(f) is None
+        and read_run_file(f) is None
         and not _is_report(f)
     )
     if not found:
@@ -332,7 +333,7 @@ def run_step_ns(files: Sequence[str]) -> int | None:
     folders = {Path(f).parent for f in files if f != "-" and not is_remote(f)}
     if len(folders) != 1:
         return None
-    told = [_run_description(file) for file in sorted(folders.pop().glob("run*.json"))]
+    told = [read_run_file(file) for file in sorted(folders.pop().glob("run*.json"))]
     read_here = {Path(file).name.partition(".")[0] for file in files}
     steps = [each.get("plain_step_median_ns") for each in told if each and read_here & _stems(each)]
     known = [ns for ns in steps if isinstance(ns, int | float) and 0 < ns < 1e15]
@@ -372,17 +373,6 @@ def _is_same(one: str, other: str) -> bool:
         return _size(one) is not None and filecmp.cmp(one, other, shallow=False)
     except OSError:
         return False
-
-
-def _run_description(file: Path) -> Row | None:
-    """What `profkit.record` wrote beside its recordings (docs/recording.md); None for any other file."""
-    try:
-        if file.suffix != ".json" or not file.name.startswith("run") or file.stat().st_size > 1_000_000:
-            return None
-        told: Any = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return told if isinstance(told, dict) and str(told.get("schema")).startswith("profkit.run/") else None
 
 
 def _is_report(file: Path) -> bool:
