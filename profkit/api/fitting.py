@@ -66,7 +66,8 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     recordings = [read(file) for file in files]
     program = _program(files, [each for each in recordings if isinstance(each, MemoryHistory)])
     plain = plain_step_ns if plain_step_ns is not None else run_step_ns(files)
-    views, _ = timelines([r for r in recordings if isinstance(r, Trace)], Options(plain_step_ns=plain))
+    traces = [each for each in recordings if isinstance(each, Trace)]
+    views, _ = timelines(traces, Options(plain_step_ns=plain))
     asked = FitChanges(
         sequence=sequence,
         bf16=bf16,
@@ -77,7 +78,7 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         ranks=ranks,
         shard=shard,
     )
-    operators = next((found for view in views if (found := block_operators(program, view))), None)
+    operators = next((found for each in traces if (found := block_operators(program, each))), None)
     _refuse_unknown(files, program, asked, operators)
     gpu_bytes = _gpu_bytes(views, program.replayed.device)
     if batch == "max":
