@@ -10,6 +10,7 @@ import numpy as np
 
 from profkit.advice.rule import Rule
 from profkit.model import RangeKind
+from profkit.readers.registry import format_named
 from profkit.timeline.view import TraceView
 
 __all__ = ["Audience", "audience_of", "suited"]
@@ -88,8 +89,10 @@ def audience_of(view: TraceView) -> Audience:
     elif any(_AMD.search(text) for text in described):
         vendor = "amd"
     engine = any(name.startswith("pt_autograd_") for name in threads)
+    known = format_named(trace.source.format)
+    written_by_torch = known is not None and known.versioned_by == "pytorch"
     return Audience(
-        torch=trace.source.format == "kineto" or engine or any(_TORCH.search(name) for name in names),
+        torch=written_by_torch or engine or any(_TORCH.search(name) for name in names),
         trains=engine or any(_TRAINS.search(name) for name in names),
         vendor=vendor,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ import msgspec
 
 from profkit.api.output_files import write_whole
 from profkit.errors import OutputError, ReadError
-from profkit.model import rows
+from profkit.model import Finding, Severity, rows
 from profkit.model.report import (
     AdviceRow,
     CommunicationRow,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from profkit.model import Trace
     from profkit.model.memory_history import MemoryHistory
 
-__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input"]
+__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "run_step_ns"]
 
 PathLike = str | os.PathLike[str]
 
@@ -203,20 +204,25 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         ReadError: A file cannot be read; the message says why and what to do.
         AnalysisError: The cluster cannot be used.
     """
-    files = expand(paths)
+    given = expand(paths)
+    files = distinct_files(given)
+    repeated = len(given) - len(files)
     say = progress or (lambda _: None)
     if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
         if plain_step_ns is None:
-            plain_step_ns = _plain_step_ns(files)
+            plain_step_ns = run_step_ns(files)
         many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns)
         return Report(spoken(summarise_many(files, many, cluster, progress)))
     recordings, failures = _read_all(files, say)
     say("analysing")
     if plain_step_ns is None:
-        plain_step_ns = _plain_step_ns(files)
+        plain_step_ns = run_step_ns(files)
     options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)
     result = summarise(recordings, options)
-    return Report(spoken(with_findings(result, failure_findings(failures)) if failures else result))
+    findings = failure_findings(failures)
+    if repeated:
+        findings.append(Finding("file-repeated", Severity.WARNING, count=repeated))
+    return Report(spoken(with_findings(result, findings) if findings else result))
 
 
 def _read_all(
@@ -321,15 +327,51 @@ def _expand(path: PathLike) -> list[str]:
     return without_exported(found)
 
 
-def _plain_step_ns(files: Sequence[str]) -> int | None:
+def run_step_ns(files: Sequence[str]) -> int | None:
     """The unprofiled step time of a run folder, when all files come from that one folder."""
     folders = {Path(f).parent for f in files if f != "-" and not is_remote(f)}
     if len(folders) != 1:
         return None
     told = [_run_description(file) for file in sorted(folders.pop().glob("run*.json"))]
-    steps = [each.get("plain_step_median_ns") for each in told if each]
+    read_here = {Path(file).name.partition(".")[0] for file in files}
+    steps = [each.get("plain_step_median_ns") for each in told if each and read_here & _stems(each)]
     known = [ns for ns in steps if isinstance(ns, int | float) and 0 < ns < 1e15]
     return round(median(known)) if known else None
+
+
+def _stems(run: Row) -> set[str]:
+    """The files that a run lists, without suffixes: an export stands for its report. A run counts for no others."""
+    files = run.get("files")
+    listed = files if isinstance(files, list) else []
+    return {name.partition(".")[0] for name in listed if isinstance(name, str)}
+
+
+def distinct_files(files: Sequence[str]) -> list[str]:
+    """Each recording once: the same file under two names, or a copy of it, would count twice."""
+    by_size: dict[int | None, list[str]] = {}
+    found: list[str] = []
+    for file in files:
+        same_size = by_size.setdefault(_size(file), [])
+        if not any(_is_same(file, other) for other in same_size):
+            same_size.append(file)
+            found.append(file)
+    return found
+
+
+def _size(file: str) -> int | None:
+    try:
+        return None if is_remote(file) or file == "-" else Path(file).stat().st_size
+    except OSError:  # reading says it
+        return None
+
+
+def _is_same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return _size(one) is not None and filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def _run_description(file: Path) -> Row | None:

@@ -187,7 +187,8 @@ def share_text(share: float | None) -> str:
 
 def no_advice(report: Document) -> str | None:
     """What to say where there is a verdict and nothing to do about it; None where there is advice, or no device."""
-    if report.advice or not any(row.busy_ns for row in report.devices):
+    undecided = report.verdict.bound == "unknown"
+    if report.advice or undecided or not any(row.busy_ns for row in report.devices):
         return None
     if any(finding.code == "no-torch" for finding in report.health.findings):
         return "No advice: it is for programs of PyTorch, and this is another one."

@@ -30,13 +30,12 @@ Column = NDArray[np.int64]
 
 
 def clock_findings(views: Sequence[TraceView]) -> list[Finding]:
-    """A finding for each device whose kernels became slower and stayed so."""
-    return [
-        found
-        for view in views
-        for device in range(len(view.trace.devices))
-        for found in _slower(view, device)
-    ]
+    """A finding where kernels became slower and stayed so: one for all devices, with the numbers of the worst."""
+    found = [f for view in views for device in range(len(view.trace.devices)) for f in _slower(view, device)]
+    if not found:
+        return []
+    worst = max(found, key=lambda finding: float(str(finding.params["slowdown_share"])))
+    return [Finding(worst.code, worst.severity, count=sum(f.count for f in found), params=worst.params)]
 
 
 def _slower(view: TraceView, device: int) -> list[Finding]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from profkit.hardware import Gpu
 from profkit.model import OperationKind, RangeKind
 from profkit.model.kernel_class import Family, KernelClass
+from profkit.roofline.operator_shapes import floating_input_type
 from profkit.simulation.step_program import Program
 from profkit.timeline.view import TraceView
 
@@ -112,6 +113,17 @@ class StepFacts:
         return np.array([max(sizes) if sizes else math.nan for sizes in self.inputs])
 
     @cached_property
+    def taken(self) -> list[str | None]:
+        """The floating type that the operator around each launch took, where the recording has it."""
+        known = np.full(self.count, -1)
+        has = self.operator_row >= 0
+        known[has] = self.view.trace.ranges.dtypes[self.operator_row[has]]
+        types = {
+            t: floating_input_type(self.view.trace.strings[t]) for t in np.unique(known).tolist() if t >= 0
+        }
+        return [types.get(text) for text in known.tolist()]
+
+    @cached_property
     def in_graph(self) -> Flags:
         """Whether each operation is a node of a graph that one call launched."""
         found: Flags = np.bincount(self.token, minlength=self.program.tokens)[self.token] >= _GRAPH
@@ -135,7 +147,7 @@ class StepFacts:
         kernels = np.array([k is not None for k in self.kernels], bool)
         launching = np.unique(self.token[kernels])
         graphs = np.unique(self.token[kernels & self.in_graph])
-        whole = program.gap_ns - program.input_ns - program.allocation_ns + program.own_ns
+        whole = program.gap_ns - program.kept_ns + program.own_ns
         usual = float(np.median(whole[launching])) if len(launching) else 0.0
         return min(usual, _MOST_LAUNCH_NS) if 2 * len(graphs) > len(launching) else usual
 

@@ -133,6 +133,7 @@ forward("1")
 """
 
 
+@pytest.mark.slow
 def test_a_users_script_is_checked_against_our_types(installed, tmp_path):
     pytest.importorskip("mypy", reason="SKIPPED LOUDLY: no mypy, py.typed is not tried")
     script, settings = tmp_path / "user.py", tmp_path / "mypy.ini"

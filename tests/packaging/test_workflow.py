@@ -149,6 +149,7 @@ class Job:
 RECORDED = {"pip install": 0, "profkit record": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None or shutil.which("git") is None, reason="needs bash and git")
 def test_the_workflow_keeps_a_history_and_stops_a_slower_step(tmp_path):
     runner = Runner(tmp_path)

@@ -29,6 +29,7 @@ def operators(folder):
     return [event["name"] for event in trace["traceEvents"] if event.get("cat") == "cpu_op"]
 
 
+@pytest.mark.slow
 def test_annotated_gpt_splits_attention(tmp_path):
     run("annotated_gpt", tmp_path / "run")
     assert phases(tmp_path / "run") >= {

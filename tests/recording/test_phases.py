@@ -437,6 +437,7 @@ def test_importing_phases_imports_nothing_heavy():
     assert float(seconds) < 0.05 * 3, "measured 12 ms; the limit is 50 ms on a quiet machine"
 
 
+@pytest.mark.slow
 def test_torch_may_be_imported_after_the_first_phase():
     out = run_python(
         "from profkit.recording.phases import phase\n"

@@ -260,6 +260,7 @@ def script(tmp_path, body):
     return [sys.executable, str(path), str(tmp_path / "run")]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_warning_and_the_program_goes_on(tmp_path):
     command = script(
         tmp_path,
@@ -280,6 +281,7 @@ def test_a_full_disk_is_one_warning_and_the_program_goes_on(tmp_path):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_recorded(tmp_path):
     command = script(
         tmp_path,
@@ -307,6 +309,7 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path):
     assert facts["traces"][0]["complete"] is False
 
 
+@pytest.mark.slow
 def test_forked_workers_neither_record_nor_break_the_recording(tmp_path):
     command = script(
         tmp_path,

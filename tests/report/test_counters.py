@@ -38,6 +38,7 @@ def test_counters_alone_give_a_kernel_table_and_no_verdict():
     assert "167 kernels" in findings(report)["counters-only"]["message"]
     assert report.as_dict()["health"]["kernels_without_launch"] == 0
     assert not len(report.advice)
+    assert "No advice" not in str(report)
 
 
 def test_counters_beside_their_timeline_say_how_much_of_it_they_cover():

@@ -110,12 +110,17 @@ FINDINGS: Final[Table] = {
     "steps-by-period": "No steps are marked: {count} were found by the repetition of their launches. "
     "Mark a range named step, or pass --step NAME, to be sure.",
     "steps-differ": _steps_differ,
+    "file-repeated": "{count:file} given twice: each recording is read once.",
+    "steps-damaged": "Records are missing from {count} of {steps:step}: the host took as long as in the others, "
+    "or launched work that is lost. They are left out.",
     "step-outlier": "{count:step} took much longer than the median of {median_ns}; {name} took {longest_ns}.",
     "warm-up-steps": _warm_up_steps,
     "busy-over-100": "Impossible times: {count:operation} overlap later ones on the same stream, "
     "{written_ns} as recorded where {possible_ns} are possible. "
     "Totals use the recorded times. The longest is {longest}.",
     "clock-dropped": _clock_dropped,
+    "slowed-by-collectives": "{count:kernel} take longer beside a collective than alone, {lost_ns} in all: "
+    "both share memory bandwidth and multiprocessors. Most of it is {kernel}, {slowdown_share} slower.",
     "clock-went-back": _clock_went_back,
     "correlation-clash": "{count:launch id} used twice in one process, so phase and step of their operations are a guess. "
     "Two recordings may share the file.",

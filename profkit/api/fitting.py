@@ -1,0 +1,148 @@
+"""A recording and some changes in, memory and time out: what ``profkit.fit`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from profkit.api.report import PathLike, expand, run_step_ns
+from profkit.errors import AnalysisError, ProfkitError
+from profkit.model import Trace
+from profkit.model.memory_history import MemoryHistory
+from profkit.model.report_fit import Fit
+from profkit.readers import read
+from profkit.report.assembly import timelines
+from profkit.report.views import Options
+from profkit.simulation.answer import first_step
+from profkit.simulation.block_operators import BlockOperators, block_operators
+from profkit.simulation.fit import fit_program, largest_batch
+from profkit.simulation.fit_changes import FitChanges
+from profkit.simulation.memory_program import MemoryProgram, memory_program
+from profkit.simulation.recompute_memory import find_segments
+from profkit.timeline.view import TraceView
+
+__all__ = ["fit"]
+
+
+def fit(  # noqa: PLR0913 - options by name, as on the command line
+    paths: PathLike | Iterable[PathLike],
+    *,
+    batch: float | Literal["max"] = 1.0,
+    sequence: float = 1.0,
+    bf16: bool = False,
+    recompute: str | None = None,
+    fused_attention: bool = False,
+    optimizer: Literal["sgd", "adam", "adam8bit"] | None = None,
+    fused_optimizer: bool = False,
+    ranks: int = 1,
+    shard: Literal["zero1", "zero2", "zero3"] | None = None,
+    memory_bytes: int | None = None,
+    plain_step_ns: int | None = None,
+) -> Fit:
+    """Whether the recorded step fits into memory after some changes, and what it then takes.
+
+    Args:
+        paths: A run folder, or a memory snapshot with the trace of the same steps (for the time).
+        batch: The batch as a multiple of the recorded one; ``max`` for the largest that fits.
+        sequence: The length of the sequence as a multiple of the recorded one.
+        bf16: Forward and loss under autocast to bf16.
+        recompute: Activations to recompute, each layer by itself: ``all``, the path of a phase, or a part of the name
+            of the file or function that calls the layers.
+        fused_attention: Attention by scaled_dot_product_attention, which stores no scores.
+        optimizer: Another optimizer: ``sgd`` (without momentum), ``adam``, ``adam8bit``.
+        fused_optimizer: The optimizer in one kernel, without temporaries.
+        ranks: Over how many ranks ``shard`` goes.
+        shard: ``zero1`` (optimizer state), ``zero2`` (gradients too) or ``zero3`` (parameters too).
+        memory_bytes: What it has to fit into; by default the memory of the recorded GPU, where a trace says it.
+        plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
+
+    Raises:
+        ReadError: A file cannot be read.
+        AnalysisError: There is no memory snapshot, or it has no history.
+        ProfkitError: The largest batch is asked for without a limit, or not even the smallest fits.
+    """
+    files = expand(paths)
+    recordings = [read(file) for file in files]
+    program = _program(files, [each for each in recordings if isinstance(each, MemoryHistory)])
+    plain = plain_step_ns if plain_step_ns is not None else run_step_ns(files)
+    views, _ = timelines([r for r in recordings if isinstance(r, Trace)], Options(plain_step_ns=plain))
+    asked = FitChanges(
+        sequence=sequence,
+        bf16=bf16,
+        recompute=recompute,
+        fused_attention=fused_attention,
+        optimizer=optimizer,
+        fused_optimizer=fused_optimizer,
+        ranks=ranks,
+        shard=shard,
+    )
+    operators = next((found for view in views if (found := block_operators(program, view))), None)
+    _refuse_unknown(files, program, asked, operators)
+    gpu_bytes = _gpu_bytes(views, program.replayed.device)
+    if batch == "max":
+        limit = memory_bytes if memory_bytes is not None else gpu_bytes
+        batch = _largest(program, asked, operators, limit)
+    return fit_program(
+        program,
+        replace(asked, batch=batch),
+        operators,
+        step=first_step(views, plain),
+        memory_bytes=memory_bytes,
+        gpu_bytes=gpu_bytes,
+    )
+
+
+def _program(files: Sequence[str], histories: Sequence[MemoryHistory]) -> MemoryProgram:
+    if not histories:
+        raise AnalysisError(
+            files[0],
+            "there is no memory snapshot",
+            "Record one with profkit.record(memory=True), or with profkit record memory",
+        )
+    program = memory_program(histories[0])
+    if program is None:
+        raise AnalysisError(
+            histories[0].source.name,
+            "it has no history of allocations, only their end",
+            "Record it with profkit.record(memory=True), or with torch.cuda.memory._record_memory_history()",
+        )
+    return program
+
+
+def _refuse_unknown(
+    files: Sequence[str], program: MemoryProgram, asked: FitChanges, operators: BlockOperators | None
+) -> None:
+    """Refuse what needs operators that are not known, and layers that are not found."""
+    unknown = asked.without_operators()
+    if unknown and operators is None:
+        raise AnalysisError(
+            files[0],
+            f"{' and '.join(unknown)} needs the operators that made the blocks",
+            "Give the trace of the same steps too, recorded with shapes and memory: profkit.record(memory=True) writes both",
+        )
+    if asked.recompute is not None and not find_segments(program, asked.recompute):
+        raise AnalysisError(
+            files[0],
+            f"no layers to recompute are found for {asked.recompute!r}",
+            "Name all, a phase, or the file or function that calls the layers",
+        )
+
+
+def _largest(
+    program: MemoryProgram, asked: FitChanges, operators: BlockOperators | None, limit: int | None
+) -> float:
+    if limit is None:
+        raise ProfkitError("the largest batch needs a limit. Name it: memory_bytes, or --memory 24GB")
+    found = largest_batch(program, asked, operators, limit)
+    if found is None:
+        raise ProfkitError("not even a 64th of the recorded batch fits")
+    return found
+
+
+def _gpu_bytes(views: Sequence[TraceView], ordinal: int) -> int | None:
+    """The memory of a GPU, where a trace says it."""
+    found = [
+        d.memory_bytes for v in views for d in v.trace.devices if d.memory_bytes and d.ordinal == ordinal
+    ]
+    return found[0] if found else None

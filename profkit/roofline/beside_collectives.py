@@ -1,0 +1,65 @@
+"""Kernels that run beside a collective, and what that costs them: both share memory, links and multiprocessors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from profkit.model import Finding, Severity
+from profkit.model.findings import Param
+from profkit.model.states import State
+from profkit.roofline.kernel_table import group_kernels
+from profkit.timeline.intervals import Intervals
+from profkit.timeline.view import TraceView
+
+__all__ = ["overlap_findings"]
+
+_LEAST_SLOWDOWN: Final = 0.05
+_LEAST_LAUNCHES: Final = 3
+"""Beside a collective, and alone: fewer have no median worth the name."""
+_LEAST_SHARE: Final = 0.01
+"""Of the kernels' time: less is not worth a sentence."""
+
+
+def overlap_findings(views: Sequence[TraceView]) -> list[Finding]:
+    """A finding where kernels take longer beside a collective than the same kernels alone: one for all traces."""
+    each = [_slowed(view) for view in views]
+    slowed = [kernel for kernels, _ in each for kernel in kernels]
+    lost_ns = sum(ns for ns, _, _ in slowed)
+    if not slowed or lost_ns < _LEAST_SHARE * sum(total for _, total in each):
+        return []
+    _, name, slowdown = max(slowed)
+    params: dict[str, Param] = {"lost_ns": lost_ns, "kernel": name, "slowdown_share": slowdown}
+    return [Finding("slowed-by-collectives", Severity.INFO, count=len(slowed), params=params)]
+
+
+def _slowed(view: TraceView) -> tuple[list[tuple[int, str, float]], int]:
+    """The slowed kernels with what it costs and by how much they are slower, and the time of all that are no collective."""
+    operations = view.trace.operations
+    rows, group, keys = group_kernels(view)
+    if not (view.state[rows] == State.COMMUNICATION).any():
+        return [], 0
+    start, end = operations.start_ns[rows], operations.end_ns[rows]
+    duration = (end - start).astype(np.int64)
+    beside_ns = np.zeros(len(rows), np.int64)
+    sends = view.state[rows] == State.COMMUNICATION
+    for device in range(len(view.trace.devices)):
+        mine = operations.device[rows] == device
+        busy = Intervals.of(start[mine & sends], end[mine & sends])
+        beside_ns[mine] = busy.within(start[mine], end[mine])
+    slowed: list[tuple[int, str, float]] = []
+    for at in np.unique(group[~sends & (2 * beside_ns > duration)]).tolist():
+        own = (group == at) & ~sends
+        beside, alone = duration[own & (2 * beside_ns > duration)], duration[own & (beside_ns == 0)]
+        if min(len(beside), len(alone)) < _LEAST_LAUNCHES:
+            continue
+        usual = float(np.median(alone))
+        slowdown = float(np.median(beside)) / max(usual, 1.0) - 1.0
+        if slowdown >= _LEAST_SLOWDOWN:
+            made = view.work.class_of_name[int(operations.name[rows[own][0]])]
+            slowed.append(
+                (int(beside.sum() - usual * len(beside)), made.short_name or keys[at].name, slowdown)
+            )
+    return slowed, int(duration[~sends].sum())

@@ -1,0 +1,163 @@
+"""Whether a step fits into memory after some changes: the replayed blocks changed, and the allocator played again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.memory.categories import CATEGORIES
+from profkit.model.memory_history import Action
+from profkit.model.report_fit import Fit, FitCategory, FitNote, FitNow, FitThen
+from profkit.model.rows import Interval
+from profkit.simulation.block_operators import BlockOperators
+from profkit.simulation.fit_changes import FitChanges, PricedChange
+from profkit.simulation.memory_program import MemoryProgram
+from profkit.simulation.predict import Step
+from profkit.simulation.reserved_memory import reserved_bytes
+
+__all__ = ["fit_program", "largest_batch"]
+
+_MOST_BATCH: Final = 64 * 1024
+
+
+_UNSURE: Final = 0.015
+"""How far an unchanged step may be off: 64 MiB of cuBLAS workspaces came and went among the measured rows."""
+
+
+def fit_program(
+    program: MemoryProgram,
+    changes: FitChanges,
+    operators: BlockOperators | None = None,
+    *,
+    step: Step | None = None,
+    memory_bytes: int | None = None,
+    gpu_bytes: int | None = None,
+) -> Fit:
+    """What the step of a program takes after some changes.
+
+    Args:
+        program: The recorded blocks.
+        changes: What is asked for.
+        operators: The operators that made the blocks, where a trace of the same execution tells.
+        step: The same step of a trace, for its time.
+        memory_bytes: What it has to fit into; by default the memory of the recorded GPU.
+        gpu_bytes: The memory of the recorded GPU, where a trace says it.
+    """
+    memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
+    priced = changes.priced(program, operators)
+    changed = _applied(program, priced)
+    peak, reserved = _peak(changed, priced), _reserved(program, changed, priced)
+    outside = _outside(program, gpu_bytes)
+    return Fit(
+        before=FitNow(
+            peak_bytes=int(program.replayed.allocated.max()),
+            reserved_bytes=program.replayed.reserved_peak,
+            step_ns=round(step.plain_ns) if step else None,
+        ),
+        changes=[each.name for each in priced],
+        settings={each.name: each.value for each in priced if each.value is not None},
+        after=FitThen(peak_bytes=peak, reserved_bytes=reserved, step_ns=_time(step, priced)),
+        memory_bytes=memory_bytes,
+        outside_bytes=outside,
+        fits=_fits(reserved, outside, memory_bytes),
+        by_category=_by_category(program, changed),
+        notes=_notes(program),
+    )
+
+
+def largest_batch(
+    program: MemoryProgram,
+    changes: FitChanges,
+    operators: BlockOperators | None,
+    memory_bytes: int,
+) -> float | None:
+    """The largest batch that fits, as a multiple of the recorded one in steps of a 64th; None where none does."""
+    fitting, failing = 0, _MOST_BATCH
+    while failing - fitting > 1:
+        middle = (fitting + failing) // 2 if failing < _MOST_BATCH or fitting else 64
+        middle = min(max(middle, fitting + 1), failing - 1)
+        priced = replace(changes, batch=middle / 64).priced(program, operators)
+        reserved = _reserved(program, _applied(program, priced), priced)
+        if reserved.high <= memory_bytes:
+            fitting = middle
+        else:
+            failing = middle
+    return fitting / 64 if fitting else None
+
+
+def _applied(program: MemoryProgram, priced: Sequence[PricedChange]) -> MemoryProgram:
+    for each in priced:
+        program = each.memory(program)
+    return program
+
+
+def _peak(changed: MemoryProgram, priced: Sequence[PricedChange]) -> Interval:
+    likely = changed.peak_bytes()
+    unsure = float(np.hypot(_UNSURE, sum(each.unsure**2 for each in priced) ** 0.5))
+    return Interval(low=likely * (1 - unsure), likely=likely, high=likely * (1 + unsure))
+
+
+def _reserved(program: MemoryProgram, changed: MemoryProgram, priced: Sequence[PricedChange]) -> Interval:
+    """As the allocator is played; as far off as that is for the recorded step, and as the peak may be."""
+    recorded, played = program.replayed.reserved_peak, reserved_bytes(program)
+    likely = reserved_bytes(changed)
+    if recorded and not priced:
+        likely = recorded
+    missed = abs(recorded / played - 1) if recorded and played else 0.05
+    unsure = float(np.hypot(_UNSURE + missed, sum(each.unsure_reserved**2 for each in priced) ** 0.5))
+    least = max(likely * (1 - unsure), 0)
+    return Interval(low=least, likely=likely, high=likely * (1 + unsure))
+
+
+def _outside(program: MemoryProgram, gpu_bytes: int | None) -> int:
+    """What an out-of-memory report of the history says to be in use beside the allocator, else 0."""
+    replayed = program.replayed
+    told = np.flatnonzero((replayed.events.action == Action.OOM) & (replayed.events.device_free >= 0))
+    if gpu_bytes is None or replayed.reserved is None or not len(told):
+        return 0
+    last = int(told[-1])
+    return max(gpu_bytes - int(replayed.reserved[last + 1]) - int(replayed.events.device_free[last]), 0)
+
+
+def _fits(reserved: Interval, outside: int, memory_bytes: int | None) -> bool | None:
+    if memory_bytes is None:
+        return None
+    if reserved.high + outside <= memory_bytes:
+        return True
+    return False if reserved.low + outside > memory_bytes else None
+
+
+def _time(step: Step | None, priced: Sequence[PricedChange]) -> Interval | None:
+    if step is None:
+        return None
+    found = step.predict([change for each in priced for change in each.time])
+    return Interval(low=found.before_ns / found.high, likely=found.after_ns, high=found.before_ns / found.low)
+
+
+def _by_category(program: MemoryProgram, changed: MemoryProgram) -> list[FitCategory]:
+    before, after = _held(program), _held(changed)
+    return [
+        FitCategory(category=name, before_bytes=int(before[i]), after_bytes=int(after[i]))
+        for i, name in enumerate(CATEGORIES)
+        if before[i] or after[i]
+    ]
+
+
+def _held(program: MemoryProgram) -> NDArray[Any]:
+    peak = int(program.curve().argmax())
+    there = (program.allocated <= peak) & (program.freed > peak)
+    return np.bincount(program.use[there], program.bytes[there], minlength=len(CATEGORIES))
+
+
+def _notes(program: MemoryProgram) -> list[FitNote]:
+    notes = []
+    if not program.replayed.complete and not program.before.any():
+        notes.append(FitNote(code="history-incomplete"))
+    maybe = int(program.bytes[program.maybe_batched & program.before].sum())
+    if maybe:
+        notes.append(FitNote(code="unexplained-blocks", params={"bytes": maybe}))
+    return notes
