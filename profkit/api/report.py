@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ import msgspec
 
 from profkit.api.output_files import write_whole
 from profkit.errors import OutputError, ReadError
-from profkit.model import rows
+from profkit.model import Finding, Severity, rows
 from profkit.model.report import (
     AdviceRow,
     CommunicationRow,
@@ -198,20 +199,22 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         ReadError: A file cannot be read; the message says why and what to do.
         AnalysisError: The cluster cannot be used.
     """
-    files = expand(paths)
-    say = progress or (lambda _: None)
-    if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
-        if plain_step_ns is None:
-            plain_step_ns = run_step_ns(files)
-        many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns)
-        return Report(document_of(summarise_many(files, many, cluster, progress)))
-    recordings, failures = _read_all(files, say)
-    say("analysing")
+    given = expand(paths)
+    files = distinct_files(given)
     if plain_step_ns is None:
         plain_step_ns = run_step_ns(files)
     options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)
-    found = summarise(recordings, options)
-    return Report(document_of(with_findings(found, failure_findings(failures)) if failures else found))
+    findings: list[Finding] = []
+    if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
+        found = summarise_many(files, options, cluster, progress)
+    else:
+        say = progress or (lambda _: None)
+        recordings, failures = _read_all(files, say)
+        say("analysing")
+        found, findings = summarise(recordings, options), failure_findings(failures)
+    if len(files) < len(given):
+        findings.append(Finding("file-repeated", Severity.WARNING, count=len(given) - len(files)))
+    return Report(document_of(with_findings(found, findings) if findings else found))
 
 
 def _read_all(
@@ -322,9 +325,45 @@ def run_step_ns(files: Sequence[str]) -> int | None:
     if len(folders) != 1:
         return None
     told = [_run_description(file) for file in sorted(folders.pop().glob("run*.json"))]
-    steps = [each.get("plain_step_median_ns") for each in told if each]
+    read_here = {Path(file).name.partition(".")[0] for file in files}
+    steps = [each.get("plain_step_median_ns") for each in told if each and read_here & _stems(each)]
     known = [ns for ns in steps if isinstance(ns, int | float) and 0 < ns < 1e15]
     return round(median(known)) if known else None
+
+
+def _stems(run: JsonObject) -> set[str]:
+    """The files that a run lists, without suffixes: an export stands for its report. A run counts for no others."""
+    files = run.get("files")
+    listed = files if isinstance(files, list) else []
+    return {name.partition(".")[0] for name in listed if isinstance(name, str)}
+
+
+def distinct_files(files: Sequence[str]) -> list[str]:
+    """Each recording once: the same file under two names, or a copy of it, would count twice."""
+    by_size: dict[int | None, list[str]] = {}
+    found: list[str] = []
+    for file in files:
+        same_size = by_size.setdefault(_size(file), [])
+        if not any(_is_same(file, other) for other in same_size):
+            same_size.append(file)
+            found.append(file)
+    return found
+
+
+def _size(file: str) -> int | None:
+    try:
+        return None if is_remote(file) or file == "-" else Path(file).stat().st_size
+    except OSError:  # reading says it
+        return None
+
+
+def _is_same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return _size(one) is not None and filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def _run_description(file: Path) -> JsonObject | None:

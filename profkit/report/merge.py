@@ -44,7 +44,9 @@ _SAME_EVERYWHERE: Final = frozenset({"warm-up-steps", "steps-by-period", "steps-
 
 def common_left_out(files: Sequence[FileSummary]) -> NDArray[np.bool_]:
     """Which steps the report leaves out; files that left out others are to be done again."""
-    return steps_left_out([f.step_device_ns for f in files], [f.kinds for f in files])
+    return steps_left_out(
+        [f.step_device_ns for f in files], [f.kinds for f in files], [f.damaged for f in files]
+    )
 
 
 def files_shown(files: Sequence[FileSummary]) -> set[int]:

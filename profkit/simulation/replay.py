@@ -39,7 +39,8 @@ def replay(program: Program) -> Replay:
     """The steady period of a program that is run over and over.
 
     An operation starts when its launch has returned (plus the launch latency), the operation before it on its
-    stream and the one it waits for on another stream are done. A wait holds the host until the device is done.
+    stream and the one it waits for on another stream are done. A wait holds the host until the device is done, a copy
+    that is held until its stream is.
     """
     ends, host = _run(program)
     device = float(program.duration_ns.sum())
@@ -53,7 +54,7 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
     kind, gap, own = program.kind.tolist(), program.gap_ns.tolist(), program.own_ns.tolist()
     first, duration, stream = program.first.tolist(), program.duration_ns.tolist(), program.stream.tolist()
     lead, after, early = program.lead_ns.tolist(), program.after.tolist(), program.early_ns.tolist()
-    latency = program.latency_ns
+    latency, held = program.latency_ns, program.held.tolist()
     free = [0.0] * (max(stream, default=0) + 1)
     history: list[float] = []
     host, done = 0.0, 0.0
@@ -65,6 +66,8 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
             if kind[token] != LAUNCH:
                 host = max(host, done) + own[token]
                 continue
+            if held[token]:
+                host = max(host, free[stream[first[token]]])
             host += own[token]
             if len(history) >= QUEUE_DEPTH:
                 host = max(host, history[-QUEUE_DEPTH])
@@ -142,7 +145,7 @@ def _scaled(program: Program, factor: float) -> Program:
 
 
 def _times(program: Program, factor: NDArray[np.float64]) -> Program:
-    """Scale the host's own time; data fetching is not the recorder's doing and stays."""
-    fetching = np.minimum(program.input_ns, program.gap_ns)
-    gap = fetching + ((program.gap_ns - fetching) * factor)
+    """Scale the host's own time; fetching data and the program's own work are not the recorder's doing and stay."""
+    fixed = np.minimum(program.input_ns + program.work_ns, program.gap_ns)
+    gap = fixed + ((program.gap_ns - fixed) * factor)
     return replace(program, gap_ns=gap.astype(np.int64), own_ns=(program.own_ns * factor).astype(np.int64))

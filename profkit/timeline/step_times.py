@@ -15,7 +15,7 @@ __all__ = ["median_step", "step_times"]
 def step_times(views: Sequence[TraceView]) -> Step:
     """The median step of some traces as it was recorded; what it is without a profiler is left open."""
     stepped = [view for view in views if view.steps.count]
-    around = [found for view in views if (found := _around(view)) is not None]
+    around = [_around(view) for view in views if len(view.trace.operations)]
     return Step(
         recorded_ns=_recorded_ns(stepped),
         unprofiled_ns=None,
@@ -61,19 +61,13 @@ def _recorded_ns(stepped: Sequence[TraceView]) -> int | None:
     return round(float(np.median(np.asarray(total)[kept] / devices))) if kept.any() else None
 
 
-def _around(view: TraceView) -> tuple[int, int] | None:
-    """Recorded time before the first step and after the last, or before the first operation and after the last.
-
-    None where nothing ran, or nothing took time: then there is no window.
-    """
-    if not len(view.trace.operations):
-        return None
+def _around(view: TraceView) -> tuple[int, int]:
+    """Recorded time before the first step and after the last, or before the first operation and after the last."""
     if view.steps.count:
         begun, over = int(view.steps.tile_start_ns.min()), int(view.steps.tile_end_ns.max())
         begun, over = min(begun, int(view.steps.start_ns[0])), max(over, int(view.steps.end_ns[-1]))
     else:
         hulls = [view.window_hull(d) for d in range(len(view.windows)) if len(view.windows[d])]
-        if not hulls:
-            return None
-        begun, over = min(begin for begin, _ in hulls), max(end for _, end in hulls)
+        begun = min((begin for begin, _ in hulls), default=view.span[0])
+        over = max((end for _, end in hulls), default=view.span[1])
     return max(begun - view.span[0], 0), max(view.span[1] - over, 0)

@@ -52,6 +52,7 @@ _UNDECIDED: Final[Table] = {
     "impossible-times": "most GPU times are impossible, because operations overlap later ones on the same stream",
     "graphs-opaque": "most time is in CUDA graphs recorded as a whole",
     "kernels-unrecognised": "most GPU time is in unrecognised kernels",
+    "steps-damaged": "records are missing from {damaged} of its {steps:step}",
     "steps-without-work": "{idle} of its {steps:step} launched nothing on a GPU",
     "kernels-lost": "{lost:launch} have no kernel record, more than the {kernels} that have one",
     "graphs-lost": "{graphs:CUDA graph launch} without a kernel record hide about {hidden:kernel}, "
@@ -67,6 +68,7 @@ _REMEDIES: Final[Table] = {
     "impossible-times": "Record it again.",
     "graphs-opaque": "Record with nsys profile --cuda-graph-trace=node.",
     "kernels-unrecognised": "Record with record_shapes=True.",
+    "steps-damaged": "Record it again, with an nsys that is as new as the CUDA runtime, and fewer steps at once.",
     "steps-without-work": "Record steps that launch GPU work, each from start to end.",
     "kernels-lost": "Record fewer steps at once.",
     "graphs-lost": "Record fewer steps at once.",
