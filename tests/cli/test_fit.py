@@ -67,6 +67,11 @@ def test_a_report_prices_each_change_alone(tmp_path):
         alone = json.loads(called(RUN, *flags, "--json").stdout)
         assert rows[name]["peak_bytes"] == alone["after"]["peak_bytes"]
         assert rows[name]["fits"] == alone["fits"]
+    page = tmp_path / "r.html"
+    assert CliRunner().invoke(main, ["analyze", RUN, "-q", "-o", str(page)]).exit_code == 0
+    shown = CliRunner().invoke(main, ["analyze", RUN, "--format", "text", "-o", "-"]).stdout
+    assert "all layers recomputed" in shown
+    assert "The peak after each change alone" in page.read_text()
 
 
 def test_text_says_what_is_not_known():

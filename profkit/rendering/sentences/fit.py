@@ -8,7 +8,23 @@ from typing import Final
 from profkit.model.report_fit import Fit, FitChoice, FitNote
 from profkit.units import bytes_text, duration_text
 
-__all__ = ["changes_text", "cheapest_sentence", "fit_note", "fits_sentence"]
+__all__ = ["change_label", "changes_text", "cheapest_sentence", "fit_note", "fits_sentence"]
+
+
+_ALONE: Final = {
+    "bf16": "bf16 by autocast",
+    "fused-attention": "fused attention",
+    "recompute": "all layers recomputed",
+    "fused-optimizer": "fused optimizer",
+    "optimizer": "8-bit Adam",
+    "batch": "twice the batch",
+}
+"""What a report prices, each alone (`profkit.report.fit_rows`)."""
+
+
+def change_label(change: str) -> str:
+    """A change of a report's ``fit`` for people."""
+    return _ALONE.get(change, change)
 
 
 def changes_text(found: Fit) -> str:
