@@ -55,6 +55,13 @@ def fits_sentence(found: Fit) -> str:
 
 _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     "history-incomplete": lambda _: "The history has gaps: some blocks may be missing.",
+    "private-pools": lambda note: (
+        f"{bytes_text(float(note.params['bytes']))} lie in private pools of CUDA graphs, which are not played again."
+    ),
+    "scores-unknown": lambda _: (
+        "Attention's scores grow with the square of the sequence. Without the trace of the same steps they are not "
+        "told from other blocks."
+    ),
     "unexplained-blocks": lambda note: (
         f"{bytes_text(float(note.params['bytes']))} are from before the history and no parameter's: "
         "where they are inputs, they grow with the batch."
