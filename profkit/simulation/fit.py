@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.memory.categories import CATEGORIES
+from profkit.model import Trace
 from profkit.model.memory_history import Action
 from profkit.model.report_fit import Fit, FitCategory, FitNote, FitNow, FitThen
 from profkit.model.rows import Interval
@@ -19,7 +20,7 @@ from profkit.simulation.memory_program import MemoryProgram
 from profkit.simulation.predict import Step
 from profkit.simulation.reserved_memory import reserved_bytes
 
-__all__ = ["fit_program", "largest_batch"]
+__all__ = ["fit_program", "gpu_bytes", "largest_batch"]
 
 _MOST_BATCH: Final = 64 * 1024
 
@@ -67,6 +68,13 @@ def fit_program(
         by_category=_by_category(program, changed),
         notes=_notes(program),
     )
+
+
+def gpu_bytes(traces: Sequence[Trace], program: MemoryProgram) -> int | None:
+    """The memory of the GPU of a program, where a trace says it."""
+    devices = [device for trace in traces for device in trace.devices if device.memory_bytes]
+    same = [each.memory_bytes for each in devices if each.ordinal == program.replayed.device]
+    return same[0] if same else None
 
 
 def largest_batch(

@@ -12,8 +12,6 @@ import profkit
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.memory.block_sizes import AllocatorRules
 from profkit.readers import read
-from profkit.report.assembly import timelines
-from profkit.report.views import Options
 from profkit.simulation.attention_memory import score_rows, sequence_times
 from profkit.simulation.block_operators import block_operators
 from profkit.simulation.caching_allocator import most_reserved
@@ -52,8 +50,8 @@ def asked(change):
 def recorded(model):
     """The blocks of a shared model, and the operators that made them."""
     program = memory_program(read(MODELS / model / "memory.pickle"))
-    views, _ = timelines([read(MODELS / model / "trace.json.gz")], Options())
-    return program, block_operators(program, views[0])
+    trace = read(MODELS / model / "trace.json.gz")
+    return program, block_operators(program, trace)
 
 
 @needs_shared
