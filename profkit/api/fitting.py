@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+import msgspec
+
 from profkit.api.report import PathLike, expand, run_step_ns
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.model import Trace
@@ -16,11 +18,11 @@ from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation.answer import first_step
 from profkit.simulation.block_operators import BlockOperators, block_operators
-from profkit.simulation.fit import fit_program, largest_batch
+from profkit.simulation.cheapest_fit import cheapest_fit
+from profkit.simulation.fit import fit_program, gpu_bytes, largest_batch
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.memory_program import MemoryProgram, memory_program
 from profkit.simulation.recompute_memory import find_segments
-from profkit.timeline.view import TraceView
 
 __all__ = ["fit"]
 
@@ -66,7 +68,8 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     recordings = [read(file) for file in files]
     program = _program(files, [each for each in recordings if isinstance(each, MemoryHistory)])
     plain = plain_step_ns if plain_step_ns is not None else run_step_ns(files)
-    views, _ = timelines([r for r in recordings if isinstance(r, Trace)], Options(plain_step_ns=plain))
+    traces = [each for each in recordings if isinstance(each, Trace)]
+    views, _ = timelines(traces, Options(plain_step_ns=plain))
     asked = FitChanges(
         sequence=sequence,
         bf16=bf16,
@@ -77,20 +80,20 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         ranks=ranks,
         shard=shard,
     )
-    operators = next((found for view in views if (found := block_operators(program, view))), None)
+    operators = next((made for each in traces if (made := block_operators(program, each))), None)
     _refuse_unknown(files, program, asked, operators)
-    gpu_bytes = _gpu_bytes(views, program.replayed.device)
+    card_bytes = gpu_bytes(traces, program)
     if batch == "max":
-        limit = memory_bytes if memory_bytes is not None else gpu_bytes
+        limit = memory_bytes if memory_bytes is not None else card_bytes
         batch = _largest(program, asked, operators, limit)
-    return fit_program(
-        program,
-        replace(asked, batch=batch),
-        operators,
-        step=first_step(views, plain),
-        memory_bytes=memory_bytes,
-        gpu_bytes=gpu_bytes,
+    asked, step = replace(asked, batch=batch), first_step(views, plain)
+    found = fit_program(program, asked, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=card_bytes)
+    if found.fits or found.memory_bytes is None:
+        return found
+    cheapest = cheapest_fit(
+        program, asked, operators, step=step, memory_bytes=found.memory_bytes, gpu_bytes=card_bytes
     )
+    return msgspec.structs.replace(found, cheapest=cheapest)
 
 
 def _program(files: Sequence[str], histories: Sequence[MemoryHistory]) -> MemoryProgram:
@@ -138,11 +141,3 @@ def _largest(
     if found is None:
         raise ProfkitError("not even a 64th of the recorded batch fits")
     return found
-
-
-def _gpu_bytes(views: Sequence[TraceView], ordinal: int) -> int | None:
-    """The memory of a GPU, where a trace says it."""
-    found = [
-        d.memory_bytes for v in views for d in v.trace.devices if d.memory_bytes and d.ordinal == ordinal
-    ]
-    return found[0] if found else None

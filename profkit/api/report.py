@@ -9,11 +9,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from glob import glob
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -32,7 +31,6 @@ from profkit.model.report import (
     SyncRow,
 )
 from profkit.model.report_time import GapRow
-from profkit.model.result import Result, Row
 from profkit.readers import read
 from profkit.readers.registry import RECORDING_SUFFIXES, without_exported
 from profkit.readers.remote import is_remote, list_remote, shown_name
@@ -40,7 +38,6 @@ from profkit.rendering import RENDERERS, render_html, render_json, render_text
 from profkit.rendering.document import Document, StepRow, Verdict
 from profkit.rendering.document_of import document_of
 from profkit.rendering.formats import format_of
-from profkit.rendering.spoken import spoken
 from profkit.report.assembly import summarise, time_offsets, timelines
 from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
 from profkit.report.views import Options
@@ -57,6 +54,9 @@ __all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "ru
 
 PathLike = str | os.PathLike[str]
 
+JsonObject: TypeAlias = dict[str, Any]
+"""An object of JSON."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
@@ -67,13 +67,8 @@ class Report:
     ``report.communication``, ``report.ranks``, ``report.advice``. Times are ns, sizes bytes, shares 0..1.
     """
 
-    result: Result
-    """TRANSITIONAL: what the analysis returns; of a saved report its document, whose rows imitate dictionaries."""
-
-    @cached_property
-    def document(self) -> Document:
-        """The same as typed rows: what is published as `profkit.report/2`."""
-        return document_of(self.result)
+    document: Document
+    """The report as typed rows with their sentences: what is published as `profkit.report/2`."""
 
     @property
     def verdict(self) -> Verdict:
@@ -135,9 +130,9 @@ class Report:
         """What to do, by what it saves."""
         return _frame(AdviceRow, self.document.advice)
 
-    def as_dict(self) -> Row:
+    def as_dict(self) -> JsonObject:
         """The report as `profkit.report/2`: an object of JSON."""
-        document: Row = json.loads(render_json(self.document))
+        document: JsonObject = json.loads(render_json(self.document))
         return document
 
     def render(self, format: str) -> str:
@@ -207,23 +202,20 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     """
     given = expand(paths)
     files = distinct_files(given)
-    repeated = len(given) - len(files)
-    say = progress or (lambda _: None)
-    if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
-        if plain_step_ns is None:
-            plain_step_ns = run_step_ns(files)
-        many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns)
-        return Report(spoken(summarise_many(files, many, cluster, progress)))
-    recordings, failures = _read_all(files, say)
-    say("analysing")
     if plain_step_ns is None:
         plain_step_ns = run_step_ns(files)
     options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)
-    result = summarise(recordings, options)
-    findings = failure_findings(failures)
-    if repeated:
-        findings.append(Finding("file-repeated", Severity.WARNING, count=repeated))
-    return Report(spoken(with_findings(result, findings) if findings else result))
+    findings: list[Finding] = []
+    if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
+        found = summarise_many(files, options, cluster, progress)
+    else:
+        say = progress or (lambda _: None)
+        recordings, failures = _read_all(files, say)
+        say("analysing")
+        found, findings = summarise(recordings, options), failure_findings(failures)
+    if len(files) < len(given):
+        findings.append(Finding("file-repeated", Severity.WARNING, count=len(given) - len(files)))
+    return Report(document_of(with_findings(found, findings) if findings else found))
 
 
 def _read_all(
@@ -340,7 +332,7 @@ def run_step_ns(files: Sequence[str]) -> int | None:
     return round(median(known)) if known else None
 
 
-def _stems(run: Row) -> set[str]:
+def _stems(run: JsonObject) -> set[str]:
     """The files that a run lists, without suffixes: an export stands for its report. A run counts for no others."""
     files = run.get("files")
     listed = files if isinstance(files, list) else []

@@ -10,6 +10,7 @@ from typing import Any
 from profkit.model.findings import Fact
 from profkit.model.report import DeviceRow
 from profkit.model.report_memory import Memory
+from profkit.model.report_verdict import Verdict
 from profkit.model.rows import replace
 from profkit.ranks import RankSection, rank_section, report_offsets, verdict_on_ranks
 from profkit.report.part import Part
@@ -103,7 +104,7 @@ class Joined:
         undecided: Fact | None,
         estimate: Callable[[], Fact | None] = lambda: None,
         facts: Sequence[Fact] = (),
-    ) -> Any:
+    ) -> Verdict:
         """The verdict over all devices.
 
         Args:

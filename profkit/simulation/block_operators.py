@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from profkit.model import IntColumn, RangeKind, Trace
 from profkit.model.memory_history import Action
 from profkit.simulation.memory_program import MemoryProgram
-from profkit.timeline.view import TraceView
+from profkit.timeline.nesting import Nesting
 
 __all__ = ["BlockOperators", "Call", "block_operators"]
 
@@ -67,9 +67,8 @@ class BlockOperators:
         return found
 
 
-def block_operators(program: MemoryProgram, view: TraceView) -> BlockOperators | None:
+def block_operators(program: MemoryProgram, trace: Trace) -> BlockOperators | None:
     """The operators of a step that trace and history share; None where they are not of the same execution."""
-    trace = view.trace
     memory = trace.memory.take((trace.memory.device >= 0) & (trace.memory.bytes > 0))
     if not len(memory) or trace.unix_epoch_ns is None or not len(trace.ranges):
         return None
@@ -100,7 +99,7 @@ def block_operators(program: MemoryProgram, view: TraceView) -> BlockOperators |
     mine = sequences[chosen]
     sizes = program.requested[mine]
     repeats = [r for r in sequences if len(r) == len(mine) and bool((program.requested[r] == sizes).all())]
-    calls, call_of = _calls(view, memory.time_ns, memory.thread, shared + 1)
+    calls, call_of = _calls(trace, memory.time_ns, memory.thread, shared + 1)
     by_state = dict(zip((shared + 1).tolist(), call_of.tolist(), strict=True))
     call = np.array([by_state.get(int(state), -1) for state in program.allocated[mine]], np.int64)
     return BlockOperators(calls, mine, call, repeats)
@@ -130,51 +129,33 @@ def _first_shared(
 
 
 def _calls(
-    view: TraceView, times: IntColumn, threads: IntColumn, states: IntColumn
+    trace: Trace, times: IntColumn, threads: IntColumn, states: IntColumn
 ) -> tuple[list[Call], NDArray[np.int64]]:
-    """All operator calls around the allocations, outermost ones without their wrappers, and the call of each."""
-    trace, parent = view.trace, view.launches.operators.parent
+    """All operator calls around the allocations, in order, and for each allocation the call that made it."""
     ranges = trace.ranges
     names = trace.names(ranges.name)
+    nesting = Nesting.of(ranges, ranges.kind == RangeKind.OPERATOR)
+    parent = nesting.parent
+    made_by = np.array(nesting.innermost(threads, times), np.int64)
+    wrapped = np.isin(names, sorted(_ALLOCATING))
+    while (inside := (made_by >= 0) & wrapped[made_by]).any():
+        made_by[inside] = parent[made_by[inside]]
     operators = np.flatnonzero(ranges.kind == RangeKind.OPERATOR)
-    innermost = np.full(len(times), -1, np.int64)
-    for thread in np.unique(threads).tolist():
-        mine = operators[ranges.thread[operators] == thread]
-        mine = mine[np.argsort(ranges.start_ns[mine], kind="stable")]
-        here = np.flatnonzero(threads == thread)
-        at = np.searchsorted(ranges.start_ns[mine], times[here], "right") - 1
-        for allocation, place in zip(here.tolist(), at.tolist(), strict=True):
-            row = int(mine[place]) if place >= 0 else -1
-            while row >= 0 and (ranges.end_ns[row] < times[allocation] or names[row] in _ALLOCATING):
-                row = int(parent[row])
-            innermost[allocation] = row
     within = operators[(ranges.end_ns[operators] >= times[0]) & (ranges.start_ns[operators] <= times[-1])]
     within = within[np.argsort(ranges.start_ns[within], kind="stable")]
-    order = {int(row): index for index, row in enumerate(within.tolist())}
+    place = np.full(len(ranges) + 1, -1, np.int64)
+    place[within] = np.arange(len(within))
     nodes = _nodes(names, parent, within)
-    shapes: dict[int, tuple[tuple[int, ...], ...]] = {-1: ()}
-    calls = []
+    shapes = {text: _shapes(trace, text) for text in np.unique(ranges.shapes[within]).tolist()}
     first = states[np.minimum(np.searchsorted(times, ranges.start_ns[within], "left"), len(states) - 1)]
     last = states[np.maximum(np.searchsorted(times, ranges.end_ns[within], "right") - 1, 0)]
+    calls = []
     for row, begins, ends in zip(within.tolist(), first.tolist(), last.tolist(), strict=True):
-        text = int(ranges.shapes[row])
-        if text not in shapes:
-            shapes[text] = _shapes(trace, text)
-        node = nodes.get(row, -1)
+        node, taken = nodes.get(row, -1), shapes[int(ranges.shapes[row])]
+        sizes = tuple(math.prod(shape) if shape else 0 for shape in taken)
         sequence = int(ranges.sequence[node if node >= 0 else row])
-        taken = shapes[text]
-        calls.append(
-            Call(
-                names[row],
-                tuple(math.prod(s) if s else 0 for s in taken),
-                taken,
-                node >= 0,
-                sequence,
-                begins,
-                ends,
-            )
-        )
-    return calls, np.array([order.get(int(row), -1) for row in innermost], np.int64)
+        calls.append(Call(names[row], sizes, taken, node >= 0, sequence, begins, ends))
+    return calls, place[made_by]
 
 
 def _nodes(names: NDArray[np.object_], parent: IntColumn, rows: IntColumn) -> dict[int, int]:
@@ -191,7 +172,7 @@ def _nodes(names: NDArray[np.object_], parent: IntColumn, rows: IntColumn) -> di
 
 def _shapes(trace: Trace, text: int) -> tuple[tuple[int, ...], ...]:
     try:
-        told = json.loads(trace.strings[text])
+        told = json.loads(trace.strings[text]) if text >= 0 else None
     except ValueError:
         return ()
     if not isinstance(told, list):

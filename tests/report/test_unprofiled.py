@@ -18,7 +18,7 @@ from tests.shared import DATA
     ],
 )
 def test_a_recorded_step_is_replayed_without_its_recorder(file, measured_ms, bound):
-    caveat = profkit.analyze(DATA / file).verdict["caveats"][-1]
+    caveat = profkit.analyze(DATA / file).verdict.caveats[-1]
     found = re.search(r"about ([\d.]+) ms and be ([\w-]+)", caveat)
 
     assert found, caveat
@@ -30,8 +30,8 @@ def test_a_recorded_step_is_replayed_without_its_recorder(file, measured_ms, bou
 def test_nothing_is_estimated_where_the_step_was_timed_or_the_device_is_the_limit():
     file = DATA / "kineto/gpt_bf16.json.gz"
 
-    assert profkit.analyze(file, plain_step_ns=38_300_000).verdict["caveats"] == []
-    assert profkit.analyze(DATA / "kineto/gpt_fp32.json.gz").verdict["caveats"] == []
+    assert profkit.analyze(file, plain_step_ns=38_300_000).verdict.caveats == []
+    assert profkit.analyze(DATA / "kineto/gpt_fp32.json.gz").verdict.caveats == []
 
 
 def test_a_recording_without_steps_has_no_estimate():
@@ -43,5 +43,5 @@ def test_a_recording_without_steps_has_no_estimate():
         .kernel(90_000, 99_000, launch=(80_000, 81_000))
     )
 
-    doubts = [fact.code for fact in summarise([made.trace()]).verdict["doubts"]]
+    doubts = [fact.code for fact in summarise([made.trace()]).verdict.doubts]
     assert doubts == ["profiler-slows-host"]
