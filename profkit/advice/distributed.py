@@ -52,7 +52,7 @@ def _exposed(case: Case) -> Evidence | None:
     if alone < _EXPOSED * case.step.plain_ns:
         return None
     wide = chosen & np.isin(facts.dtype.astype(str), ("fp32", ""))
-    transfer = transfer_ns(case.views or [case.view], facts)
+    transfer = transfer_ns(case.views or [case.view], case.view, facts.program)
     late = _waiting_within(facts, chosen, transfer, "collectives")
     return Evidence(
         f"Collectives run alone for {duration_text(alone)} of the step, while nothing computes.{late}",
@@ -77,7 +77,7 @@ def _bubble(case: Case) -> Evidence | None:
     alone = float(exposed_ns(facts, chosen).sum())
     if alone < _EXPOSED * case.step.plain_ns:
         return None
-    late = _waiting_within(facts, chosen, transfer_ns(case.views or [case.view], facts), "them")
+    late = _waiting_within(facts, chosen, transfer_ns(case.views or [case.view], case.view, facts.program), "them")
     return Evidence(
         f"Sends and receives run alone for {duration_text(alone)} of the step. This is the pipeline's bubble, or a stage "
         f"with more work than the others.{late}",
@@ -98,7 +98,7 @@ def _prefetch(case: Case) -> Evidence | None:
         f"{int(gathers.sum())} all-gathers of sharded parameters a step run alone for {duration_text(alone)}: layers wait "
         "for their parameters.",
         kernels_seen(facts, gathers),
-        [asked_earlier(gathers, transfer_ns(case.views or [case.view], facts))],
+        [asked_earlier(gathers, transfer_ns(case.views or [case.view], case.view, facts.program))],
         "low",
     )
 
@@ -172,7 +172,7 @@ def _buckets(case: Case) -> Evidence | None:
     if small.sum() < _FEWEST_BUCKETS or facts.share(chosen) < 0.02:
         return None
     first = small & (np.cumsum(small) % _MERGED == 1)
-    transfer = transfer_ns(case.views or [case.view], facts)
+    transfer = transfer_ns(case.views or [case.view], case.view, facts.program)
     # The shortest has the least to send: what longer ones take beyond it is bandwidth, and stays.
     sent = np.where(small, transfer - transfer[small].min(), 0.0)
     bucket = np.where(small, np.cumsum(first), 0)

@@ -39,9 +39,7 @@ _LIMITS = {
     "waiting": "gaps between kernels",
 }
 
-
-_AS_GIVEN = 0.06
-"""A replayed step that is further from the plain time that was given is not that step."""
+_SOURCES = {"estimated": "an estimate", "recorded": "as recorded"}
 
 
 def _flags(function: Callable[..., None]) -> Callable[..., None]:
@@ -80,6 +78,8 @@ def command(
       profkit whatif report.sqlite --fused-optimizer --cuda-graphs --plain-step 17.5ms
       profkit whatif trace.json --loader-workers 8 --json
     """
+    from profkit.api.report import expand
+    from profkit.api.run_folder import run_steps
     from profkit.errors import AnalysisError
     from profkit.readers import read
     from profkit.report.assembly import timelines
@@ -87,8 +87,12 @@ def command(
     from profkit.simulation.answer import what_if
 
     chosen = [name for name in _FLAGS if flags[name.replace("-", "_")]]
-    views, _ = timelines([read(file)], Options(step_name=step, device=device))
-    found = what_if(views, chosen, loader_workers=loader_workers, plain_step_ns=plain_step_ns)
+    files = expand(file)
+    options = Options(
+        step_name=step, device=device, plain_step_ns=plain_step_ns, run_steps=run_steps(files)
+    )
+    views, _ = timelines([read(each) for each in files], options)
+    found = what_if(views, chosen, loader_workers=loader_workers)
     if found is None:
         raise AnalysisError(
             file,
@@ -100,18 +104,13 @@ def command(
 
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
-    click.echo(_text(found, plain_step_ns))
+    click.echo(_text(found))
 
 
-def _text(found: WhatIf, plain_step_ns: int | None) -> str:
+def _text(found: WhatIf) -> str:
     from profkit.units import duration_text
 
-    if plain_step_ns is None:
-        known = " (an estimate)"
-    elif abs(found.before_ns - plain_step_ns) > _AS_GIVEN * plain_step_ns:
-        known = f" (the replay cannot reach the {duration_text(plain_step_ns)} that were given)"
-    else:
-        known = ""
+    known = "" if found.source == "measured" else f" ({_SOURCES[found.source]})"
     lines = [
         f"A step takes {duration_text(found.before_ns)} without the recorder{known}; "
         f"the recorded step took {duration_text(found.recorded_ns)}."

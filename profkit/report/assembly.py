@@ -66,7 +66,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
             estimate=partial(unprofiled_doubt, views),
             facts=host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else (),
         ),
-        advice=advise([v for v in views if v.has_timeline], memory, options.plain_step_ns),
+        advice=advise([v for v in views if v.has_timeline], memory),
         timeline=timeline_row(views, joined.offsets, joined.device_ids),
         method={**method_of(recordings, views, options), "ranks": joined.ranks.method},
     )

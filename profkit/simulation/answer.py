@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from profkit.model.rows import Interval, Ns, Row
 from profkit.simulation.predict import Change, Prediction, Step, find_step
@@ -39,6 +39,8 @@ class WhatIf(Row, frozen=True, kw_only=True):
     """The recorded step."""
     before_ns: Ns
     """The same without the recorder."""
+    source: Literal["measured", "estimated", "recorded"]
+    """Where ``before_ns`` comes from."""
     limit: str
     """What limits it."""
     changes: Sequence[WhatIfChange]
@@ -50,7 +52,6 @@ def what_if(
     names: Sequence[str],
     *,
     loader_workers: int | None = None,
-    plain_step_ns: int | None = None,
 ) -> WhatIf | None:
     """What a recorded step would take with some changes.
 
@@ -59,12 +60,11 @@ def what_if(
         names: Changes by their names in `CHANGES`; with none (and no workers), all that would save 1 %
             (loading then with 8 workers).
         loader_workers: Processes that prepare batches beside the step.
-        plain_step_ns: The step's time without a recorder, where known.
 
     Returns:
         None where no step can be replayed.
     """
-    step = _first_step(views, plain_step_ns)
+    step = _first_step(views)
     if step is None:
         return None
     asked = [*names, *([_LOADER] if loader_workers is not None else [])]
@@ -80,6 +80,7 @@ def what_if(
     return WhatIf(
         recorded_ns=step.facts.program.step_ns,
         before_ns=round(unchanged.before_ns),
+        source=step.unprofiled.source,
         limit=unchanged.limit,
         changes=rows,
     )
@@ -89,10 +90,10 @@ def _changes(names: Sequence[str], loader_workers: int | None) -> list[Change]:
     return changes_named(names, loader_workers if _LOADER in names else None)
 
 
-def _first_step(views: Sequence[TraceView], plain_step_ns: int | None) -> Step | None:
+def _first_step(views: Sequence[TraceView]) -> Step | None:
     for view in views:
         for device in range(len(view.trace.devices)):
-            step = find_step(view, device, plain_step_ns)
+            step = find_step(view, device)
             if step is not None:
                 return step
     return None

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from profkit.simulation.step_program import LAUNCH, Program
 
-__all__ = ["QUEUE_DEPTH", "RecorderCost", "Replay", "replay", "without_recorder"]
+__all__ = ["DEVICE_ALONE", "QUEUE_DEPTH", "RecorderCost", "Replay", "replay", "slower_host", "without_recorder"]
 
 QUEUE_DEPTH: Final = 1_024
 """Launches that may wait on the device before a launch call blocks (seen as Command Buffer Full)."""
 
 _ROUNDS: Final = 4
 
-_DEVICE_ALONE: Final = 0.95
+DEVICE_ALONE: Final = 0.95
 """Of the plain step: what the replay is off by."""
 _MOST_SLOWED: Final = 8.0
 """An estimate is no worse than that: a quarter of each host event is left at least."""
@@ -53,6 +53,7 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
     kind, gap, own = program.kind.tolist(), program.gap_ns.tolist(), program.own_ns.tolist()
     first, duration, stream = program.first.tolist(), program.duration_ns.tolist(), program.stream.tolist()
     lead, after, early = program.lead_ns.tolist(), program.after.tolist(), program.early_ns.tolist()
+    held = program.held.tolist()
     latency = program.latency_ns
     free = [0.0] * (max(stream, default=0) + 1)
     history: list[float] = []
@@ -65,6 +66,8 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
             if kind[token] != LAUNCH:
                 host = max(host, done) + own[token]
                 continue
+            if held[token]:
+                host = max(host, free[stream[first[token]]])
             host += own[token]
             if len(history) >= QUEUE_DEPTH:
                 host = max(host, history[-QUEUE_DEPTH])
@@ -108,8 +111,8 @@ def without_recorder(
     estimated = _charged(program, cost, host)
     if plain_step_ns is None:
         return estimated
-    alone = replay(_scaled(program, 0.0)).step_ns
-    if alone >= _DEVICE_ALONE * plain_step_ns:
+    alone = replay(slower_host(program, 0.0)).step_ns
+    if alone >= DEVICE_ALONE * plain_step_ns:
         most = max(plain_step_ns, round(alone * 1.02))
         return estimated if replay(estimated).step_ns <= most else _slowed_to(estimated, most)
     if replay(program).step_ns <= plain_step_ns:
@@ -120,12 +123,12 @@ def without_recorder(
 def _slowed_to(program: Program, step_ns: int) -> Program:
     """The program with its host's time scaled, up or down, until the replay takes so long."""
     low, high = 0.0, 1.0
-    while high < _MOST_SLOWED and replay(_scaled(program, high)).step_ns < step_ns:
+    while high < _MOST_SLOWED and replay(slower_host(program, high)).step_ns < step_ns:
         low, high = high, 2 * high
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (middle, high) if replay(_scaled(program, middle)).step_ns < step_ns else (low, middle)
-    return _scaled(program, (low + high) / 2)
+        low, high = (middle, high) if replay(slower_host(program, middle)).step_ns < step_ns else (low, middle)
+    return slower_host(program, (low + high) / 2)
 
 
 def _charged(program: Program, cost: RecorderCost, host: float) -> Program:
@@ -137,12 +140,13 @@ def _charged(program: Program, cost: RecorderCost, host: float) -> Program:
     return _times(program, left * host)
 
 
-def _scaled(program: Program, factor: float) -> Program:
+def slower_host(program: Program, factor: float) -> Program:
+    """The program with the host's own time times a factor."""
     return _times(program, np.full(program.tokens, factor))
 
 
 def _times(program: Program, factor: NDArray[np.float64]) -> Program:
-    """Scale the host's own time; data fetching is not the recorder's doing and stays."""
-    fetching = np.minimum(program.input_ns, program.gap_ns)
-    gap = fetching + ((program.gap_ns - fetching) * factor)
+    """Scale the host's own time; data fetching and the program's other work are not the recorder's doing and stay."""
+    fixed = np.minimum(program.input_ns + program.work_ns, program.gap_ns)
+    gap = fixed + ((program.gap_ns - fixed) * factor)
     return replace(program, gap_ns=gap.astype(np.int64), own_ns=(program.own_ns * factor).astype(np.int64))
