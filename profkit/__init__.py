@@ -28,6 +28,7 @@ from profkit.errors import AnalysisError, OutputError, ProfkitError, ReadError, 
 if TYPE_CHECKING:
     from profkit.api import Report, analyze
     from profkit.api.comparing import compare
+    from profkit.api.fitting import fit
     from profkit.recording.benchmark import benchmark
     from profkit.recording.instrument import instrument
     from profkit.recording.phases import phase
@@ -43,6 +44,7 @@ __all__ = [
     "analyze",
     "benchmark",
     "compare",
+    "fit",
     "instrument",
     "phase",
     "record",
@@ -53,6 +55,7 @@ _HOMES = {
     "analyze": "profkit.api",
     "benchmark": "profkit.recording.benchmark",
     "compare": "profkit.api.comparing",
+    "fit": "profkit.api.fitting",
     "instrument": "profkit.recording.instrument",
     "phase": "profkit.recording.phases",
     "record": "profkit.recording.recorder",

@@ -12,6 +12,7 @@ __all__ = [
     "duration_text",
     "noun_text",
     "ns_from_us",
+    "parse_bytes",
     "parse_duration_ns",
     "percent_text",
     "rate_text",
@@ -23,6 +24,19 @@ NS_PER_S = 1_000_000_000
 
 _DURATION_UNITS_NS = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|µs|ms|s)\s*", re.ASCII)
+
+_SIZE_UNITS = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "KI": 2**10,
+    "MI": 2**20,
+    "GI": 2**30,
+    "TI": 2**40,
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([KMGT]?I?)B\s*", re.ASCII | re.IGNORECASE)
 
 
 def duration_text(ns: float | None) -> str:
@@ -105,6 +119,19 @@ def parse_duration_ns(text: str) -> int:
     if not match or duration_ns >= 2**63:
         raise ProfkitError(f"{text!r} is not a duration. Write a number with its unit: 38.3ms")
     return round(duration_ns)
+
+
+def parse_bytes(text: str) -> int:
+    """A size as people write it (``24GB``, ``80 GiB``) in bytes.
+
+    Raises:
+        ProfkitError: The text is not a number followed by B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, or it is too large.
+    """
+    match = _SIZE.fullmatch(text)
+    unit = _SIZE_UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None or float(match[1]) * unit >= 2**63:
+        raise ProfkitError(f"{text!r} is not a size. Write a number with its unit: 24GB or 24GiB")
+    return round(float(match[1]) * unit)
 
 
 def _three_digits(value: float) -> str:

@@ -77,7 +77,9 @@ def _bubble(case: Case) -> Evidence | None:
     alone = float(exposed_ns(facts, chosen).sum())
     if alone < _EXPOSED * case.step.plain_ns:
         return None
-    late = _waiting_within(facts, chosen, transfer_ns(case.views or [case.view], case.view, facts.program), "them")
+    late = _waiting_within(
+        facts, chosen, transfer_ns(case.views or [case.view], case.view, facts.program), "them"
+    )
     return Evidence(
         f"Sends and receives run alone for {duration_text(alone)} of the step. This is the pipeline's bubble, or a stage "
         f"with more work than the others.{late}",

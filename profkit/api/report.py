@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import sys
@@ -11,14 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from profkit.api.output_files import write_whole
 from profkit.api.run_folder import run_description, run_steps
 from profkit.errors import OutputError, ReadError
-from profkit.model import rows
+from profkit.model import Finding, Severity, rows
 from profkit.model.report import (
     AdviceRow,
     CommunicationRow,
@@ -203,12 +204,12 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         ReadError: A file cannot be read; the message says why and what to do.
         AnalysisError: The cluster cannot be used.
     """
-    files = expand(paths)
+    given = expand(paths)
+    files = distinct_files(given)
+    repeated = len(given) - len(files)
     say = progress or (lambda _: None)
     if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
-        many = Options(
-            step_name=step, peaks=peaks, plain_step_ns=plain_step_ns, run_steps=run_steps(files)
-        )
+        many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns, run_steps=run_steps(files))
         return Report(spoken(summarise_many(files, many, cluster, progress)))
     recordings, failures = _read_all(files, say)
     say("analysing")
@@ -220,7 +221,10 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         run_steps=run_steps(files),
     )
     result = summarise(recordings, options)
-    return Report(spoken(with_findings(result, failure_findings(failures)) if failures else result))
+    findings = failure_findings(failures)
+    if repeated:
+        findings.append(Finding("file-repeated", Severity.WARNING, count=repeated))
+    return Report(spoken(with_findings(result, findings) if findings else result))
 
 
 def _read_all(
@@ -323,6 +327,34 @@ def _expand(path: PathLike) -> list[str]:
             folder.name, "the folder has no recording in it", "Name a file, or record with profkit.record"
         )
     return without_exported(found)
+
+
+def distinct_files(files: Sequence[str]) -> list[str]:
+    """Each recording once: the same file under two names, or a copy of it, would count twice."""
+    by_size: dict[int | None, list[str]] = {}
+    found: list[str] = []
+    for file in files:
+        same_size = by_size.setdefault(_size(file), [])
+        if not any(_is_same(file, other) for other in same_size):
+            same_size.append(file)
+            found.append(file)
+    return found
+
+
+def _size(file: str) -> int | None:
+    try:
+        return None if is_remote(file) or file == "-" else Path(file).stat().st_size
+    except OSError:  # reading says it
+        return None
+
+
+def _is_same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return _size(one) is not None and filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def _is_report(file: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -24,19 +24,23 @@ def run_steps(files: Sequence[str]) -> dict[str, int]:
     """
     told: dict[str, list[int]] = {}
     for folder in sorted({Path(f).parent for f in files if f != "-" and not is_remote(f)}):
-        mine = {Path(f).name for f in files if f != "-" and Path(f).parent == folder}
+        mine = [Path(f).name for f in files if f != "-" and Path(f).parent == folder]
         for description in map(run_description, sorted(folder.glob("run*.json"))):
             step = (description or {}).get("plain_step_median_ns")
             if description is None or not isinstance(step, int | float) or not 0 < step < _LONGEST_NS:
                 continue
-            for name in mine.intersection(_listed(description)):
-                told.setdefault(name, []).append(round(step))
+            listed = _stems(description)
+            for name in mine:
+                if name.partition(".")[0] in listed:
+                    told.setdefault(name, []).append(round(step))
     return {name: round(median(steps)) for name, steps in told.items()}
 
 
-def _listed(description: Row) -> Iterable[str]:
-    files = description.get("files")
-    return (name for name in files if isinstance(name, str)) if isinstance(files, list) else ()
+def _stems(run: Row) -> set[str]:
+    """The files that a run lists, without suffixes: an export stands for its report."""
+    files = run.get("files")
+    listed = files if isinstance(files, list) else []
+    return {name.partition(".")[0] for name in listed if isinstance(name, str)}
 
 
 def run_description(file: Path) -> Row | None:

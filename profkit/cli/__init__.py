@@ -18,6 +18,7 @@ __all__ = ["main"]
 _COMMANDS = (
     "analyze",
     "whatif",
+    "fit",
     "compare",
     "gate",
     "history",

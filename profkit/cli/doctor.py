@@ -15,13 +15,21 @@ __all__ = ["command"]
 @click.command(name="doctor")
 @format_options("text", "json")
 def command(format_: str | None) -> None:
-    """Check which recorders work on this machine, and how to fix the rest."""
-    from profkit.recording.doctor import examine
+    """Check which recorders work on this machine, and how to fix the rest.
 
-    for check in examine():
+    The exit code is 1 if none does.
+    """
+    from profkit.recording.doctor import examine, recorders
+
+    checks = examine()
+    for check in checks:
         if format_ == "json":
             click.echo(json.dumps(dataclasses.asdict(check)))
             continue
         click.echo(f"{'ok     ' if check.ok else 'missing'}  {check.name}: {check.found}")
         if not check.ok:
             click.echo(f"         needed for {check.needed_for}\n         to fix: {check.fix}")
+    found = recorders(checks)
+    if format_ != "json":
+        click.echo(f"\nRecorders that work here: {', '.join(found) or 'none'}")
+    click.get_current_context().exit(0 if found else 1)

@@ -8,9 +8,16 @@ from typing import Final, TypeVar
 import click
 
 from profkit.errors import ProfkitError
-from profkit.units import parse_duration_ns
+from profkit.units import parse_bytes, parse_duration_ns
 
-__all__ = ["device_option", "format_options", "plain_step_option", "plain_steps_option", "step_option"]
+__all__ = [
+    "device_option",
+    "format_options",
+    "memory_option",
+    "plain_step_option",
+    "plain_steps_option",
+    "step_option",
+]
 
 F = TypeVar("F", bound=Callable[..., object])
 _JSON: Final = "profkit.json"
@@ -53,6 +60,13 @@ def _to_ns(ctx: click.Context, param: click.Parameter, text: str | None) -> int 
         raise click.BadParameter(str(error), ctx, param) from error
 
 
+def _to_bytes(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_bytes(text)
+    except ProfkitError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
 def _to_pair(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[int, int] | None:
     times = [time for text in texts if (time := _to_ns(ctx, param, text)) is not None]
     if len(times) > 2:
@@ -75,6 +89,9 @@ plain_steps_option = click.option(
     multiple=True,
     callback=_to_pair,
     help="Step time without a profiler, e.g. 38.3ms: once for both sides, or twice, before and after.",
+)
+memory_option = click.option(
+    "--memory", "memory_bytes", metavar="SIZE", callback=_to_bytes, help="What it has to fit into, e.g. 24GB."
 )
 step_option = click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
 device_option = click.option(

@@ -88,9 +88,7 @@ def command(
 
     chosen = [name for name in _FLAGS if flags[name.replace("-", "_")]]
     files = expand(file)
-    options = Options(
-        step_name=step, device=device, plain_step_ns=plain_step_ns, run_steps=run_steps(files)
-    )
+    options = Options(step_name=step, device=device, plain_step_ns=plain_step_ns, run_steps=run_steps(files))
     views, _ = timelines([read(each) for each in files], options)
     found = what_if(views, chosen, loader_workers=loader_workers)
     if found is None:

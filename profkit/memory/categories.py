@@ -33,15 +33,29 @@ from profkit.model import UNKNOWN, IntColumn
 from profkit.model.memory_history import Action, MemoryHistory
 from profkit.model.names import MemoryCategory
 
-__all__ = ["BACKWARD", "CATEGORIES", "UNKNOWN_USE", "activity_of", "categorise"]
+__all__ = [
+    "ACTIVATION",
+    "BACKWARD",
+    "CATEGORIES",
+    "GRADIENT",
+    "OPTIMIZER",
+    "OPTIMIZER_STATE",
+    "PARAMETER",
+    "TEMPORARY",
+    "UNKNOWN_USE",
+    "WORKSPACE",
+    "WORKSPACE_BYTES",
+    "activity_of",
+    "categorise",
+]
 
 CATEGORIES: Final[tuple[MemoryCategory, ...]] = get_args(MemoryCategory)
 PARAMETER, GRADIENT, OPTIMIZER_STATE, ACTIVATION, TEMPORARY, WORKSPACE, UNKNOWN_USE = range(len(CATEGORIES))
 
-_WORKSPACE_BYTES = (8_519_680, 33_554_432)
+WORKSPACE_BYTES = (8_519_680, 33_554_432)
 """``:4096:2:16:8`` before Hopper, 32 MiB since (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
 
-_ELSEWHERE, BACKWARD, _OPTIMIZER = range(3)
+_ELSEWHERE, BACKWARD, OPTIMIZER = range(3)
 _BACKWARD_NAME = re.compile(r"(?:.*[^a-z])?(?:backward|bwd)(?:[^a-z].*)?", re.IGNORECASE)
 _OPTIMIZER_NAME = re.compile(r"(?:.*[^a-z])?(?:optimi[sz]er|opt)(?:[^a-z].*)?", re.IGNORECASE)
 _STATED = {
@@ -72,7 +86,7 @@ def categorise(
     traced = lives.allocated > 0
     marks = owners.marks[lives.stack]
     in_backward = traced & (_has(marks, Mark.BACKWARD) | native[born] | (_at(activity, born) == BACKWARD))
-    in_optimizer = _has(marks, Mark.OPTIMIZER) | (traced & (_at(activity, born) == _OPTIMIZER))
+    in_optimizer = _has(marks, Mark.OPTIMIZER) | (traced & (_at(activity, born) == OPTIMIZER))
     backward_end = traced & (lives.freed < end) & (_at(activity, died) == BACKWARD) & (ended > began)
     backward = _next_backward(activity, born)
     seen = (lives.freed < end) & (lives.freed > backward)
@@ -96,7 +110,7 @@ def categorise(
 def _like_workspace(replayed: DeviceReplay) -> NDArray[np.bool_]:
     """Blocks that look like cuBLAS' workspaces: of a default size, made once, never freed."""
     lives = replayed.lifetimes
-    sized = np.isin(lives.requested, _WORKSPACE_BYTES) & (lives.allocated > 0)
+    sized = np.isin(lives.requested, WORKSPACE_BYTES) & (lives.allocated > 0)
     rows = np.flatnonzero(sized)
     made_by = np.stack([lives.stack[rows], lives.stream[rows], lives.requested[rows]])
     _, inverse, counts = np.unique(made_by, axis=1, return_inverse=True, return_counts=True)
@@ -141,12 +155,12 @@ def activity_of(replayed: DeviceReplay, stretches: Stretches, owners: Owners) ->
     allocates = events.action == Action.ALLOC
     seen = np.full(len(events), -1, np.int64)
     seen[allocates] = _ELSEWHERE
-    seen[allocates & owners.marked(events.stack, Mark.OPTIMIZER)] = _OPTIMIZER
+    seen[allocates & owners.marked(events.stack, Mark.OPTIMIZER)] = OPTIMIZER
     seen[allocates & (owners.marked(events.stack, Mark.BACKWARD) | _native(replayed))] = BACKWARD
     last = np.maximum.accumulate(np.where(seen >= 0, np.arange(len(seen)), -1)) if len(seen) else seen
     activity = np.where(last >= 0, seen[last], _ELSEWHERE)
     phases = stretches.phases
-    for name, label in ((_BACKWARD_NAME, BACKWARD), (_OPTIMIZER_NAME, _OPTIMIZER)):
+    for name, label in ((_BACKWARD_NAME, BACKWARD), (_OPTIMIZER_NAME, OPTIMIZER)):
         named = [phase for phase in phases if name.fullmatch(phase.path.rpartition("/")[2])]
         if named:  # where there are annotations, they know better than stacks where it began and ended
             annotated = activity[min(phase.first for phase in named) : max(phase.last for phase in named)]
@@ -154,7 +168,7 @@ def activity_of(replayed: DeviceReplay, stretches: Stretches, owners: Owners) ->
         for phase in named:
             activity[phase.first : phase.last] = label
     for step in stretches.optimizer:
-        activity[step.first : step.last] = _OPTIMIZER
+        activity[step.first : step.last] = OPTIMIZER
     return activity
 
 

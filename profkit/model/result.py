@@ -41,6 +41,9 @@ class Result:
     window: Any
     step: Any = None
     """A `profkit.model.report_verdict.Step`, or a dictionary of a report that was read back."""
+    limits: Sequence[Any] = field(default_factory=list)
+    pace: str = "unknown"
+    between: Sequence[str] = field(default_factory=list)
     verdict: Any
     totals: Any
     phases: Sequence[Any] = field(default_factory=list)

@@ -12,7 +12,7 @@ from profkit.errors import RecordingError
 from profkit.recording.environment import driver_version, output_of
 from profkit.recording.nsys_command import find_nsys, nsys_version
 
-__all__ = ["Check", "examine"]
+__all__ = ["Check", "examine", "recorders"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,19 @@ class Check:
 def examine() -> list[Check]:
     """Look at everything that recording needs; nothing is changed, and no GPU work is started."""
     return [_torch(), _gpu(), _cupti(), _nvtx(), _nsys(), _counters(), _container(), _disk()]
+
+
+def recorders(checks: list[Check]) -> list[str]:
+    """The modes of ``profkit record`` that work here, given what `examine` found."""
+    ok = {check.name for check in checks if check.ok}
+    found = []
+    if "torch" in ok:
+        found.append("torch" if {"GPU and driver", "CUPTI"} <= ok else "torch (CPU only)")
+    if {"Nsight Systems", "nvtx"} <= ok:
+        found.append("nsys" if "GPU and driver" in ok else "nsys (no kernels)")
+    if {"torch", "GPU and driver"} <= ok:
+        found.append("memory")
+    return found
 
 
 def _torch() -> Check:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from profkit.advice import advise
@@ -20,7 +19,6 @@ from profkit.report.health import health_row, undecided_reason
 from profkit.report.joining import Joined
 from profkit.report.method import threshold_rows
 from profkit.report.part import Part, device_rows
-from profkit.report.unprofiled import unprofiled_doubt
 from profkit.report.views import Options, analysed_views
 from profkit.timeline.host_step import host_facts
 from profkit.timeline.lanes import timeline_row
@@ -61,9 +59,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         inputs=[input_row(r) for r in recordings],
         health=health_of(recordings, views, joined.part, memory, joined.ranks.findings),
         verdict=joined.verdict(
-            plain_step_ns=options.plain_step_ns,
             undecided=undecided,
-            estimate=partial(unprofiled_doubt, views),
             facts=host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else (),
         ),
         advice=advise([v for v in views if v.has_timeline], memory),

@@ -49,6 +49,8 @@ class FileSummary:
     """The length of every step, also of those that were left out."""
     kinds: list[str]
     """The kind of every step."""
+    damaged: NDArray[np.bool_]
+    """Which steps lost records."""
     left_out: NDArray[np.bool_]
     """Which steps the tables leave out."""
     work_ns: list[int]
@@ -86,6 +88,7 @@ def summarise_file(
         method=method_of([recording], views, options),
         step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),
         kinds=view.steps.kinds if view else [],
+        damaged=view.steps.damaged if view else np.zeros(0, bool),
         left_out=~view.kept_steps if view else np.zeros(0, bool),
         work_ns=_work_ns(view) if view else [],
     )

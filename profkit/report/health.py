@@ -13,7 +13,7 @@ from profkit.model.findings import Fact, Param
 from profkit.model.report_verdict import Health
 from profkit.model.states import State
 from profkit.report.contradictions import contradictions, overrun_ns
-from profkit.report.step_findings import step_findings
+from profkit.report.step_findings import step_findings, too_few_whole
 from profkit.report.verdict import UNDECIDED
 from profkit.roofline.beside_collectives import overlap_findings
 from profkit.roofline.clock_changes import clock_findings
@@ -92,10 +92,18 @@ def undecided_reason(views: Sequence[TraceView]) -> Fact | None:
     if states[State.UNCLASSIFIED] > UNDECIDED * max(int(states.sum()), 1):
         opaque = any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views)
         return Fact("graphs-opaque" if opaque else "kernels-unrecognised")
+    return _steps_reason(views) or _missing_reason(views)
+
+
+def _steps_reason(views: Sequence[TraceView]) -> Fact | None:
+    """Why the steps cannot give a verdict: most are damaged, or empty."""
+    damaged, steps = too_few_whole(views)
+    if damaged:
+        return Fact("steps-damaged", {"damaged": damaged, "steps": steps})
     idle, steps = _idle_steps(views)
     if idle > UNDECIDED * max(steps, 1):
         return Fact("steps-without-work", {"idle": idle, "steps": steps})
-    return _missing_reason(views)
+    return None
 
 
 def _missing_reason(views: Sequence[TraceView]) -> Fact | None:
@@ -235,7 +243,9 @@ def _too_deep(views: Sequence[TraceView]) -> list[Finding]:
 
 def _idle_steps(views: Sequence[TraceView]) -> tuple[int, int]:
     """How many steps have no work on any device, of how many; of recordings some of whose steps have some."""
-    counts = [np.bincount(v.step_of_operation + 1, minlength=v.steps.count + 1)[1:] for v in views]
+    counts = [
+        np.bincount(v.step_of_operation + 1, minlength=v.steps.count + 1)[1:][~v.steps.damaged] for v in views
+    ]
     counts = [count for count in counts if count.any()]
     return sum(int((count == 0).sum()) for count in counts), sum(map(len, counts))
 
@@ -253,7 +263,8 @@ def _warm_up(views: Sequence[TraceView]) -> list[Finding]:
     if not stepped:
         return []
     steps = stepped[0].steps.count
-    left_out = int(np.argmax(stepped[0].kept_steps))
+    before = ~stepped[0].steps.damaged[: int(np.argmax(stepped[0].kept_steps))]
+    left_out = int(np.count_nonzero(before))
     return (
         [Finding("warm-up-steps", Severity.INFO, count=left_out, params={"steps": steps})] if left_out else []
     )

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profkit.model import Finding, Severity
 from profkit.model.findings import Param
 from profkit.timeline.step_times import step_times
 from profkit.timeline.view import TraceView
 
-__all__ = ["step_findings"]
+__all__ = ["step_findings", "too_few_whole"]
 
 _UNLIKE: Final = 1.3
 """Kinds of steps whose median lengths differ by more than this are told apart."""
 
 _MOST_KINDS: Final = 6
+
+_FEWEST_WHOLE: Final = 2
 
 _OUTLIER: Final = 1.5
 """A kept step longer than this times the median is named."""
@@ -36,7 +39,33 @@ def step_findings(views: Sequence[TraceView]) -> list[Finding]:
     found = []
     if steps.found_by == "period":
         found.append(Finding("steps-by-period", Severity.INFO, count=steps.count))
+    damaged = np.logical_or.reduce([_padded(view.steps.damaged, steps.count) for view in stepped])
+    if damaged.any():
+        numbers = np.flatnonzero(damaged).tolist()
+        found.append(
+            Finding(
+                "steps-damaged",
+                Severity.WARNING,
+                count=len(numbers),
+                params={"steps": steps.count, "numbers": numbers},
+            )
+        )
     return found + (_kinds(stepped[0]) or _outliers(stepped[0]))
+
+
+def too_few_whole(views: Sequence[TraceView]) -> tuple[int, int]:
+    """How many steps are damaged and of how many, where fewer than two whole ones are left of several; else zeros."""
+    for view in views:
+        damaged, steps = int(view.steps.damaged.sum()), view.steps.count
+        if 2 * damaged > steps and steps - damaged < _FEWEST_WHOLE:
+            return damaged, steps
+    return 0, 0
+
+
+def _padded(flags: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+    found = np.zeros(count, bool)
+    found[: min(count, len(flags))] = flags[:count]
+    return found
 
 
 def _kinds(view: TraceView) -> list[Finding]:

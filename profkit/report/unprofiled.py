@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,7 +92,8 @@ def _spread(parts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
     if not whole:
         return parts
     upto = [each * total // whole for each in np.cumsum(parts).tolist()]
-    return np.diff(np.array([0, *upto], np.int64))
+    spread: NDArray[np.int64] = np.array(upto, np.int64) - np.array([0, *upto[:-1]], np.int64)
+    return spread
 
 
 @dataclass(frozen=True, eq=False)

@@ -300,7 +300,9 @@ def _with_window(views: list[TraceView], left_out: NDArray[np.bool_] | None) -> 
     """Leave out warm-up and damaged steps, the same of every trace."""
     if left_out is None:
         left_out = steps_left_out(
-            [step_device_ns(view) for view in views], [view.steps.kinds for view in views]
+            [step_device_ns(view) for view in views],
+            [view.steps.kinds for view in views],
+            [view.steps.damaged for view in views],
         )
     return [replace(view, kept_steps=kept_steps(view.steps.count, left_out)) for view in views]
 

@@ -10,7 +10,7 @@ from profkit.simulation.predict import Change, Prediction, Step, find_step
 from profkit.simulation.registry import CHANGES, changes_named
 from profkit.timeline.view import TraceView
 
-__all__ = ["what_if"]
+__all__ = ["first_step", "what_if"]
 
 _WORTH_SAYING: Final = 0.01
 _LOADER: Final = "loader-workers"
@@ -64,7 +64,7 @@ def what_if(
     Returns:
         None where no step can be replayed.
     """
-    step = _first_step(views)
+    step = first_step(views)
     if step is None:
         return None
     asked = [*names, *([_LOADER] if loader_workers is not None else [])]
@@ -90,7 +90,8 @@ def _changes(names: Sequence[str], loader_workers: int | None) -> list[Change]:
     return changes_named(names, loader_workers if _LOADER in names else None)
 
 
-def _first_step(views: Sequence[TraceView]) -> Step | None:
+def first_step(views: Sequence[TraceView]) -> Step | None:
+    """The first step that can be replayed, of all devices in order."""
     for view in views:
         for device in range(len(view.trace.devices)):
             step = find_step(view, device)

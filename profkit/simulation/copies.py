@@ -78,6 +78,7 @@ def pin_memory(edited: EditedStep) -> None:
     edited.early_ns[chosen] = 0
     tokens = np.unique(facts.token[chosen])
     edited.own_ns[tokens] = np.minimum(edited.own_ns[tokens], edited.usual_launch_ns)
+    edited.held[tokens] = False
     # The wait of a blocking copy follows its launch.
     calls = facts.program.call
     waiting = np.flatnonzero(edited.waits)

@@ -49,15 +49,23 @@ class EditedStep:
         self.own_ns = program.own_ns.astype(float)
         self.input_ns = np.minimum(program.input_ns, program.gap_ns).astype(float)
         self.allocation_ns = np.minimum(program.allocation_ns, program.gap_ns).astype(float)
+        self.work_ns = np.minimum(program.work_ns, program.gap_ns).astype(float)
         self.waits = program.kind != LAUNCH
+        self.held = program.held.copy()
         self.graphed = False
         self.usual_launch_ns = facts.usual_launch_ns(program)
-        whole = self.gap_ns - self.input_ns - self.allocation_ns + self.own_ns
+        whole = self.gap_ns - self.kept_ns + self.own_ns
         pause = np.maximum(whole - _PAUSE * self.usual_launch_ns, 0.0)
-        self.pause_ns = np.minimum(pause, np.maximum(self.gap_ns - self.input_ns - self.allocation_ns, 0.0))
+        self.pause_ns = np.minimum(pause, np.maximum(self.gap_ns - self.kept_ns, 0.0))
         """What the program itself does before each launch, as far as it is far more than launching takes."""
         self.least_ns = 0.0
         """A bound from outside the step, such as a loader that delivers no faster."""
+
+    @property
+    def kept_ns(self) -> Floats:
+        """Of the gap before each token: what has nothing to do with launching (data, allocation, the program's work)."""
+        kept: Floats = np.minimum(self.input_ns + self.allocation_ns + self.work_ns, self.gap_ns)
+        return kept
 
     def drop(self, chosen: Flags, *, host: float = 0.0, within: bool = False) -> None:
         """Take operations out, and the host time of launches that have none left.
@@ -71,7 +79,7 @@ class EditedStep:
         before = self._launched()
         self.alive &= ~chosen
         gone = (before > 0) & (self._launched() == 0)
-        fixed = np.minimum(self.input_ns + self.allocation_ns + self.pause_ns, self.gap_ns)
+        fixed = np.minimum(self.kept_ns + self.pause_ns, self.gap_ns)
         if within:
             first = gone & ~np.concatenate(([False], gone[:-1]))
             fixed = np.where(first, self.gap_ns, fixed)
@@ -81,18 +89,18 @@ class EditedStep:
     def scale_host(self, chosen: Flags, factor: float) -> None:
         """Multiply the host time of the launches of some operations."""
         tokens = np.unique(self.facts.token[chosen & self.alive])
-        fixed = np.minimum(self.input_ns + self.allocation_ns, self.gap_ns)[tokens]
+        fixed = self.kept_ns[tokens]
         self.gap_ns[tokens] = fixed + (self.gap_ns[tokens] - fixed) * factor
         self.own_ns[tokens] *= factor
 
     def host_ns(self, tokens: NDArray[np.int64]) -> float:
-        """Host time of some tokens: without fetching data and allocating."""
-        whole = self.gap_ns - np.minimum(self.input_ns + self.allocation_ns, self.gap_ns) + self.own_ns
+        """Host time of some tokens: without fetching data, allocating and the program's own work."""
+        whole = self.gap_ns - self.kept_ns + self.own_ns
         return float(whole[tokens].sum())
 
     def give_host(self, token: int, host_ns: float) -> None:
-        """Give a launch so much host time; what it fetches or allocates stays."""
-        fixed = min(self.input_ns[token] + self.allocation_ns[token], self.gap_ns[token])
+        """Give a launch so much host time; what it fetches, allocates or works stays."""
+        fixed = self.kept_ns[token]
         self.own_ns[token] = min(self.own_ns[token], host_ns)
         self.gap_ns[token] = fixed + host_ns - self.own_ns[token]
 
@@ -125,6 +133,9 @@ class EditedStep:
             kind=self._program.kind[stays],
             gap_ns=np.maximum(gap, 0).astype(np.int64),
             own_ns=np.maximum(self.own_ns[stays], 0).astype(np.int64),
+            work_ns=self.work_ns[stays].astype(np.int64),
+            profiler_ns=self._program.profiler_ns[stays],
+            held=self.held[stays],
             first=np.concatenate(([0], np.cumsum(launched[stays]))),
             call=self._program.call[stays],
             input_ns=self.input_ns[stays].astype(np.int64),
@@ -152,9 +163,9 @@ class EditedStep:
         parts = self._operations()
         parts["lead_ns"] = np.full(len(parts["row"]), int(self.constants.node_ns), np.int64)
         parts["early_ns"] = np.zeros(len(parts["row"]), np.int64)
-        fixed = float(np.minimum(self.input_ns + self.allocation_ns + self.pause_ns, self.gap_ns).sum())
+        fixed = float(np.minimum(self.kept_ns + self.pause_ns, self.gap_ns).sum())
         none: dict[str, Any] = dict.fromkeys(
-            ("input_ns", "allocation_ns", "ranges", "calls"), np.zeros(1, np.int64)
+            ("input_ns", "allocation_ns", "work_ns", "profiler_ns", "ranges", "calls"), np.zeros(1, np.int64)
         )
         return replace(
             self._program,
@@ -163,6 +174,7 @@ class EditedStep:
             own_ns=np.array([int(self.usual_launch_ns * self.constants.graph_launch)], np.int64),
             first=np.array([0, len(parts["row"])], np.int64),
             call=np.array([-1], np.int64),
+            held=np.zeros(1, bool),
             **none,
             **parts,
         )

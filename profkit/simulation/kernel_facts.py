@@ -135,7 +135,7 @@ class StepFacts:
         kernels = np.array([k is not None for k in self.kernels], bool)
         launching = np.unique(self.token[kernels])
         graphs = np.unique(self.token[kernels & self.in_graph])
-        whole = program.gap_ns - program.input_ns - program.allocation_ns + program.own_ns
+        whole = program.gap_ns - program.kept_ns + program.own_ns
         usual = float(np.median(whole[launching])) if len(launching) else 0.0
         return min(usual, _MOST_LAUNCH_NS) if 2 * len(graphs) > len(launching) else usual
 

@@ -65,7 +65,7 @@ def _launch_us(trace: Trace, program: Program) -> float:
 def _typical_us(program: Program, call_share: float) -> float:
     """Host time for each event, without the slowest: a pause of the program is none of the recorder's."""
     events = program.ranges + call_share * program.calls
-    host = program.gap_ns - program.input_ns - program.allocation_ns + program.own_ns
+    host = program.gap_ns - program.kept_ns + program.own_ns
     rows = np.flatnonzero(events >= 1)
     if events[rows].sum() < _FEWEST:
         return _USUAL_US

@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from profkit.simulation.step_program import LAUNCH, Program
 
-__all__ = ["DEVICE_ALONE", "QUEUE_DEPTH", "RecorderCost", "Replay", "replay", "slower_host", "without_recorder"]
+__all__ = [
+    "DEVICE_ALONE",
+    "QUEUE_DEPTH",
+    "RecorderCost",
+    "Replay",
+    "replay",
+    "slower_host",
+    "without_recorder",
+]
 
 QUEUE_DEPTH: Final = 1_024
 """Launches that may wait on the device before a launch call blocks (seen as Command Buffer Full)."""
@@ -39,7 +47,8 @@ def replay(program: Program) -> Replay:
     """The steady period of a program that is run over and over.
 
     An operation starts when its launch has returned (plus the launch latency), the operation before it on its
-    stream and the one it waits for on another stream are done. A wait holds the host until the device is done.
+    stream and the one it waits for on another stream are done. A wait holds the host until the device is done, a copy
+    that is held until its stream is.
     """
     ends, host = _run(program)
     device = float(program.duration_ns.sum())
@@ -53,8 +62,7 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
     kind, gap, own = program.kind.tolist(), program.gap_ns.tolist(), program.own_ns.tolist()
     first, duration, stream = program.first.tolist(), program.duration_ns.tolist(), program.stream.tolist()
     lead, after, early = program.lead_ns.tolist(), program.after.tolist(), program.early_ns.tolist()
-    held = program.held.tolist()
-    latency = program.latency_ns
+    latency, held = program.latency_ns, program.held.tolist()
     free = [0.0] * (max(stream, default=0) + 1)
     history: list[float] = []
     host, done = 0.0, 0.0
@@ -108,7 +116,7 @@ def without_recorder(
     Returns:
         The program with a faster host, or as it was recorded where a known plain time is no shorter.
     """
-    estimated = _charged(program, cost, host)
+    estimated = _without_recorder(program, cost, host)
     if plain_step_ns is None:
         return estimated
     alone = replay(slower_host(program, 0.0)).step_ns
@@ -117,7 +125,7 @@ def without_recorder(
         return estimated if replay(estimated).step_ns <= most else _slowed_to(estimated, most)
     if replay(program).step_ns <= plain_step_ns:
         return program
-    return _slowed_to(_charged(program, cost, 1.0), plain_step_ns)
+    return _slowed_to(_without_recorder(program, cost, 1.0), plain_step_ns)
 
 
 def _slowed_to(program: Program, step_ns: int) -> Program:
@@ -127,11 +135,13 @@ def _slowed_to(program: Program, step_ns: int) -> Program:
         low, high = high, 2 * high
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (middle, high) if replay(slower_host(program, middle)).step_ns < step_ns else (low, middle)
+        low, high = (
+            (middle, high) if replay(slower_host(program, middle)).step_ns < step_ns else (low, middle)
+        )
     return slower_host(program, (low + high) / 2)
 
 
-def _charged(program: Program, cost: RecorderCost, host: float) -> Program:
+def _without_recorder(program: Program, cost: RecorderCost, host: float) -> Program:
     """Take the recorder's time for its events off the gaps and calls that hold them; most of each is left."""
     taken = program.ranges * cost.range_ns + program.calls * cost.call_ns
     least = 0.25
@@ -146,7 +156,7 @@ def slower_host(program: Program, factor: float) -> Program:
 
 
 def _times(program: Program, factor: NDArray[np.float64]) -> Program:
-    """Scale the host's own time; data fetching and the program's other work are not the recorder's doing and stay."""
+    """Scale the host's own time; fetching data and the program's own work are not the recorder's doing and stay."""
     fixed = np.minimum(program.input_ns + program.work_ns, program.gap_ns)
     gap = fixed + ((program.gap_ns - fixed) * factor)
     return replace(program, gap_ns=gap.astype(np.int64), own_ns=(program.own_ns * factor).astype(np.int64))

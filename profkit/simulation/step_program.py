@@ -49,8 +49,15 @@ class Program:
     """Of the gap: fetching data."""
     allocation_ns: Column
     """Of the gap: cudaMalloc, cudaFree and the like."""
+    work_ns: Column
+    """Of the gap: the program's own work, which launches nothing: no change of launching takes it away."""
+    profiler_ns: Column
+    """Of the gap: the recorder at work, by its own account."""
     own_ns: Column
-    """Of a launch: its call. Of a wait: from the device's reaching it to its return."""
+    """Of a launch: its call, without the time for which a full queue or its stream held it up. Of a wait: from the
+    device's reaching it to its return."""
+    held: NDArray[np.bool_]
+    """Launches of copies that first wait until their stream is free."""
     ranges: Column
     """Recorded ranges in the gap and of the token: each cost the recorder time."""
     calls: Column
@@ -78,6 +85,11 @@ class Program:
         """How many tokens there are."""
         return len(self.kind)
 
+    @property
+    def kept_ns(self) -> Column:
+        """Of each gap: what has nothing to do with launching, fetching data, allocation and the program's work."""
+        return self.input_ns + self.allocation_ns + self.work_ns
+
 
 def step_program(view: TraceView, device: int) -> Program | None:
     """The program of the kept step of median length, or None where there is none to replay.
@@ -99,6 +111,9 @@ def step_program(view: TraceView, device: int) -> Program | None:
     # Memory that is asked for while data is fetched is part of the fetching.
     tokens["input_ns"] = np.minimum(tokens["input_ns"], tokens["gap_ns"])
     tokens["allocation_ns"] = np.minimum(tokens["allocation_ns"], tokens["gap_ns"] - tokens["input_ns"])
+    left = tokens["gap_ns"] - tokens["input_ns"] - tokens["allocation_ns"]
+    tokens["work_ns"] = np.minimum(tokens["work_ns"], left)
+    tokens["profiler_ns"] = np.minimum(tokens["profiler_ns"], left - tokens["work_ns"])
     stream, lead, after, latency = _device_side(view, rows)
     early = _early(view, rows)
     counts = np.append(np.diff(np.append(first, len(rows))), 0)
@@ -182,14 +197,15 @@ def _tokens(view: TraceView, call: Column, wait: Column, span: tuple[int, int]) 
     begin = np.minimum(reach, start)
     gap = np.maximum(start - reach, 0)
     release = _release(view, kind, start, end)
-    input_ns, allocation_ns = _within_gaps(view, row, reach, start)
+    held, call_ns = _own(view, kind, row, start, end)
+    parts = _within_gaps(view, row, reach, start)
     row[-1] = -1
     return {
         "kind": kind,
         "gap_ns": gap,
-        "input_ns": input_ns,
-        "allocation_ns": allocation_ns,
-        "own_ns": np.where(kind == LAUNCH, end - start, release),
+        **parts,
+        "own_ns": np.where(kind == LAUNCH, call_ns, release),
+        "held": held,
         **_events(view, begin, end),
         "call": row,
     }
@@ -204,17 +220,35 @@ def _release(view: TraceView, kind: NDArray[np.int8], start: Column, end: Column
     return released
 
 
-def _within_gaps(view: TraceView, row: Column, reach: Column, start: Column) -> tuple[Column, Column]:
+def _own(
+    view: TraceView, kind: NDArray[np.int8], row: Column, start: Column, end: Column
+) -> tuple[NDArray[np.bool_], Column]:
+    """Which copies wait for their stream, and how long each launch call takes when nothing holds it up."""
+    queue, waits = view.queue, view.waits
+    launch = (kind == LAUNCH) & (end > start)
+    free = np.minimum(queue.wait_end_ns[row], end)
+    # The wait of a blocking copy is a token of its own.
+    held = launch & (free > start) & ~np.isin(row, waits.call)
+    length = np.where(held, end - free, end - start)
+    return held, np.where(launch & queue.blocked[row], np.minimum(length, queue.usual_ns), length)
+
+
+def _within_gaps(view: TraceView, row: Column, reach: Column, start: Column) -> dict[str, Column]:
     thread = view.trace.calls.thread[row]
-    input_ns, allocation_ns = np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
+    states = {
+        "input_ns": State.INPUT,
+        "allocation_ns": State.ALLOCATION,
+        "work_ns": State.HOST_WORK,
+        "profiler_ns": State.PROFILER,
+    }
+    found = {name: np.zeros(len(row), np.int64) for name in states}
     for each in np.unique(thread).tolist():
         mine = thread == each
         doing = view.activity.of_thread(each)
-        input_ns[mine] = doing[State.INPUT].within(reach[mine], np.maximum(start[mine], reach[mine]))
-        allocation_ns[mine] = doing[State.ALLOCATION].within(
-            reach[mine], np.maximum(start[mine], reach[mine])
-        )
-    return input_ns, allocation_ns
+        until = np.maximum(start[mine], reach[mine])
+        for name, state in states.items():
+            found[name][mine] = doing[state].within(reach[mine], until)
+    return found
 
 
 def _events(view: TraceView, begin: Column, end: Column) -> dict[str, Column]:

@@ -126,7 +126,5 @@ def unprofiled_step(view: TraceView, device: int) -> UnprofiledStep | None:
     if program is None or not len(program.row):
         return None
     records_operators = bool((view.trace.ranges.kind == RangeKind.OPERATOR).any())
-    step = UnprofiledStep(
-        program, recorder_cost(view.trace, program), records_operators, view.plain_step_ns
-    )
+    step = UnprofiledStep(program, recorder_cost(view.trace, program), records_operators, view.plain_step_ns)
     return step if 1 / _UNLIKE <= step.replayed_over_recorded <= _UNLIKE else None

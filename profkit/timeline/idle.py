@@ -49,7 +49,7 @@ def explain_gaps(context: IdleContext, gaps: Gaps, device: int, borders: Column)
         borders: The ends of the step tiles on this device, where the credit of waits lapses.
 
     Returns:
-        The pieces, and for every wait of the context what it was charged on this device, in ns.
+        The pieces, and for every wait of the context the idle time attributed to it on this device, in ns.
     """
     returned = late_until(context.launches, gaps)
     pieces = _after_return(context, gaps, returned, device)
@@ -59,9 +59,9 @@ def explain_gaps(context: IdleContext, gaps: Gaps, device: int, borders: Column)
     for each in np.unique(process):
         rows = late[process == each]
         own = Gaps(gaps.start_ns[rows], returned[rows], gaps.ender[rows])
-        cut, charged = _cut_late(context, own, int(each), device, borders)
+        cut, attributed = _cut_late(context, own, int(each), device, borders)
         pieces.append(cut)
-        cost += charged
+        cost += attributed
     return _joined(pieces), cost
 
 
@@ -133,22 +133,22 @@ def _cut_late(
         sets[State.HOST_WORK] = sets.get(State.HOST_WORK, Intervals.none()).union(work)
         sets[State.HOST] = sets.get(State.HOST, Intervals.none()).union(rest.difference(work))
         demand = demand.union(rest.difference(context.activity.waiting_of(one, other)))
-    charged, cost = _charge(context.waits, process, device, demand, borders)
-    sets[State.SYNC] = charged
+    attributed, cost = _attribute(context.waits, process, device, demand, borders)
+    sets[State.SYNC] = attributed
     for state in (State.HOST, State.HOST_WORK):
-        sets[state] = sets[state].difference(charged)
+        sets[state] = sets[state].difference(attributed)
     return _pieces(gaps, sets), cost
 
 
-def _charge(
+def _attribute(
     waits: Waits, process: int, device: int, demand: Intervals, borders: Column
 ) -> tuple[Intervals, Column]:
     cost = np.zeros(len(waits), np.int64)
     mine = np.flatnonzero((waits.process == process) & np.isin(waits.device, (device, -1)))
     mine = mine[np.lexsort((waits.start_ns[mine], waits.end_ns[mine]))]
     amount = waits.end_ns[mine] - waits.start_ns[mine]
-    cost[mine], charged = spend_credit(amount, waits.end_ns[mine], demand, borders)
-    return charged, cost
+    cost[mine], attributed = spend_credit(amount, waits.end_ns[mine], demand, borders)
+    return attributed, cost
 
 
 def _pieces(gaps: Gaps, sets: dict[State, Intervals]) -> Segments:

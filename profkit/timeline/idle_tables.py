@@ -229,7 +229,7 @@ def costliest_syncs(rows: Sequence[SyncRow]) -> list[SyncRow]:
 def sync_rows(view: TraceView) -> list[SyncRow]:
     """The waits of a trace's window by call, operator, line and phase."""
     waits, trace = view.waits, view.trace
-    chosen, charged = _waits_of_window(view)
+    chosen, attributed = _waits_of_window(view)
     if not len(chosen):
         return []
     call = waits.call[chosen]
@@ -238,7 +238,7 @@ def sync_rows(view: TraceView) -> list[SyncRow]:
     group, example = group_rows(trace.calls.name[call], operator, frame, path)
     count = np.bincount(group)
     blocked = sums(group, (waits.end_ns - waits.start_ns)[chosen], len(example))
-    cost = sums(group, charged, len(example))
+    cost = sums(group, attributed, len(example))
     return [
         SyncRow(
             api=trace.strings[trace.calls.name[call[row]]],

@@ -59,7 +59,10 @@ def find_queue(trace: Trace, launches: Launches) -> LaunchQueue:
     launching[row[~copies]] = True
     launching[row[copies]] = False
     queued, begun = _found_queued(trace, row, first)
-    median = float(np.median(length[launching])) if launching.any() else 0.0
+    # Where the queue is full most of the time, most calls block: the usual call is one that found room.
+    room = launching & (queued < FULL_QUEUE)
+    usual_calls = length[room if room.any() else launching]
+    median = float(np.median(usual_calls)) if len(usual_calls) else 0.0
     long = launching & (length > _LONG * median)
     blocked = long & (queued >= FULL_QUEUE)
     # Before the first recorded launch of its stream has run, what stands queued from before the recording is unknown.

@@ -22,6 +22,7 @@ __all__ = [
     "launch_calls",
     "launches_captured",
     "launches_without_kernel",
+    "lost_launches",
     "processes_of_calls",
 ]
 
@@ -163,7 +164,13 @@ def captures(trace: Trace, thread: int) -> Intervals:
 
 def launches_without_kernel(trace: Trace, launches: Launches) -> int:
     """How many launch calls lost their operation; what was captured launched nothing, and lost nothing."""
-    return int(np.count_nonzero(_unused(trace, launches) & ~_captured(trace)))
+    return int(np.count_nonzero(lost_launches(trace, launches)))
+
+
+def lost_launches(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
+    """Which launch calls lost their operation."""
+    lost: NDArray[np.bool_] = _unused(trace, launches) & ~_captured(trace)
+    return lost
 
 
 def launches_captured(trace: Trace, launches: Launches) -> int:

@@ -68,5 +68,6 @@ def _around(view: TraceView) -> tuple[int, int]:
         begun, over = min(begun, int(view.steps.start_ns[0])), max(over, int(view.steps.end_ns[-1]))
     else:
         hulls = [view.window_hull(d) for d in range(len(view.windows)) if len(view.windows[d])]
-        begun, over = min(begin for begin, _ in hulls), max(end for _, end in hulls)
+        begun = min((begin for begin, _ in hulls), default=view.span[0])
+        over = max((end for _, end in hulls), default=view.span[1])
     return max(begun - view.span[0], 0), max(view.span[1] - over, 0)

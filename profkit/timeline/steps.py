@@ -13,6 +13,7 @@ from profkit.model import Trace
 from profkit.model.names import FoundBy
 from profkit.timeline.launches import Launches
 from profkit.timeline.step_breaks import steps_resume
+from profkit.timeline.step_damage import damaged_steps
 from profkit.timeline.step_names import kind_of, marked_rows, steps_inside
 from profkit.timeline.unmarked_steps import unmarked_steps
 
@@ -42,6 +43,8 @@ class Steps:
     """Host start and end of each step in each process: arrays of shape (processes, steps)."""
     resumes: Flags
     """Steps that begin anew: what lies between them and the step before belongs to neither."""
+    damaged: Flags
+    """Steps of which records are missing."""
     of_operation: Column
     """The step that launched each operation; -1 outside of all."""
     tile_start_ns: NDArray[np.int64]
@@ -103,10 +106,10 @@ def find_steps(trace: Trace, launches: Launches, name: str | None = None) -> Ste
     if unmarked is not None:
         found_by, names, resumes = unmarked.found_by, unmarked.names, unmarked.resumes
         start, end = unmarked.start, unmarked.end
-    of_operation = np.full(len(trace.operations), -1, np.int64)
-    for process in range(len(trace.processes)):
-        mine = np.flatnonzero((trace.operations.process == process) & launches.linked)
-        of_operation[mine] = _step_at(start[process], end[process], resumes, launches.time_ns[mine])
+    damaged = damaged_steps(trace, launches, (start, end), [kind_of(each) for each in names])
+    # What a damaged step left unrecorded is no part of the step after it.
+    resumes = resumes | np.concatenate(([False], damaged))[: len(names)]
+    of_operation = _owners(trace, launches, (start, end), resumes)
     begun, over = _tiles(trace, of_operation, start, resumes, by_launch=unmarked is not None)
     return Steps(
         rows=rows | steps_inside(trace, rows),
@@ -116,10 +119,22 @@ def find_steps(trace: Trace, launches: Launches, name: str | None = None) -> Ste
         end_ns=end.max(axis=0, initial=np.iinfo(np.int64).min) if names else np.empty(0, np.int64),
         by_process=(start, end),
         resumes=resumes,
+        damaged=damaged,
         of_operation=of_operation,
         tile_start_ns=begun,
         tile_end_ns=over,
     )
+
+
+def _owners(
+    trace: Trace, launches: Launches, hosts: tuple[NDArray[np.int64], NDArray[np.int64]], resumes: Flags
+) -> Column:
+    """The step that launched each operation, or -1."""
+    found = np.full(len(trace.operations), -1, np.int64)
+    for process in range(len(trace.processes)):
+        mine = np.flatnonzero((trace.operations.process == process) & launches.linked)
+        found[mine] = _step_at(hosts[0][process], hosts[1][process], resumes, launches.time_ns[mine])
+    return found
 
 
 def leading_steps_left_out(device_ns: Column, kinds: Sequence[str] = ()) -> int:
@@ -139,12 +154,15 @@ def leading_steps_left_out(device_ns: Column, kinds: Sequence[str] = ()) -> int:
     return left_out
 
 
-def steps_left_out(device_ns: Sequence[Column], kinds: Sequence[Sequence[str]]) -> Flags:
-    """Which steps the window leaves out, of several recordings at once: leading ones that are warm-up.
+def steps_left_out(
+    device_ns: Sequence[Column], kinds: Sequence[Sequence[str]], damaged: Sequence[Flags] = ()
+) -> Flags:
+    """Which steps the window leaves out, of several recordings at once: leading ones that are warm-up, and damaged ones.
 
     Args:
         device_ns: The device time of each step, for every recording; empty for one without steps or devices.
         kinds: The kind of each step, for every recording.
+        damaged: The damaged steps of every recording.
 
     Returns:
         One flag a step that all recordings have.
@@ -155,8 +173,13 @@ def steps_left_out(device_ns: Sequence[Column], kinds: Sequence[Sequence[str]]) 
     for at in stepped:
         total += device_ns[at][:count]
     left_out = np.zeros(count, bool)
-    if stepped:
-        left_out[: leading_steps_left_out(total, kinds[stepped[0]][:count])] = True
+    if not stepped:
+        return left_out
+    for at in stepped if damaged else ():
+        left_out |= damaged[at][:count]
+    whole = np.flatnonzero(~left_out)
+    leading = leading_steps_left_out(total[whole], [kinds[stepped[0]][at] for at in whole.tolist()])
+    left_out[whole[:leading]] = True
     return left_out
 
 

@@ -68,7 +68,7 @@ class TraceView:
     segments: Sequence[Segments]
     """One a device, over the whole recording."""
     wait_cost_ns: NDArray[np.int64]
-    """What each wait was charged on each device: shape (devices, waits)."""
+    """Idle time attributed to each wait on each device: shape (devices, waits)."""
     span: Span
     """From the first to the last event of host or device."""
     step_of_operation: Column
@@ -153,7 +153,7 @@ class DividedTime:
     segments: Sequence[Segments]
     """One a device, over the whole recording."""
     wait_cost_ns: NDArray[np.int64]
-    """What each wait was charged on each device: shape (devices, waits)."""
+    """Idle time attributed to each wait on each device: shape (devices, waits)."""
 
 
 def divide_time(context: IdleContext, steps: Steps, state: NDArray[np.int8], span: Span) -> DividedTime:
@@ -171,7 +171,7 @@ def divide_time(context: IdleContext, steps: Steps, state: NDArray[np.int8], spa
     np.minimum.at(first_starts, operations.device, operations.start_ns)
     segments, cost = [], np.zeros((devices, len(context.waits)), np.int64)
     for device in range(devices):
-        # What waits before the first operation cost is not charged to the window that begins there.
+        # What waits before the first operation cost is not attributed to the window that begins there.
         borders = steps.borders(device) if steps.count else first_starts[device : device + 1]
         divided, cost[device] = _divide(context, state, device, span, borders)
         segments.append(divided)

@@ -122,7 +122,7 @@ def _contexts(syncs: Syncs, process: int) -> dict[int, int]:
 def spend_credit(
     amount: Column, ready: Column, demand: Intervals, borders: Column
 ) -> tuple[Column, Intervals]:
-    """Let later idle time be charged to earlier waits, oldest first.
+    """Attribute later idle time to earlier waits, oldest first.
 
     Each wait brings a credit of the time that it blocked. From its return on, the demand uses it up; what is
     left lapses at the next border. That is a queue with one server, in the clock that runs only while there
@@ -131,11 +131,11 @@ def spend_credit(
     Args:
         amount: The time that each wait blocked, in ns, ordered by ``ready``.
         ready: When each wait returned.
-        demand: Idle time of the device that may be charged to a wait.
+        demand: Idle time of the device that may be attributed to a wait.
         borders: Where credit lapses: the ends of the step tiles.
 
     Returns:
-        What each wait was charged, in ns, and the time that was charged.
+        The idle time attributed to each wait, in ns, and when that was.
     """
     cost = np.zeros(len(amount), np.int64)
     served_start, served_end = np.zeros(len(amount), np.int64), np.zeros(len(amount), np.int64)

@@ -20,7 +20,7 @@ from profkit.verification.events import Recording, UnreadError
 from profkit.verification.figures import Figure, memory_figures, timeline_figures
 from profkit.verification.inputs import read_input
 from profkit.verification.snapshots import DeviceMemory
-from profkit.verification.timeline import Timeline, warm_up
+from profkit.verification.timeline import Timeline, left_out
 
 __all__ = ["Verification", "verify", "with_verification"]
 
@@ -89,7 +89,7 @@ def verify(
         candidates = [memory_figures(result, devices) for devices in snapshots]
         found.figures += min(candidates, key=lambda figures: sum(f[1] != f[2] for f in figures))
     if recordings and not unread_timelines:
-        found.figures += timeline_figures(result, _timelines(recordings, step, device))
+        found.figures += timeline_figures(result, _timelines(recordings, step, device, _damaged(result)))
     return found
 
 
@@ -126,24 +126,33 @@ def _used(result: Result, files: Sequence[str]) -> list[tuple[str, str]]:
     return used
 
 
-def _timelines(recordings: Sequence[Recording], step: str | None, device: int | None) -> list[Timeline]:
+def _damaged(result: Result) -> set[int]:
+    """The numbers of the steps that the report leaves out since records of them are missing."""
+    found = (row for row in result.health["findings"] if row["code"] == "steps-damaged")
+    return {number for row in found for number in row["params"]["numbers"]}
+
+
+def _timelines(
+    recordings: Sequence[Recording], step: str | None, device: int | None, damaged: set[int]
+) -> list[Timeline]:
     """The recordings that count: beside nsys exports, profiler traces only give shapes."""
     better = [recording for recording in recordings if not recording.only_gives_operators and recording.ops]
-    timelines = [Timeline(recording, step) for recording in better or recordings]
+    timelines = [Timeline(recording, step, damaged=damaged) for recording in better or recordings]
     if device is not None:
-        timelines = _only(timelines, device, step)
+        timelines = _only(timelines, device, step, damaged)
     stepped = [timeline.lengths() for timeline in timelines if timeline.number_of_steps and timeline.devices]
     count = min(map(len, stepped), default=0)
     kinds = next((timeline.kinds() for timeline in timelines if timeline.number_of_steps), [])
-    left_out = warm_up(
-        [sum(lengths[number] for lengths in stepped) for number in range(count)], kinds[:count]
-    )
+    total = [sum(lengths[number] for lengths in stepped) for number in range(count)]
+    without = left_out(total, kinds[:count], {number for number in damaged if number < count})
     for timeline in timelines:
-        timeline.left_out = set(range(min(left_out, max(timeline.number_of_steps - 1, 0))))
+        # One step is always kept.
+        all_out = len(without) >= timeline.number_of_steps
+        timeline.left_out = without - {timeline.number_of_steps - 1} if all_out else without
     return timelines
 
 
-def _only(timelines: Sequence[Timeline], device: int, step: str | None) -> list[Timeline]:
+def _only(timelines: Sequence[Timeline], device: int, step: str | None, damaged: set[int]) -> list[Timeline]:
     """The one device that was asked for: they are numbered over all recordings."""
     first = 0
     for timeline in timelines:
@@ -152,5 +161,7 @@ def _only(timelines: Sequence[Timeline], device: int, step: str | None) -> list[
         if 0 <= at < len(timeline.devices):
             recording = timeline.recording
             ops = [op for op in recording.ops if op.device == timeline.devices[at]]
-            return [Timeline(replace(recording, ops=ops, devices=[timeline.devices[at]]), step)]
+            return [
+                Timeline(replace(recording, ops=ops, devices=[timeline.devices[at]]), step, damaged=damaged)
+            ]
     return []

@@ -19,7 +19,7 @@ from typing import Final
 from profkit.verification.events import Call, Op, Recording, Span
 from profkit.verification.intervals import Piece, length, near, united, within, without
 
-__all__ = ["Step", "Timeline", "is_step", "warm_up"]
+__all__ = ["Step", "Timeline", "is_step", "left_out", "warm_up"]
 
 _PROFILER_STEP: Final = re.compile(r"ProfilerStep#\d+")
 _STEP: Final = re.compile(
@@ -155,6 +155,13 @@ def warm_up(lengths: Sequence[int], kinds: Sequence[str]) -> int:
     return len(lengths)
 
 
+def left_out(lengths: Sequence[int], kinds: Sequence[str], damaged: set[int]) -> set[int]:
+    """The numbers of the steps that are in no window: damaged ones, and of the others those that are warm-up."""
+    whole = [number for number in range(len(lengths)) if number not in damaged]
+    leading = warm_up([lengths[number] for number in whole], [kinds[number] for number in whole])
+    return damaged | set(whole[:leading])
+
+
 @dataclass
 class Step:
     """A step of one process: where the host was in it."""
@@ -175,6 +182,8 @@ class Timeline:
     recording: Recording
     step_name: str | None = None
     left_out: set[int] = field(default_factory=set)
+    damaged: set[int] = field(default_factory=set)
+    """The numbers of steps that lost records, as the report says."""
     launch: dict[int, Call] = field(default_factory=dict)
     """By the `id` of an operation."""
     steps: dict[int, list[Step]] = field(default_factory=dict)
@@ -197,7 +206,7 @@ class Timeline:
         self._find_steps()
         self._tile()
         self._place_unlaunched()
-        self.left_out = set(range(warm_up(self.lengths(), self.kinds())))
+        self.left_out = left_out(self.lengths(), self.kinds(), self.damaged)
 
     def _launches(self) -> dict[int, Call]:
         """The call of an operation's process with its id: of several the runtime's, then the earliest."""
@@ -238,7 +247,7 @@ class Timeline:
     def _find_breaks(self, processes: Iterable[int]) -> None:
         if not self.number_of_steps:
             return
-        self.anew = {0, *number_jumps(self.names)}
+        self.anew = {0, *number_jumps(self.names), *(number + 1 for number in self.damaged)}
         for process in processes if self.number_of_steps > 1 else ():
             calls = [call for call in self.recording.calls if call.thread[0] == process]
             ops = [op for op in self.ops if op.process == process]

@@ -51,3 +51,16 @@ def test_the_command_prints_text_and_json(monkeypatch):
 def test_without_a_driver_the_container_flag_is_named(monkeypatch):
     monkeypatch.setattr(doctor, "driver_version", lambda: None)
     assert "--gpus all" in doctor._gpu().fix
+
+
+def test_it_says_what_can_be_recorded_and_exits_accordingly(monkeypatch):
+    def check(name, ok=True):
+        return doctor.Check(name=name, ok=ok, found="", needed_for="")
+
+    everything = [check(n) for n in ("torch", "GPU and driver", "CUPTI", "nvtx", "Nsight Systems")]
+    assert doctor.recorders(everything) == ["torch", "nsys", "memory"]
+    assert doctor.recorders([check("torch"), check("nvtx")]) == ["torch (CPU only)"]
+    monkeypatch.setattr(doctor, "examine", lambda: [check("torch", ok=False)])
+    done = CliRunner().invoke(main, ["doctor"])
+    assert done.exit_code == 1
+    assert "Recorders that work here: none" in done.output

@@ -224,7 +224,9 @@ class BruteIdle(BruteForce):
 
     @cached_property
     def _usual_launch(self) -> float:
-        return median([call.end - call.start for call in self.calls if self._is_launch(call)] or [0])
+        launches = [call for call in self.calls if self._is_launch(call)]
+        with_room = [call for call in launches if self._queued(call) < 1000]
+        return median([call.end - call.start for call in with_room or launches] or [0])
 
     @cache  # noqa: B019
     def _is_blocked(self, number: int) -> bool:

@@ -20,8 +20,8 @@ def wait(*, gap=0, own=0):
     return (WAIT, (), gap, own, 0, 0, 0, 0)
 
 
-def program(*tokens, latency=0):
-    """A program of these tokens; the one that ends the step is `launch` without operations."""
+def program(*tokens, latency=0, work=0, held=()):
+    """A program of these tokens, with the program's own work in each gap; the one that ends the step is `launch` without operations."""
     kind, operations, *times = zip(*tokens, strict=True)
     gap, own, fetch, allocate, ranges, calls = (np.array(each, np.int64) for each in times)
     flat = [(*each, *(0, 0, 0, -1, 0)[len(each) :]) for launched in operations for each in launched]
@@ -32,7 +32,10 @@ def program(*tokens, latency=0):
         gap_ns=gap,
         input_ns=fetch,
         allocation_ns=allocate,
+        work_ns=np.broadcast_to(np.array(work, np.int64), gap.shape).copy(),
+        profiler_ns=np.zeros(len(tokens), np.int64),
         own_ns=own,
+        held=np.isin(np.arange(len(tokens)), held),
         ranges=ranges,
         calls=calls,
         call=np.append(np.arange(len(tokens) - 1), -1),

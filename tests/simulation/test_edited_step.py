@@ -241,3 +241,14 @@ def test_the_first_scenarios_change_nothing_but_the_host():
 
     assert 0.5 <= quick.host < LIKELY.host < slow.host <= 1.5
     assert all(Constants(**{**vars(each), "host": 1.0}) == LIKELY for each in (slow, quick))
+
+
+def test_a_graph_and_a_dropped_launch_leave_the_programs_own_work():
+    made = program(launch((10, 0), gap=500, own=10), launch((10, 0), gap=90), launch(), work=[400, 80, 0])
+    graph, less = edited(made), edited(made)
+
+    graph.graphed = True
+    less.drop(np.array([True, False]))
+
+    assert graph.program().gap_ns.tolist() == [480]
+    assert less.program().gap_ns.tolist() == [490, 0]

@@ -379,7 +379,9 @@ def test_a_replay_that_is_far_from_the_recording_has_no_price(monkeypatch):
     views = views_of(products)
     assert find_step(views[0], 0) is not None
     for factor in (2.1, 0.4):
-        monkeypatch.setattr(unprofiled, "replay", lambda p, f=factor: replace(replay(p), step_ns=p.step_ns * f))
+        monkeypatch.setattr(
+            unprofiled, "replay", lambda p, f=factor: replace(replay(p), step_ns=p.step_ns * f)
+        )
         assert find_step(views[0], 0) is None
 
 

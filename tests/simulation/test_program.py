@@ -237,3 +237,32 @@ def test_a_step_is_the_same_program_whenever_it_ran(made):
     found = program_of(later)
     for name, value in vars(program_of(made())).items():
         assert np.array_equal(getattr(found, name), value), name
+
+
+def test_a_launch_that_a_full_queue_held_up_takes_what_others_take():
+    made = TraceBuilder()
+    for at in range(1_000):
+        made.kernel((at + 100) * 100 * US, (at + 101) * 100 * US, launch=(at * 5 * US, at * 5 * US + 4 * US))
+    made.kernel(200_000 * US, 200_001 * US, launch=(5_000 * US, 90_000 * US))
+
+    found = program_of(made)
+
+    assert found.own_ns[-2] == 4 * US
+    assert found.gap_ns[-2] == 1 * US
+
+
+def test_a_copy_that_waits_for_its_stream_is_held_and_the_rest_of_its_call_is_the_hosts():
+    made = TraceBuilder().kernel(10 * US, 500 * US, launch=(0, 5 * US))
+    made.copy(500 * US, 560 * US, launch=(20 * US, 570 * US))
+
+    found = program_of(made)
+
+    assert found.held.tolist() == [False, True, False]
+    assert found.own_ns.tolist() == [5 * US, 70 * US, 0]
+
+
+def test_the_programs_own_work_in_a_gap_is_told_apart():
+    made = TraceBuilder().kernel(10 * US, 20 * US, launch=(0, 5 * US)).range(10 * US, 910 * US, "tokenise")
+    made.kernel(1_000 * US, 1_100 * US, launch=(950 * US, 960 * US))
+
+    assert program_of(made).work_ns.tolist() == [0, 900 * US, 0]

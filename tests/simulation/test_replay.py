@@ -94,3 +94,17 @@ def test_with_the_plain_time_known_the_host_is_scaled_to_it_and_fetching_is_not(
     assert found.own_ns.tolist() == [pytest.approx(50_000, abs=50), 0]
     assert without_recorder(made, RecorderCost(0, 0), plain_step_ns=1_200_000) is made
     assert without_recorder(made, RecorderCost(0, 0), plain_step_ns=1_199_999) is not made
+
+
+def test_a_held_copy_waits_for_its_stream_and_for_no_other():
+    held = program(launch((100, 0)), launch((900, 1)), launch((10, 0), own=5), launch(gap=50), held=[2])
+
+    # The copy's launch waits for 100, then takes 5; the copy follows, and the host goes on meanwhile.
+    assert replay(program(launch((100, 0)), launch((10, 0), own=5), launch(gap=50), held=[1])).step_ns == 155
+    assert replay(held).step_ns == 900
+
+
+def test_the_programs_own_work_is_neither_the_recorders_nor_launching():
+    made = program(launch((10, 0), gap=500, own=10), launch(gap=20), work=[400, 0])
+
+    assert without_recorder(made, RecorderCost(0, 0), host=0.5).gap_ns.tolist() == [450, 10]

@@ -100,7 +100,7 @@ def test_a_phase_is_input_by_the_words_of_its_name(name, fetches):
     assert ("input" in causes(made)) == fetches
 
 
-def test_another_threads_allocation_is_not_charged():
+def test_another_threads_allocation_is_not_attributed():
     made = (
         TraceBuilder()
         .kernel(0, 100, launch=(-5, -1))
@@ -123,7 +123,7 @@ def test_while_the_autograd_thread_did_nothing_the_thread_whose_phase_it_has_ans
     assert causes(made)["allocation"] == 200
 
 
-def test_a_wait_is_charged_to_later_idle_host_time_oldest_first_and_never_more_than_it_blocked():
+def test_a_wait_is_attributed_to_later_idle_host_time_oldest_first_and_never_more_than_it_blocked():
     made = (
         TraceBuilder()
         .kernel(0, 100, launch=(-5, -1))
@@ -212,7 +212,7 @@ def test_a_launch_that_returned_when_the_gap_began_was_in_time():
     assert causes(made) == {"host": 10 + 1, "queue": 10 + 49}
 
 
-def test_gaps_of_two_processes_on_one_device_are_charged_to_the_threads_of_each():
+def test_gaps_of_two_processes_on_one_device_are_attributed_to_the_threads_of_each():
     made = TraceBuilder(processes=2, threads=((0, ()), (1, ())))
     made.kernel(0, 100, launch=(-5, -1), thread=0).call(100, 160, "cudaMalloc", thread=1)
     made.kernel(200, 300, launch=(180, 190), thread=0).kernel(400, 500, launch=(380, 390), thread=1)
@@ -227,7 +227,7 @@ def test_gaps_of_two_processes_on_one_device_are_charged_to_the_threads_of_each(
     assert sum(step["cost_ns"] for step in result.syncs) == 20
 
 
-def test_a_wait_for_one_device_is_not_charged_to_another():
+def test_a_wait_for_one_device_is_not_attributed_to_another():
     made = TraceBuilder(devices=2).kernel(0, 100, launch=(-5, -1))
     for at, device in enumerate((0, 1)):
         made.kernel(200, 300, launch=(180 + at, 190), device=device, context=11 + device)

@@ -56,6 +56,19 @@ def test_a_launch_call_blocks_by_the_depth_of_its_stream_and_by_its_length(made,
     assert queue.usual_ns == 5 * US
 
 
+def test_where_most_calls_block_the_usual_call_is_one_that_found_room():
+    made = launched_ahead(1_000)
+    at = 1_000 * 5 * US + 90 * US
+    for _ in range(2_000):
+        made.kernel(10**9, 10**9 + US, launch=(at, at + 90 * US))
+        at += 95 * US
+
+    queue = queue_of(made)
+
+    assert queue.blocked.sum() == 2_001
+    assert queue.usual_ns == 5 * US
+
+
 @pytest.mark.parametrize(("busy_from", "blocked"), [(25, True), (26, False)])
 def test_before_the_first_recorded_start_of_its_stream_a_busy_device_tells(busy_from, blocked):
     made = TraceBuilder()

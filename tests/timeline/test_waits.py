@@ -112,7 +112,7 @@ def test_a_context_that_no_operation_names_is_no_device():
     assert two_devices((0, 5, -1), (0, 6, 12)).device.tolist()[:3] == [-1, -1, 1]
 
 
-def test_waits_of_another_thread_of_the_process_are_charged_too():
+def test_waits_of_another_thread_of_the_process_are_attributed_too():
     made = TraceBuilder().kernel(0, 100, launch=(-5, -1))
     made.call(20, 110, "cudaStreamSynchronize", thread=BACKWARD)
     waits = find_waits(made.trace())

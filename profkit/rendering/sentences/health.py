@@ -110,6 +110,9 @@ FINDINGS: Final[Table] = {
     "steps-by-period": "No steps are marked: {count} were found by the repetition of their launches. "
     "Mark a range named step, or pass --step NAME, to be sure.",
     "steps-differ": _steps_differ,
+    "file-repeated": "{count:file} given twice: each recording is read once.",
+    "steps-damaged": "Records are missing from {count} of {steps:step}: the host took as long as in the others, "
+    "or launched work that is lost. They are left out.",
     "step-outlier": "{count:step} took much longer than the median of {median_ns}; {name} took {longest_ns}.",
     "warm-up-steps": _warm_up_steps,
     "busy-over-100": "Impossible times: {count:operation} overlap later ones on the same stream, "

@@ -52,6 +52,7 @@ _UNDECIDED: Final[Table] = {
     "impossible-times": "most GPU times are impossible, because operations overlap later ones on the same stream",
     "graphs-opaque": "most time is in CUDA graphs recorded as a whole",
     "kernels-unrecognised": "most GPU time is in unrecognised kernels",
+    "steps-damaged": "records are missing from {damaged} of its {steps:step}",
     "steps-without-work": "{idle} of its {steps:step} launched nothing on a GPU",
     "kernels-lost": "{lost:launch} have no kernel record, more than the {kernels} that have one",
     "graphs-lost": "{graphs:CUDA graph launch} without a kernel record hide about {hidden:kernel}, "
@@ -67,6 +68,7 @@ _REMEDIES: Final[Table] = {
     "impossible-times": "Record it again.",
     "graphs-opaque": "Record with nsys profile --cuda-graph-trace=node.",
     "kernels-unrecognised": "Record with record_shapes=True.",
+    "steps-damaged": "Record it again, with an nsys that is as new as the CUDA runtime, and fewer steps at once.",
     "steps-without-work": "Record steps that launch GPU work, each from start to end.",
     "kernels-lost": "Record fewer steps at once.",
     "graphs-lost": "Record fewer steps at once.",
@@ -84,11 +86,12 @@ _BOUND_WORDS: Final = {
 }
 
 
-def _unprofiled_estimate(params: Params) -> str:
-    bound = str(params["bound"])
+def _step_estimated(params: Params) -> str:
+    bound = str(params["recorded_bound"])
     words = _BOUND_WORDS.get(bound, f"bound by {share_label(bound).lower()}")
     return say(
-        f"Without the profiler's usual cost, the step would take about {{step_ns}} and be {words} (an estimate).",
+        f"The step without the profiler is an estimate of {{low_ns}} to {{high_ns}}; "
+        f"with it, the step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
         params,
     )
 
@@ -127,7 +130,7 @@ _DOUBTS: Final[Table] = {
     "host-part": _host_part,
     "profiler-slows-host": "Profiling slows the host, so some idle time may be the profiler's own cost. "
     "Pass the step time without a profiler (--plain-step) to separate the two.",
-    "unprofiled-estimate": _unprofiled_estimate,
+    "step-estimated": _step_estimated,
 }
 
 

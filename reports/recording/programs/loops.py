@@ -133,7 +133,7 @@ def grad_scaler():
 
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):
-        for number in range(2 * STEPS):
+        for number in range(4 * STEPS):
             yield torch.full((8,), number / STEPS), number % 3
 
 
@@ -152,7 +152,7 @@ def loader(batches=STEPS):
 
 def train(model, batches=None):
     optimizer = torch.optim.Adam(model.parameters())
-    for x, y in batches or loader():
+    for x, y in loader() if batches is None else batches:
         loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()

@@ -1,0 +1,52 @@
+"""What is said of whether a step fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from profkit.model.report_fit import Fit, FitNote
+from profkit.units import bytes_text
+
+__all__ = ["changes_text", "fit_note", "fits_sentence"]
+
+
+def changes_text(found: Fit) -> str:
+    """What is changed: ``batch 2, optimizer sgd``."""
+    if not found.changes:
+        return "The recorded step, unchanged: recorded and played again."
+    said = [
+        f"{name} {_value(found.settings[name])}" if name in found.settings else name for name in found.changes
+    ]
+    return f"With {', '.join(said)}: before and after."
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"x{value:g}"
+
+
+def fits_sentence(found: Fit) -> str:
+    """Whether it fits; empty where no limit is known."""
+    if found.memory_bytes is None:
+        return "How much memory there is, is not known: name it with --memory."
+    limit = bytes_text(found.memory_bytes)
+    beside = (
+        f", with {bytes_text(found.outside_bytes)} in use beside the allocator" if found.outside_bytes else ""
+    )
+    if found.fits is None:
+        return f"It may fit into {limit} or not{beside}: the limit lies within the estimate."
+    return f"It {'fits' if found.fits else 'does not fit'} into {limit}{beside}."
+
+
+_NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
+    "history-incomplete": lambda _: "The history has gaps: some blocks may be missing.",
+    "unexplained-blocks": lambda note: (
+        f"{bytes_text(float(note.params['bytes']))} are from before the history and no parameter's: "
+        "where they are inputs, they grow with the batch."
+    ),
+}
+
+
+def fit_note(note: FitNote) -> str:
+    """The sentence of a note."""
+    return _NOTES[note.code](note)

@@ -1,0 +1,73 @@
+"""Changes of a step's memory: each makes another program of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from profkit.memory.categories import (
+    GRADIENT,
+    OPTIMIZER,
+    OPTIMIZER_STATE,
+    PARAMETER,
+    TEMPORARY,
+)
+from profkit.simulation.memory_program import MemoryProgram
+
+__all__ = ["MemoryChange", "batch_times", "fuse_optimizer", "optimizer_kind", "shard_over"]
+
+MemoryChange: TypeAlias = Callable[[MemoryProgram], MemoryProgram]
+
+
+def batch_times(factor: float) -> MemoryChange:
+    """The batch so many times as large."""
+    return lambda program: program.scaled(program.batched, factor)
+
+
+def fuse_optimizer(program: MemoryProgram) -> MemoryProgram:
+    """The optimizer in one kernel, which needs no temporaries."""
+    return program.without((program.use == TEMPORARY) & program.born_in(OPTIMIZER))
+
+
+_STATES = {"sgd": 0.0, "adam": 2.0, "adam8bit": 0.5 + 2 * 4 / 4 / 256}
+"""State by parameter, as a multiple of it in fp32. bitsandbytes keeps two bytes, and a float for each block of 256."""
+
+
+def optimizer_kind(kind: str) -> MemoryChange:
+    """Another optimizer: ``sgd`` without momentum, ``adam`` in fp32, ``adam8bit`` with states of one byte."""
+
+    def change(program: MemoryProgram) -> MemoryProgram:
+        parameters = program.use == PARAMETER
+        total = int(program.requested[parameters].sum())
+        states = program.use == OPTIMIZER_STATE
+        held = int(program.requested[states].sum())
+        wanted = _STATES[kind] * total
+        if held >= wanted:
+            changed = program.scaled(states, wanted / held) if held else program
+        else:
+            changed = _with_states(program.without(states), _STATES[kind])
+        return fuse_optimizer(changed) if kind == "sgd" else changed
+
+    return change
+
+
+def _with_states(program: MemoryProgram, multiple: float) -> MemoryProgram:
+    rows = np.flatnonzero((program.use == PARAMETER) & (program.requested > 0))
+    copies = np.repeat(rows, int(np.ceil(multiple)))
+    scale = multiple / max(int(np.ceil(multiple)), 1)
+    return program.with_rows(
+        copies,
+        requested=np.ceil(program.requested[copies] * scale).astype(np.int64),
+        rest=np.zeros(len(copies), np.int64),
+        use=np.full(len(copies), OPTIMIZER_STATE),
+    )
+
+
+def shard_over(ranks: int, stage: str) -> MemoryChange:
+    """State sharded over ranks (``zero1``), gradients too (``zero2``), and parameters (``zero3``)."""
+    sharded = {"zero1": (OPTIMIZER_STATE,), "zero2": (OPTIMIZER_STATE, GRADIENT)}.get(
+        stage, (OPTIMIZER_STATE, GRADIENT, PARAMETER)
+    )
+    return lambda program: program.scaled(np.isin(program.use, sharded), 1 / ranks)

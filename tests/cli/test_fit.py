@@ -1,0 +1,48 @@
+"""``profkit fit`` as a program calls it."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from profkit.cli import main
+from tests.shared import DATA
+
+RUN = str(DATA / "run_gpt")
+
+
+def called(*arguments):
+    return CliRunner().invoke(main, ["fit", *arguments])
+
+
+def test_json_has_the_promised_names(tmp_path):
+    found = json.loads(called(RUN, "--batch", "2", "--format", "json", "-o", "-").stdout)
+    assert set(found["before"]) == {"peak_bytes", "reserved_bytes", "step_ns"}
+    assert found["changes"] == ["batch"]
+    assert found["settings"] == {"batch": 2}
+    for name in ("peak_bytes", "reserved_bytes", "step_ns"):
+        interval = found["after"][name]
+        assert interval["low"] <= interval["likely"] <= interval["high"]
+    assert found["memory_bytes"] > 0
+    assert found["fits"] is True
+    written = tmp_path / "fit.json"
+    assert called(RUN, "--batch", "2", "-o", str(written)).exit_code == 0
+    assert json.loads(written.read_text()) == found
+
+
+def test_text_says_whether_it_fits():
+    shown = called(RUN, "--memory", "1MB")
+    assert shown.exit_code == 0
+    assert "It does not fit into 977 KiB." in shown.stdout
+    assert "It fits into 9.31 GiB." in called(RUN, "--memory", "10GB").stdout
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--batch", "0"], ["--batch", "many"], ["--memory", "24"], ["--optimizer", "x"], []]
+)
+def test_wrong_usage_is_exit_code_2(wrong):
+    assert called(*([RUN, *wrong] if wrong else [])).exit_code == 2
+
+
+def test_a_recording_without_a_history_is_exit_code_1():
+    assert called(str(DATA / "run_gpt" / "trace.json.gz")).exit_code == 1

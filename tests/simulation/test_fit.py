@@ -1,0 +1,125 @@
+"""Predicted memory against what was measured, and the allocator that is played against another model of it."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import profkit
+from profkit.errors import AnalysisError, ProfkitError
+from profkit.memory.block_sizes import AllocatorRules
+from profkit.readers import read
+from profkit.simulation.caching_allocator import most_reserved
+from profkit.simulation.fit import FitChanges, fit_program
+from profkit.simulation.memory_program import memory_program
+from tests.memory.caching_allocator import MIB, CachingAllocator
+from tests.shared import DATA, SHARED, needs_shared
+
+MODELS = SHARED / "recordings" / "memory"
+CHANGES = {
+    "base": {},
+    "batch_x2": {"batch": 2},
+    "batch_x0.5": {"batch": 0.5},
+    "batch_x4": {"batch": 4},
+    "sgd": {"optimizer": "sgd"},
+    "fused": {"fused_optimizer": True},
+}
+
+
+def measured():
+    path = MODELS / "peaks.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@needs_shared
+@pytest.mark.parametrize("model", ["gpt2", "whisper", "resnet50"])
+def test_measured_peaks_of_changed_steps_are_met(model):
+    program = memory_program(read(MODELS / model / "memory.pickle"))
+    rows = [row for row in measured() if row["model"] == model and row["change"] in CHANGES]
+    assert len(rows) == 6
+    for row in rows:
+        after = fit_program(program, FitChanges(**CHANGES[row["change"]])).after
+        assert after.peak_bytes.likely == pytest.approx(row["after_bytes"], rel=0.03), row["change"]
+        assert after.peak_bytes.low <= row["after_bytes"] <= after.peak_bytes.high, row["change"]
+        assert after.reserved_bytes.likely == pytest.approx(row["reserved_bytes"], rel=0.03), row["change"]
+
+
+@needs_shared
+def test_the_time_grows_with_the_batch_and_the_largest_batch_fits():
+    row = next(r for r in measured() if (r["model"], r["change"]) == ("gpt2", "batch_x4"))
+    found = profkit.fit(MODELS / "gpt2", batch=4)
+    assert found.after.step_ns.low <= row["after_ms"] * 1e6 <= found.after.step_ns.high
+    assert found.memory_bytes == row["card_bytes"]
+    assert found.fits is True
+    largest = profkit.fit(MODELS / "gpt2", batch="max", memory_bytes=row["reserved_bytes"])
+    assert 3.6 <= largest.settings["batch"] <= 4
+    assert largest.fits is True
+
+
+def test_the_unchanged_step_is_what_was_recorded():
+    found = profkit.fit(DATA / "run_gpt")
+    assert found.changes == []
+    assert found.after.peak_bytes.likely == found.before.peak_bytes
+    assert found.after.reserved_bytes.likely == found.before.reserved_bytes
+    assert sum(row.before_bytes for row in found.by_category) == found.before.peak_bytes
+
+
+def test_weights_and_state_do_not_grow_with_the_batch():
+    rows = {row.category: row for row in profkit.fit(DATA / "run_gpt", batch=3).by_category}
+    assert rows["parameter"].after_bytes == rows["parameter"].before_bytes
+    assert rows["optimizer_state"].after_bytes == rows["optimizer_state"].before_bytes
+    assert rows["activation"].after_bytes == pytest.approx(3 * rows["activation"].before_bytes, rel=0.02)
+
+
+def test_sharded_state_is_divided_by_the_ranks():
+    rows = {r.category: r for r in profkit.fit(DATA / "run_gpt", ranks=4, shard="zero1").by_category}
+    assert rows["optimizer_state"].after_bytes == pytest.approx(
+        rows["optimizer_state"].before_bytes / 4, rel=0.02
+    )
+    assert rows["parameter"].after_bytes == rows["parameter"].before_bytes
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "fits"), [(10**6, False), (10**12, True)], ids=["too small", "large"]
+)
+def test_it_fits_only_when_the_upper_end_does(memory_bytes, fits):
+    found = profkit.fit(DATA / "run_gpt", memory_bytes=memory_bytes)
+    assert found.fits is fits
+    within = profkit.fit(DATA / "run_gpt", memory_bytes=int(found.after.reserved_bytes.likely))
+    assert within.fits is None
+
+
+def test_what_cannot_be_answered_is_refused(tmp_path):
+    with pytest.raises(AnalysisError, match="no memory snapshot"):
+        profkit.fit(DATA / "run_gpt" / "trace.json.gz")
+    with pytest.raises(ProfkitError, match="needs a limit"):
+        profkit.fit(DATA / "run_gpt" / "memory.pickle.gz", batch="max")
+    with pytest.raises(ProfkitError, match="not even"):
+        profkit.fit(DATA / "run_gpt" / "memory.pickle.gz", batch="max", memory_bytes=1000)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([512, 4096, MIB, 3 * MIB, 12 * MIB, 25 * MIB]),
+            st.integers(1, 9),
+            st.integers(0, 1),
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+@settings(deadline=None, max_examples=60)
+def test_the_played_allocator_reserves_what_another_model_of_it_does(requests):
+    """A block ``(bytes, lifetime, stream)`` begins at each time and ends after its lifetime."""
+    model, alive = CachingAllocator(), {}
+    for time, (size, lifetime, stream) in enumerate(requests):
+        for ended in [t for t in alive if alive[t][0] == time]:
+            model.free(alive.pop(ended)[1])
+        alive[time] = (time + lifetime, model.alloc(size, stream=stream))
+    sizes, lifetimes, streams = (np.array(column) for column in zip(*requests, strict=True))
+    start = np.arange(len(requests))
+    played = most_reserved(sizes, start, start + lifetimes, streams, AllocatorRules())
+    assert played == max(total["reserved"] for total in model.stats)
