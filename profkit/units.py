@@ -22,8 +22,15 @@ NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
-_DURATION_UNITS_NS = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|µs|ms|s)\s*", re.ASCII)
+_DURATION_UNITS_NS = {
+    "ns": 1,
+    "us": NS_PER_US,
+    "µs": NS_PER_US,
+    "ms": NS_PER_MS,
+    "s": NS_PER_S,
+    "m": 60 * NS_PER_S,
+}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|µs|ms|s|m)\s*", re.ASCII)
 
 _SIZE_UNITS = {
     "": 1,
@@ -112,7 +119,7 @@ def parse_duration_ns(text: str) -> int:
     """A duration as people write it (``38.3ms``, ``2 s``) to nanoseconds.
 
     Raises:
-        ProfkitError: The text is not a number followed by ns, us, ms or s, or it does not fit into 64 bits.
+        ProfkitError: The text is not a number followed by ns, us, ms, s or m (minutes), or it does not fit into 64 bits.
     """
     match = _DURATION.fullmatch(text)
     duration_ns = float(match[1]) * _DURATION_UNITS_NS[match[2]] if match else 0.0

@@ -21,6 +21,7 @@ from profkit.units import percent_text
 __all__ = ["RULES"]
 
 _LARGE_PRODUCT_FLOP = 2e10
+_CONVOLUTIONS_IN_TF32 = "Allow TF32 for convolutions: something turned cuDNN's own switch off."
 
 
 def _tf32(case: Case) -> Evidence | None:
@@ -29,12 +30,19 @@ def _tf32(case: Case) -> Evidence | None:
     fast, slow = (gpu.peak("tf32", TENSOR), gpu.peak("fp32", VECTOR)) if gpu else (None, None)
     if not chosen.any() or not fast or not slow or fast < 1.2 * slow or case.capability < 8:
         return None
+    convolutions = facts.share(chosen & facts.of_family(Family.CONVOLUTION)) > 0.5 * facts.share(chosen)
     return Evidence(
         f"Matrix products in fp32 take {percent_text(facts.share(chosen))} of the device's time on CUDA cores. "
         f"In TF32, this GPU's Tensor Cores are up to {fast / slow:.1f} times as fast.",
         kernels_seen(facts, chosen),
         [use_tf32],
         "high",
+        # cuDNN has a switch of its own, which is on unless the program turned it off.
+        **(
+            {"action": _CONVOLUTIONS_IN_TF32, "code": "torch.backends.cudnn.allow_tf32 = True"}
+            if convolutions
+            else {}
+        ),
     )
 
 

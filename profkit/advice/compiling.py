@@ -13,6 +13,7 @@ from profkit.model.kernel_class import Family
 from profkit.model.states import State
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model, fusible
+from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.launching import capture
 from profkit.units import duration_text, percent_text
 
@@ -22,12 +23,16 @@ _REGION = re.compile(r"Torch-Compiled Region: (\d+)/(\d+)")
 _LOOPED = ("aten::select", "aten::slice", "aten::index_put_", "aten::copy_")
 _FEWEST_IN_A_LOOP = 24
 _SMALL_NS = 10_000
+_FEWEST_LAUNCHES = 10
+"""A graph of fewer launches saves next to nothing of the host."""
+_COLD = 0.1
+"""Of the step: with so much initialisation or compilation in it, the code ran for the first time."""
 
 
 def _compile(case: Case) -> Evidence | None:
     facts = case.facts
     chosen = fusible(facts)
-    if chosen.sum() < 3 or facts.compiled.any() or _replayed(case):
+    if chosen.sum() < 3 or facts.compiled.any() or _replayed(case) or _ran_once(case):
         return None
     place = " between the matrix products" if facts.matrix.any() else ""
     return Evidence(
@@ -37,6 +42,20 @@ def _compile(case: Case) -> Evidence | None:
         kernels_seen(facts, chosen),
         [compile_model],
     )
+
+
+def _ran_once(case: Case) -> bool:
+    """Whether the code ran for the first time, or once: compiling takes longer than it saves."""
+    if case.view.kept_count >= 2:
+        return False
+    since, until = (np.array([at]) for at in case.host_span)
+    threads = np.unique(case.view.launches.thread[case.facts.program.row]).tolist()
+    cold = sum(
+        int(case.view.activity.of_thread(thread)[state].within(since, until).sum())
+        for thread in threads
+        for state in (State.INITIALISATION, State.COMPILATION)
+    )
+    return cold > _COLD * case.facts.program.step_ns
 
 
 def _breaks(case: Case) -> Evidence | None:
@@ -88,7 +107,8 @@ def _recompiles(case: Case) -> Evidence | None:
 
 def _graphs(case: Case) -> Evidence | None:
     facts, program = case.facts, case.step.program
-    if _replayed(case) or facts.of_family(Family.COMMUNICATION).any():
+    few = program.tokens <= _FEWEST_LAUNCHES
+    if few or _replayed(case) or facts.of_family(Family.COMMUNICATION).any():
         return None
     inner = (program.kind[:-1] != 0)[:-1]
     if inner.any() or program.allocation_ns.sum() > 0.02 * case.step.plain_ns or not _same_every_step(case):
@@ -133,21 +153,7 @@ def _replayed(case: Case) -> bool:
 
 def _loop(case: Case) -> Evidence | None:
     facts = case.facts
-    names = [o[-1] if o else "" for o in facts.operators]
-    shapes = [facts.inputs[r] for r in range(facts.count)]
-    sliced = facts.named(*_LOOPED[:3]) | facts.innermost("aten::copy_")
-    chosen = np.zeros(facts.count, bool)
-    start = 0
-    for row in range(1, facts.count + 1):
-        same = (
-            row < facts.count
-            and (names[row], shapes[row]) == (names[start], shapes[start])
-            and names[row] != ""
-        )
-        if not same:
-            chosen[start + 1 : row] = row - start >= _FEWEST_IN_A_LOOP and bool(sliced[start])
-            start = row
-    chosen &= ~facts.optimizer & ~facts.backward
+    chosen = _repeated(facts) & ~facts.optimizer & ~facts.backward & ~facts.compiled
     if not chosen.any():
         return None
     return Evidence(
@@ -156,6 +162,23 @@ def _loop(case: Case) -> Evidence | None:
         [lambda edited: _vectorise(edited, chosen)],
         "low",
     )
+
+
+def _repeated(facts: StepFacts) -> NDArray[np.bool_]:
+    """The later launches of long runs of one kernel with one grid, on parts of known and equal shapes."""
+    operations, rows = facts.view.trace.operations, facts.program.row
+    outer = [names[-1] if names else "" for names in facts.operators]
+    shapes = np.full(facts.count, -1)
+    known = np.array([bool(sizes) for sizes in facts.inputs], bool)
+    shapes[known] = facts.view.trace.ranges.shapes[facts.operator_row[known]]
+    parts = facts.named(*_LOOPED[:3]) | facts.innermost("aten::copy_")
+    columns = (operations.name, operations.grid_x, operations.grid_y, operations.grid_z, operations.stream)
+    key = np.stack([np.unique(outer, return_inverse=True)[1].ravel(), shapes, *(c[rows] for c in columns)])
+    new = np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0))
+    run = np.cumsum(new) - 1
+    long = np.bincount(run) >= _FEWEST_IN_A_LOOP
+    found: NDArray[np.bool_] = long[run] & ~new & (parts & (shapes >= 0))[np.flatnonzero(new)[run]]
+    return found
 
 
 def _vectorise(edited: EditedStep, chosen: NDArray[np.bool_]) -> None:

@@ -27,7 +27,34 @@ _SMALL_NS = 60_000
 _FEWEST_BUCKETS = 16
 _MERGED = 8
 _FEWEST_LAYERS = 4
-_SHARDED = r"FSDP::.*|fsdp::.*|FullyShardedDataParallel\..*"
+_WRAPPERS = {
+    "fsdp2": r"FSDP::.*|fsdp::.*",
+    "fsdp": r"FullyShardedDataParallel\..*",
+    "ddp": r"DistributedDataParallel\..*|torch\.distributed\.ddp\.reducer::.*",
+}
+_NARROWED = {
+    "ddp": (
+        "Reduce gradients in bf16, check that buckets start early in backward, and that no rank is late.",
+        "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
+        "model.register_comm_hook(None, bf16_compress_hook)",
+    ),
+    "fsdp": (
+        "Gather parameters and reduce gradients in bf16, and check that no rank is late.",
+        "FullyShardedDataParallel(model, mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))",
+    ),
+    "fsdp2": (
+        "Gather parameters and reduce gradients in bf16, and check that no rank is late.",
+        "policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)\n"
+        "fully_shard(layer, mp_policy=policy)",
+    ),
+    "": (
+        "Start each collective as soon as its input is ready, send 16 bits, and check that no rank is late.",
+        "work = dist.all_reduce(tensor, async_op=True)\n...                                           # what does not need it\nwork.wait()",
+    ),
+}
+"""What to do and to write, by what shares the model among the ranks."""
+_ONE_RANK = " One rank alone does not tell transfer from waiting, so this has no price: analyse the files of all ranks together."
+_ALL_TO_ALL = r"(?is).*all.?to.?all.*"
 _SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 _WHOLE = re.compile(r"nccl\w*_[iu](?:32|64)(?:_|\b)")
 _ACCUMULATED = "torch::autograd::AccumulateGrad"
@@ -52,13 +79,42 @@ def _exposed(case: Case) -> Evidence | None:
     if alone < _EXPOSED * case.step.plain_ns:
         return None
     wide = chosen & np.isin(facts.dtype.astype(str), ("fp32", ""))
+    action, code = _NARROWED[_wrapper(case)]
+    told = f"Collectives run alone for {duration_text(alone)} of the step, while nothing computes."
+    if _one_rank(case):
+        if not _could_save(case, chosen):
+            return None
+        return Evidence(told + _ONE_RANK, kernels_seen(facts, chosen), None, "low", action, code)
     transfer = transfer_ns(case.views or [case.view], case.view, facts.program)
     late = _waiting_within(facts, chosen, transfer, "collectives")
-    return Evidence(
-        f"Collectives run alone for {duration_text(alone)} of the step, while nothing computes.{late}",
-        kernels_seen(facts, chosen),
-        [shrunk(wide, 0.5 * transfer)] if wide.any() else None,
-        "low",
+    changes = [shrunk(wide, 0.5 * transfer)] if wide.any() else None
+    return Evidence(told + late, kernels_seen(facts, chosen), changes, "low", action, code)
+
+
+def _one_rank(case: Case) -> bool:
+    """Whether collectives of only one rank were recorded: what of them is waiting for another rank is unknown."""
+    views = case.views or [case.view]
+    ranks = sum(
+        len(np.unique(view.trace.operations.device[describe_communication(view).rows])) for view in views
+    )
+    return ranks < 2
+
+
+def _could_save(case: Case, chosen: NDArray[np.bool_]) -> bool:
+    """Whether the step would be shorter without what of some collectives is exposed: not where the host is the limit."""
+    alone = shrunk(chosen, exposed_ns(case.facts, chosen))
+    return case.step.predict_where_worth([alone], _EXPOSED) is not None
+
+
+def _wrapper(case: Case) -> str:
+    """What shares the model among the ranks, by its ranges, else by its collectives: ``ddp``, ``fsdp``, ``fsdp2`` or ""."""
+    for wrapper, ranges in _WRAPPERS.items():
+        if _names(case, ranges).any():
+            return wrapper
+    return (
+        "fsdp2"
+        if _kernel_named(case, "reducescatter").any() and _kernel_named(case, "allgather").any()
+        else ""
     )
 
 
@@ -75,10 +131,15 @@ def _waiting_within(
 def _bubble(case: Case) -> Evidence | None:
     facts, chosen = case.facts, _messages(case)
     alone = float(exposed_ns(facts, chosen).sum())
-    if alone < _EXPOSED * case.step.plain_ns:
+    # Sends and receives of all to all ranks have the kernel of those between two stages.
+    if alone < _EXPOSED * case.step.plain_ns or _names(case, _ALL_TO_ALL).any():
         return None
-    late = _waiting_within(
-        facts, chosen, transfer_ns(case.views or [case.view], case.view, facts.program), "them"
+    late = (
+        ""
+        if _one_rank(case)
+        else _waiting_within(
+            facts, chosen, transfer_ns(case.views or [case.view], case.view, facts.program), "them"
+        )
     )
     return Evidence(
         f"Sends and receives run alone for {duration_text(alone)} of the step. This is the pipeline's bubble, or a stage "
@@ -92,15 +153,19 @@ def _bubble(case: Case) -> Evidence | None:
 def _prefetch(case: Case) -> Evidence | None:
     facts = case.facts
     gathers = _collectives(case) & _kernel_named(case, "allgather")
-    sharded = _kernel_named(case, "reducescatter").any() or _names(case, _SHARDED).any()
+    sharded = _kernel_named(case, "reducescatter").any() or _wrapper(case).startswith("fsdp")
     alone = float(exposed_ns(facts, gathers).sum())
     if gathers.sum() < _FEWEST_LAYERS or not sharded or alone < _EXPOSED * case.step.plain_ns:
+        return None
+    if not _could_save(case, gathers):
         return None
     return Evidence(
         f"{int(gathers.sum())} all-gathers of sharded parameters a step run alone for {duration_text(alone)}: layers wait "
         "for their parameters.",
         kernels_seen(facts, gathers),
-        [asked_earlier(gathers, transfer_ns(case.views or [case.view], case.view, facts.program))],
+        None
+        if _one_rank(case)
+        else [asked_earlier(gathers, transfer_ns(case.views or [case.view], case.view, facts.program))],
         "low",
     )
 
@@ -171,8 +236,14 @@ def _buckets(case: Case) -> Evidence | None:
     facts = case.facts
     chosen = _collectives(case)
     small = chosen & (facts.program.duration_ns < _SMALL_NS)
-    if small.sum() < _FEWEST_BUCKETS or facts.share(chosen) < 0.02:
+    if small.sum() < _FEWEST_BUCKETS or facts.share(chosen) < 0.02 or not _reduces_gradients(case, small):
         return None
+    told = (
+        f"{int(small.sum())} collectives a step are shorter than {duration_text(_SMALL_NS)}, so latency limits them, "
+        "not bandwidth."
+    )
+    if _one_rank(case):
+        return Evidence(told + _ONE_RANK, kernels_seen(facts, small), None, "low")
     first = small & (np.cumsum(small) % _MERGED == 1)
     transfer = transfer_ns(case.views or [case.view], case.view, facts.program)
     # The shortest has the least to send: what longer ones take beyond it is bandwidth, and stays.
@@ -184,12 +255,15 @@ def _buckets(case: Case) -> Evidence | None:
         edited.drop(small & ~first)
         edited.duration_ns = np.where(first, edited.duration_ns + kept, edited.duration_ns)
 
-    return Evidence(
-        f"{int(small.sum())} collectives a step are shorter than {duration_text(_SMALL_NS)}, so latency limits them, not bandwidth.",
-        kernels_seen(facts, small),
-        [merged],
-        "low",
-    )
+    return Evidence(told, kernels_seen(facts, small), [merged], "low")
+
+
+def _reduces_gradients(case: Case, chosen: NDArray[np.bool_]) -> bool:
+    """Whether collectives may be those of DistributedDataParallel: no other wrapper, and mostly in the backward pass."""
+    wrapper = _wrapper(case)
+    if wrapper:
+        return wrapper == "ddp"
+    return not case.facts.trains or bool(2 * (chosen & case.facts.backward).sum() >= chosen.sum())
 
 
 def _accumulation(case: Case) -> Evidence | None:
@@ -203,8 +277,9 @@ def _accumulation(case: Case) -> Evidence | None:
     forward = np.array([s == "DistributedDataParallel.forward" for s in facts.view.trace.strings] or [False])[
         names.name
     ]
-    passes = int((forward & (names.start_ns >= since) & (names.start_ns < until)).sum())
-    if passes < 2 or len(chosen) < passes:
+    begun = np.sort(names.start_ns[forward & (names.start_ns >= since) & (names.start_ns < until)])
+    passes = len(begun)
+    if passes < 2 or len(chosen) < passes or not _alternating(case, begun):
         return None
     early = np.zeros(facts.count, bool)
     early[chosen[: len(chosen) * (passes - 1) // passes]] = True
@@ -213,6 +288,13 @@ def _accumulation(case: Case) -> Evidence | None:
         kernels_seen(facts, early),
         [lambda edited: edited.drop(early)],
     )
+
+
+def _alternating(case: Case, forward_ns: NDArray[np.int64]) -> bool:
+    """Whether a backward pass follows each forward pass: two that follow each other are of two models."""
+    facts = case.facts
+    launched = facts.view.launches.time_ns[facts.program.row][facts.backward]
+    return bool((np.diff(np.searchsorted(np.sort(launched), forward_ns)) > 0).all())
 
 
 def _data_parallel(case: Case) -> Evidence | None:
@@ -253,9 +335,7 @@ _DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 
 RULES = (
     Rule(
-        "exposed-communication", "Hide or shrink the collectives", _exposed,
-        "Reduce gradients in bf16, check that buckets start early in backward, and that no rank is late.",
-        "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\nmodel.register_comm_hook(None, bf16_compress_hook)",
+        "exposed-communication", "Hide or shrink the collectives", _exposed, *_NARROWED["ddp"],
         "Collectives overlap the backward pass.",
         ("A straggler makes all others wait in the collective: balance the work first.",), _DDP,
     ),

@@ -23,6 +23,8 @@ _GARBAGE = re.compile(
     r"(?:^|[^\w])gc(?:\.py)?[^\w].*collect|built-in method (?:gc\.)?collect|^gc$|^gc[ _.]collect"
 )
 _SMALL_COPY = 4096
+_MOST_INPUTS = 16
+"""Large tensors of a batch; a step that uploads more brings weights."""
 
 
 def _loader(case: Case) -> Evidence | None:
@@ -72,7 +74,7 @@ def _syncs(case: Case) -> Evidence | None:
 def _pageable(case: Case) -> Evidence | None:
     facts = case.facts
     chosen = pageable_copies(facts)
-    if not chosen.any():
+    if not chosen.any() or not case.view.steps.count or _moves_weights(case, chosen):
         return None
     size = float(facts.view.trace.operations.bytes[facts.program.row][chosen].sum())
     return Evidence(
@@ -81,6 +83,14 @@ def _pageable(case: Case) -> Evidence | None:
         kernels_seen(facts, chosen),
         [pin_memory],
     )
+
+
+def _moves_weights(case: Case, uploads: NDArray[np.bool_]) -> bool:
+    """Whether a step uploads weights, which no loader prepares: tensor by tensor, or to bring back what it offloaded."""
+    operations, rows = case.view.trace.operations, case.facts.program.row
+    down = (operations.copy_kind[rows] == CopyKind.DTOH) & (operations.bytes[rows] > 0)
+    up_bytes, down_bytes = (float(operations.bytes[rows][each].sum()) for each in (uploads, down))
+    return int(uploads.sum()) > _MOST_INPUTS or down_bytes > 0.5 * up_bytes
 
 
 def _allocator(case: Case) -> Evidence | None:

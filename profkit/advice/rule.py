@@ -73,6 +73,9 @@ class Evidence:
     """What the replay does to the step; None where there is no price."""
     confidence: Level = "medium"
     """``high``, ``medium`` or ``low``."""
+    action: str = ""
+    """What to do in this case, where that differs from the rule's."""
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,8 @@ class Rule:
             title=self.title,
             why=evidence.why,
             evidence=list(evidence.seen),
-            action=self.action,
-            code=self.code,
+            action=evidence.action or self.action,
+            code=evidence.code or self.code,
             verify=self.verify,
             caveats=list(self.counter),
             saving_ns=None,

@@ -15,6 +15,7 @@ from profkit.simulation.layouts import (
     handmade_attention,
     keep_activations,
     laid_out,
+    planar_norms,
     recomputed,
     transposes,
 )
@@ -30,7 +31,17 @@ def _layout(case: Case) -> Evidence | None:
     chosen = transposes(facts)
     norms = facts.of_family(Family.NORM)
     mostly = facts.share(norms & laid_out(facts)) > 0.5 * facts.share(norms) > 0
-    if facts.share(chosen) < 0.02 or mostly or not facts.of_family(Family.CONVOLUTION).any():
+    if mostly or not facts.of_family(Family.CONVOLUTION).any():
+        return None
+    planes = planar_norms(facts)
+    if facts.share(planes) >= max(0.05, facts.share(chosen)):
+        return Evidence(
+            f"Batch norm works on planes (NCHW), one block a channel: {percent_text(facts.share(planes))} of the device's "
+            "time. In channels_last it uses the whole GPU.",
+            kernels_seen(facts, planes),
+            [channels_last],
+        )
+    if facts.share(chosen) < 0.02:
         return None
     return Evidence(
         f"The convolution library converts tensors to its layout and back: {int(chosen.sum())} transposes, "
@@ -108,7 +119,7 @@ def _indices(case: Case) -> Evidence | None:
         & facts.of_family(Family.SORT, Family.INDEX)
     )
     sorts = chosen & facts.of_family(Family.SORT)
-    if not sorts.any():
+    if not sorts.any() or facts.share(chosen) < _SLIGHT:
         return None
     return Evidence(
         f"Advanced indexing sums its gradient by sorting, which takes {percent_text(facts.share(chosen))} of the device's time.",
@@ -119,6 +130,7 @@ def _indices(case: Case) -> Evidence | None:
 
 
 _NOTABLE_GRIDS: Final = 0.1
+_SLIGHT: Final = 0.01
 
 
 def _grids(case: Case) -> Evidence | None:
@@ -131,6 +143,8 @@ def _grids(case: Case) -> Evidence | None:
         grid *= np.maximum(getattr(operations, side)[rows], 1)
     kernels = np.array([k is not None and not k.is_collective for k in facts.kernels], bool)
     known = operations.grid_x[rows] > 0
+    # For batch norm over planes, another layout is the cure.
+    kernels &= ~planar_norms(facts)
     chosen = kernels & known & (grid < gpu.sm_count / 2) & (facts.program.duration_ns > 20_000)
     # Of a step that waits for its host, a share of what the device does is next to nothing.
     of_step = facts.program.duration_ns[chosen].sum() / max(facts.program.step_ns, 1)

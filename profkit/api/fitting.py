@@ -16,9 +16,11 @@ from profkit.readers import read
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation.answer import first_step
-from profkit.simulation.fit import FitChanges, fit_program, largest_batch
+from profkit.simulation.block_operators import BlockOperators, block_operators
+from profkit.simulation.fit import fit_program, gpu_bytes, largest_batch
+from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.memory_program import MemoryProgram, memory_program
-from profkit.timeline.view import TraceView
+from profkit.simulation.recompute_memory import find_segments
 
 __all__ = ["fit"]
 
@@ -27,6 +29,10 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     paths: PathLike | Iterable[PathLike],
     *,
     batch: float | Literal["max"] = 1.0,
+    sequence: float = 1.0,
+    bf16: bool = False,
+    recompute: str | None = None,
+    fused_attention: bool = False,
     optimizer: Literal["sgd", "adam", "adam8bit"] | None = None,
     fused_optimizer: bool = False,
     ranks: int = 1,
@@ -39,6 +45,11 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     Args:
         paths: A run folder, or a memory snapshot with the trace of the same steps (for the time).
         batch: The batch as a multiple of the recorded one; ``max`` for the largest that fits.
+        sequence: The length of the sequence as a multiple of the recorded one.
+        bf16: Forward and loss under autocast to bf16.
+        recompute: Activations to recompute, each layer by itself: ``all``, the path of a phase, or a part of the name
+            of the file or function that calls the layers.
+        fused_attention: Attention by scaled_dot_product_attention, which stores no scores.
         optimizer: Another optimizer: ``sgd`` (without momentum), ``adam``, ``adam8bit``.
         fused_optimizer: The optimizer in one kernel, without temporaries.
         ranks: Over how many ranks ``shard`` goes.
@@ -54,19 +65,31 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     files = expand(paths)
     recordings = [read(file) for file in files]
     program = _program(files, [each for each in recordings if isinstance(each, MemoryHistory)])
-    options = Options(plain_step_ns=plain_step_ns, run_steps=run_steps(files))
-    views, _ = timelines([r for r in recordings if isinstance(r, Trace)], options)
-    asked = FitChanges(optimizer=optimizer, fused_optimizer=fused_optimizer, ranks=ranks, shard=shard)
-    gpu_bytes = _gpu_bytes(views, program.replayed.device)
+    traces = [each for each in recordings if isinstance(each, Trace)]
+    views, _ = timelines(traces, Options(plain_step_ns=plain_step_ns, run_steps=run_steps(files)))
+    asked = FitChanges(
+        sequence=sequence,
+        bf16=bf16,
+        recompute=recompute,
+        fused_attention=fused_attention,
+        optimizer=optimizer,
+        fused_optimizer=fused_optimizer,
+        ranks=ranks,
+        shard=shard,
+    )
+    operators = next((found for each in traces if (found := block_operators(program, each))), None)
+    _refuse_unknown(files, program, asked, operators)
+    card_bytes = gpu_bytes(traces, program)
     if batch == "max":
-        limit = memory_bytes if memory_bytes is not None else gpu_bytes
-        batch = _largest(program, asked, limit)
+        limit = memory_bytes if memory_bytes is not None else card_bytes
+        batch = _largest(program, asked, operators, limit)
     return fit_program(
         program,
         replace(asked, batch=batch),
+        operators,
         step=first_step(views),
         memory_bytes=memory_bytes,
-        gpu_bytes=gpu_bytes,
+        gpu_bytes=card_bytes,
     )
 
 
@@ -87,18 +110,31 @@ def _program(files: Sequence[str], histories: Sequence[MemoryHistory]) -> Memory
     return program
 
 
-def _largest(program: MemoryProgram, asked: FitChanges, limit: int | None) -> float:
+def _refuse_unknown(
+    files: Sequence[str], program: MemoryProgram, asked: FitChanges, operators: BlockOperators | None
+) -> None:
+    """Refuse what needs operators that are not known, and layers that are not found."""
+    unknown = asked.without_operators()
+    if unknown and operators is None:
+        raise AnalysisError(
+            files[0],
+            f"{' and '.join(unknown)} needs the operators that made the blocks",
+            "Give the trace of the same steps too, recorded with shapes and memory: profkit.record(memory=True) writes both",
+        )
+    if asked.recompute is not None and not find_segments(program, asked.recompute):
+        raise AnalysisError(
+            files[0],
+            f"no layers to recompute are found for {asked.recompute!r}",
+            "Name all, a phase, or the file or function that calls the layers",
+        )
+
+
+def _largest(
+    program: MemoryProgram, asked: FitChanges, operators: BlockOperators | None, limit: int | None
+) -> float:
     if limit is None:
         raise ProfkitError("the largest batch needs a limit. Name it: memory_bytes, or --memory 24GB")
-    found = largest_batch(program, asked, limit)
+    found = largest_batch(program, asked, operators, limit)
     if found is None:
         raise ProfkitError("not even a 64th of the recorded batch fits")
     return found
-
-
-def _gpu_bytes(views: Sequence[TraceView], ordinal: int) -> int | None:
-    """The memory of a GPU, where a trace says it."""
-    found = [
-        d.memory_bytes for v in views for d in v.trace.devices if d.memory_bytes and d.ordinal == ordinal
-    ]
-    return found[0] if found else None

@@ -19,6 +19,7 @@ _COMMANDS = (
     "analyze",
     "whatif",
     "fit",
+    "try",
     "compare",
     "gate",
     "history",

@@ -29,6 +29,16 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
 @click.option(
     "--batch", metavar="K|max", default="1", callback=_to_factor, help="The batch times K; max: as fits."
 )
+@click.option(
+    "--sequence",
+    type=click.FloatRange(0, 1024, min_open=True),
+    default=1.0,
+    metavar="K",
+    help="The sequence times K.",
+)
+@click.option("--bf16", is_flag=True, help="Run forward and loss in bf16 with autocast.")
+@click.option("--recompute", metavar="all|PHASE|MODULE", help="Recompute the activations of these layers.")
+@click.option("--fused-attention", is_flag=True, help="Use scaled_dot_product_attention.")
 @click.option("--optimizer", type=click.Choice(["sgd", "adam", "adam8bit"]), help="Another optimizer.")
 @click.option("--fused-optimizer", is_flag=True, help="Use the fused optimizer.")
 @click.option("--ranks", type=click.IntRange(1, 65536), default=1, metavar="N", help="Shard over N ranks.")

@@ -17,6 +17,7 @@ __all__ = [
     "plain_step_option",
     "plain_steps_option",
     "step_option",
+    "to_ns",
 ]
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -53,7 +54,8 @@ def _or_json(ctx: click.Context, param: click.Parameter, given: str | None) -> s
     return "json"
 
 
-def _to_ns(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+def to_ns(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """What click calls for an option that is a time: its nanoseconds."""
     try:
         return None if text is None else parse_duration_ns(text)
     except ProfkitError as error:
@@ -68,7 +70,7 @@ def _to_bytes(ctx: click.Context, param: click.Parameter, text: str | None) -> i
 
 
 def _to_pair(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[int, int] | None:
-    times = [time for text in texts if (time := _to_ns(ctx, param, text)) is not None]
+    times = [time for text in texts if (time := to_ns(ctx, param, text)) is not None]
     if len(times) > 2:
         raise click.BadParameter("give it once for both sides, or twice: before, then after", ctx, param)
     return (times[0], times[-1]) if times else None
@@ -79,7 +81,7 @@ plain_step_option = click.option(
     "--plain-step",
     "plain_step_ns",
     metavar="TIME",
-    callback=_to_ns,
+    callback=to_ns,
     help="Step time without a profiler, e.g. 38.3ms.",
 )
 plain_steps_option = click.option(

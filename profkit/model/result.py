@@ -57,6 +57,8 @@ class Result:
     communication: Sequence[Any] = field(default_factory=list)
     ranks: Sequence[Any] = field(default_factory=list)
     advice: Sequence[Any] = field(default_factory=list)
+    fit: Sequence[Any] = field(default_factory=list)
+    """Rows of `profkit.model.report_memory.FitRow`: what each change would do to memory."""
     timeline: Any = None
     """One representative step for the page: ``{step, device, start_ns, end_ns, lanes[], left_out}``; a lane is
     ``{kind: "phase"|"stream"|"thread"|"idle", label, bars[]}``, a bar ``[start_ns, dur_ns, name, tone, phase]`` with

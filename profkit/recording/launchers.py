@@ -32,13 +32,14 @@ _LAUNCHER_MODULES: Final = (
 _MODULE_FLAGS: Final = ("-m", "--module")
 
 
-def recorded_command(program: list[str], options: dict[str, Any]) -> list[str]:
+def recorded_command(program: list[str], options: dict[str, Any], runner: str = RUNNER) -> list[str]:
     """The command that runs a Python program recorded, in each of its ranks.
 
     Args:
         program: ``python train.py ...``, ``python -m package.module ...`` or ``train.py ...``; or ``torchrun``,
             ``accelerate launch``, ``deepspeed`` (or ``python -m`` of them) around such a script.
-        options: Those of `profkit.recording.run_script`, as JSON can hold them.
+        options: Those of the runner, as JSON can hold them.
+        runner: The module that runs the script: `profkit.recording.run_script`, or one like it.
 
     Raises:
         RecordingError: It is no Python script or module.
@@ -57,11 +58,11 @@ def recorded_command(program: list[str], options: dict[str, Any]) -> list[str]:
         head = rest[: at - 1] if rest[at - 1] in _MODULE_FLAGS else rest[:at]
         script = ["-m", rest[at]] if rest[at - 1] in _MODULE_FLAGS else [rest[at]]
         flag = "--module" if "deepspeed" in " ".join(rest[:2]) else "-m"
-        return [*started, *head, flag, RUNNER, json.dumps(options), *script, *rest[at + 1 :]]
+        return [*started, *head, flag, runner, json.dumps(options), *script, *rest[at + 1 :]]
     is_module = len(rest) > 1 and rest[0] == "-m"
     if not is_module and not (rest and rest[0].endswith(".py")):
         raise _not_python(program)
-    return [*started, "-m", RUNNER, json.dumps(options), *rest]
+    return [*started, "-m", runner, json.dumps(options), *rest]
 
 
 def marked_command(program: list[str], folder: str) -> list[str]:

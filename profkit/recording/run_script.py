@@ -23,7 +23,7 @@ from profkit.recording.recorder import Recorder, record
 from profkit.recording.signals import EndsFirst
 from profkit.recording.step_finder import StepFinder
 
-__all__ = ["main"]
+__all__ = ["main", "run_as_main"]
 
 
 def main(arguments: list[str]) -> None:
@@ -38,14 +38,19 @@ def main(arguments: list[str]) -> None:
     if importlib.util.find_spec("torch") is None:
         sys.exit(f"Error: {sys.executable}: torch is not installed here. Install profkit[torch]")
     with recorded(options):
-        if program[0] == "-m":
-            sys.argv = program[1:]
-            sys.path[0] = ""
-            runpy.run_module(program[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.argv = program
-            sys.path[0] = str(Path(program[0]).resolve().parent)
-            runpy.run_path(program[0], run_name="__main__")
+        run_as_main(program)
+
+
+def run_as_main(program: list[str]) -> None:
+    """Run a script, or ``-m`` and a module, as ``__main__`` with its own arguments."""
+    if program[0] == "-m":
+        sys.argv = program[1:]
+        sys.path[0] = ""
+        runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = program
+        sys.path[0] = str(Path(program[0]).resolve().parent)
+        runpy.run_path(program[0], run_name="__main__")
 
 
 @contextmanager

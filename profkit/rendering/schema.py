@@ -13,7 +13,7 @@ from profkit.model.report import REPORT_SCHEMA
 from profkit.model.rows import Row
 from profkit.rendering.document import Document
 
-__all__ = ["field_notes", "report_schema"]
+__all__ = ["field_notes", "report_schema", "schema_of"]
 
 _DESCRIPTION: Final = (
     "What `profkit analyze --format json` writes. Times are integer nanoseconds from the report's origin, sizes "
@@ -24,16 +24,21 @@ _DESCRIPTION: Final = (
 @cache
 def report_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the report that this version of profkit writes."""
-    (top,), parts = msgspec.json.schema_components([Document], ref_template="#/$defs/{name}")
-    for struct in _structs(Document):
+    return schema_of(Document, REPORT_SCHEMA, _DESCRIPTION)
+
+
+def schema_of(document: type[Row], name: str, description: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a document, made from its types and the docstrings below their fields."""
+    (top,), parts = msgspec.json.schema_components([document], ref_template="#/$defs/{name}")
+    for struct in _structs(document):
         _describe(parts[struct.__name__], struct)
-    document = parts.pop(str(top["$ref"]).rpartition("/")[2])
+    own = parts.pop(str(top["$ref"]).rpartition("/")[2])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": REPORT_SCHEMA,
-        **document,
-        "title": REPORT_SCHEMA,
-        "description": _DESCRIPTION,
+        "$id": name,
+        **own,
+        "title": name,
+        "description": description,
         "$defs": parts,
     }
 

@@ -15,6 +15,7 @@ from profkit.model.report_memory import Memory
 from profkit.model.report_verdict import Health
 from profkit.model.result import Result, Row
 from profkit.ranks import compare_ranks, file_of_ranks, report_offsets
+from profkit.report.fit_rows import fit_rows
 from profkit.report.health import health_row, undecided_reason
 from profkit.report.joining import Joined
 from profkit.report.method import threshold_rows
@@ -63,6 +64,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
             facts=host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else (),
         ),
         advice=advise([v for v in views if v.has_timeline], memory),
+        fit=fit_rows(recordings, views),
         timeline=timeline_row(views, joined.offsets, joined.device_ids),
         method={**method_of(recordings, views, options), "ranks": joined.ranks.method},
     )
@@ -140,7 +142,7 @@ def method_of(
             "step": options.step_name,
             "device": options.device,
             "peaks": options.peaks.name if options.peaks else None,
-            "plain_step_ns": options.plain_step_ns,
+            "plain_step_ns": next((v.plain_step_ns for v in views if v.plain_step_ns), None),
         },
         "thresholds": threshold_rows(gpus),
         "steps_found": [view.steps.count for view in views],

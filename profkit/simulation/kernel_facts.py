@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from profkit.hardware import Gpu
 from profkit.model import OperationKind, RangeKind
 from profkit.model.kernel_class import Family, KernelClass
+from profkit.roofline.operator_shapes import floating_input_type
 from profkit.simulation.step_program import Program
 from profkit.timeline.view import TraceView
 
@@ -110,6 +111,17 @@ class StepFacts:
     def elements(self) -> Floats:
         """Elements of the largest input of each operation's operator; NaN is unknown."""
         return np.array([max(sizes) if sizes else math.nan for sizes in self.inputs])
+
+    @cached_property
+    def taken(self) -> list[str | None]:
+        """The floating type that the operator around each launch took, where the recording has it."""
+        known = np.full(self.count, -1)
+        has = self.operator_row >= 0
+        known[has] = self.view.trace.ranges.dtypes[self.operator_row[has]]
+        types = {
+            t: floating_input_type(self.view.trace.strings[t]) for t in np.unique(known).tolist() if t >= 0
+        }
+        return [types.get(text) for text in known.tolist()]
 
     @cached_property
     def in_graph(self) -> Flags:

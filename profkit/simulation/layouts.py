@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Final
@@ -20,6 +21,7 @@ __all__ = [
     "handmade_attention",
     "keep_activations",
     "laid_out",
+    "planar_norms",
     "recomputed",
     "transposes",
 ]
@@ -28,6 +30,8 @@ Flags = NDArray[np.bool_]
 
 _HALF: Final = {"bf16", "fp16"}
 _LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w+<[^>]*, true, \w+>")
+_EXPERTS: Final = re.compile(r"top_?k|moe|expert|gating|router|grouped", re.IGNORECASE)
+_PLANES: Final = re.compile(r"bn_[fb]w\w*_1c11")
 _BACKWARD_LAUNCHES: Final = 2.0
 """What the backward pass of fused attention takes of the host, in usual launches (0.6 to 4 in 22 first sides of
 reports/advice, median 1.8)."""
@@ -52,16 +56,18 @@ def laid_out(facts: StepFacts) -> Flags:
     return np.array(["channels_last" in n or "nhwc" in n.lower() for n in names], bool) & ~transposes(facts)
 
 
+def planar_norms(facts: StepFacts) -> Flags:
+    """Batch norm of cuDNN over planes, which gives each channel one block."""
+    return np.array([k is not None and bool(_PLANES.search(k.function)) for k in facts.kernels], bool)
+
+
 def channels_last(edited: EditedStep) -> None:
     """The layout that convolutions want: no transposes; batch norm in that layout is about twice as fast."""
     facts = edited.facts
     edited.drop(transposes(facts) & edited.alive, within=True)
-    planes = (
-        facts.of_family(Family.NORM)
-        & facts.named("batch_norm", "BatchNorm")
-        & ~laid_out(facts)
-        & edited.alive
-    )
+    nameless = np.array([not names for names in facts.operators], bool)
+    norms = facts.named("batch_norm", "BatchNorm") | (planar_norms(facts) & nameless)
+    planes = facts.of_family(Family.NORM) & norms & ~laid_out(facts) & edited.alive
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth:
         streamed = (
@@ -88,7 +94,10 @@ def handmade_attention(facts: StepFacts) -> Flags:
     if not softmax.any() or facts.compiled.any():
         return found
     nameless = np.array([not each for each in facts.operators], bool)
+    # Where attention is fused, a softmax without a name is another one: of a router, or over a vocabulary.
+    nameless &= not facts.of_family(Family.ATTENTION).any()
     product = facts.of_family(Family.GEMM) & (facts.named("aten::bmm", "aten::baddbmm") | nameless)
+    routes = _routes(facts)
     for row in np.flatnonzero(softmax).tolist():
         before = np.flatnonzero(product[:row])
         after = row + 1 + np.flatnonzero(product[row + 1 :])
@@ -99,9 +108,40 @@ def handmade_attention(facts: StepFacts) -> Flags:
             # Two products make the gradients of scores and values, two those of queries and keys.
             first = int(before[-2]) if len(before) > 1 and first - before[-2] < 12 else first
             last = int(after[1]) if len(after) > 1 and after[1] - last < 12 else last
-        if last - first <= 40 and facts.backward[first] == facts.backward[last]:
+        together = last - first <= 40 and facts.backward[first] == facts.backward[last]
+        if together and not routes[first : last + 1].any() and _over_scores(facts, (first, last), row):
             found[first : last + 1] = True
     return found
+
+
+def _routes(facts: StepFacts) -> Flags:
+    """Kernels of a mixture of experts: the choice of experts, and products of groups."""
+    named = np.array([k is not None and bool(_EXPERTS.search(k.function)) for k in facts.kernels], bool)
+    return named | facts.of_family(Family.SORT) | facts.named("topk", "_grouped_mm", "grouped_gemm")
+
+
+def _over_scores(facts: StepFacts, products: tuple[int, int], softmax: int) -> bool:
+    """Whether a softmax takes as many elements as the product before it made, or as the one after it takes.
+
+    So it is taken to be where shapes are unknown.
+    """
+    before, after = (_matrices(facts, row) for row in products)
+    if facts.backward[softmax] or not facts.inputs[softmax] or len(before) < 2 or len(after) < 2:
+        return True
+    made = math.prod(before[-2][:-1]) * before[-1][-1]
+    return facts.inputs[softmax][0] in (made, math.prod(after[-2]))
+
+
+def _matrices(facts: StepFacts, row: int) -> list[list[int]]:
+    """The batches of matrices that an operator takes, by their sizes; none where they are unknown."""
+    operator = facts.operator_row[row]
+    text = facts.view.trace.ranges.shapes[operator] if operator >= 0 else -1
+    try:
+        shapes = json.loads(facts.view.trace.strings[text]) if text >= 0 else []
+    except ValueError:
+        return []
+    batches = [each for each in shapes if isinstance(each, list) and len(each) == 3]
+    return [each for each in batches if all(isinstance(size, int) for size in each)]
 
 
 def fuse_attention(edited: EditedStep) -> None:

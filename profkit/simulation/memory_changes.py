@@ -65,9 +65,29 @@ def _with_states(program: MemoryProgram, multiple: float) -> MemoryProgram:
     )
 
 
-def shard_over(ranks: int, stage: str) -> MemoryChange:
-    """State sharded over ranks (``zero1``), gradients too (``zero2``), and parameters (``zero3``)."""
+def shard_over(ranks: int, stage: str, layers: int) -> MemoryChange:
+    """State sharded over ranks (``zero1``), gradients too (``zero2``), and parameters (``zero3``).
+
+    Sharded parameters are gathered layer by layer, the next one while one computes; so are gradients before they are
+    reduced. A layer is at least as large as the largest parameter.
+    """
     sharded = {"zero1": (OPTIMIZER_STATE,), "zero2": (OPTIMIZER_STATE, GRADIENT)}.get(
         stage, (OPTIMIZER_STATE, GRADIENT, PARAMETER)
     )
-    return lambda program: program.scaled(np.isin(program.use, sharded), 1 / ranks)
+    buffers = {"zero1": 0, "zero2": 1}.get(stage, 3)
+
+    def change(program: MemoryProgram) -> MemoryProgram:
+        changed = program.scaled(np.isin(program.use, sharded), 1 / ranks)
+        parameters = program.requested[program.use == PARAMETER]
+        if not len(parameters) or not buffers:
+            return changed
+        layer = max(int(parameters.sum()) // max(layers, 1), int(parameters.max()))
+        row = np.flatnonzero(program.use == PARAMETER)[:1]
+        return changed.with_rows(
+            np.repeat(row, buffers),
+            requested=np.full(buffers, layer),
+            rest=np.zeros(buffers, np.int64),
+            use=np.full(buffers, TEMPORARY),
+        )
+
+    return change

@@ -61,11 +61,20 @@ class MemoryProgram:
     """Whether its size has the batch in it."""
     maybe_batched: NDArray[np.bool_]
     """Whether it may be so all the same: inputs from before the history, and buffers of the size of a gradient."""
+    source: IntColumn
+    """The recorded row that it stands for, also of rows that a change added; -1 is none."""
+    origin: MemoryProgram | None = None
+    """The program as it was recorded; None when this is it."""
 
     @property
     def end(self) -> int:
         """One past the last state."""
         return len(self.replayed.allocated)
+
+    @property
+    def recorded(self) -> MemoryProgram:
+        """The program as it was recorded, before any change."""
+        return self.origin or self
 
     @property
     def rules(self) -> AllocatorRules:
@@ -99,23 +108,37 @@ class MemoryProgram:
         """The most that is allocated at once."""
         return int(self.curve().max())
 
+    def like(self, recorded: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Flags of recorded rows, given to the rows that stand for them."""
+        padded = np.append(recorded, False)
+        found: NDArray[np.bool_] = padded[self.source]
+        return found
+
     def scaled(self, rows: NDArray[np.bool_], factor: float) -> MemoryProgram:
         """With some rows that much larger."""
-        sizes = np.where(rows, np.ceil(self.requested * factor), self.requested).astype(np.int64)
-        rest = np.where(rows, 0, self.rest) if factor != 1 else self.rest
-        return replace(self, requested=sizes, rest=rest)
+        return self.scaled_by(np.where(rows, factor, 1.0))
+
+    def scaled_by(self, factors: NDArray[np.float64]) -> MemoryProgram:
+        """With each row so many times as large."""
+        changed = factors != 1
+        sizes = np.where(changed, np.ceil(self.requested * factors), self.requested).astype(np.int64)
+        return self.with_columns(requested=sizes, rest=np.where(changed, 0, self.rest))
 
     def without(self, rows: NDArray[np.bool_]) -> MemoryProgram:
         """With some rows gone."""
         return replace(self, requested=np.where(rows, 0, self.requested), rest=np.where(rows, 0, self.rest))
 
-    def with_rows(self, source: IntColumn, **columns: IntColumn) -> MemoryProgram:
-        """With copies of some rows (``source`` are their indices), changed in the columns that are given."""
+    def with_rows(self, rows: IntColumn, **columns: NDArray[Any]) -> MemoryProgram:
+        """With copies of some rows, changed in the columns that are given."""
         added: dict[str, Any] = {
-            name: np.concatenate([getattr(self, name), columns.get(name, getattr(self, name)[source])])
+            name: np.concatenate([getattr(self, name), columns.get(name, getattr(self, name)[rows])])
             for name in _COLUMNS
         }
-        return replace(self, **added)
+        return self.with_columns(**added)
+
+    def with_columns(self, **columns: Any) -> MemoryProgram:
+        """With other columns; what was recorded is remembered."""
+        return replace(self, origin=self.recorded, **columns)
 
 
 _COLUMNS: Final = (
@@ -129,6 +152,7 @@ _COLUMNS: Final = (
     "use",
     "batched",
     "maybe_batched",
+    "source",
 )
 
 
@@ -166,6 +190,7 @@ def memory_program(history: MemoryHistory, phases: Sequence[PhaseSpan] = ()) -> 
         use=use,
         batched=np.zeros(len(lives), bool),
         maybe_batched=np.zeros(len(lives), bool),
+        source=np.arange(len(lives)),
     )
     batched, maybe = _batched(program)
     return replace(program, batched=batched, maybe_batched=maybe)

@@ -28,19 +28,26 @@ Flags = NDArray[np.bool_]
 
 _ACTIVATIONS: Final = (Family.ELEMENTWISE, Family.RANDOM, Family.COPY, Family.REDUCE, Family.POOLING)
 _MISALIGNED: Final = re.compile(r"align[ac]?[12](?!\d)")
+_TAKES_16_BITS: Final = re.compile(r"<(?:__half|__nv_bfloat16|c10::Half|c10::BFloat16|half)\b")
 _ALIGNED: Final = ("bf16", "fp16", "fp8", "tf32")
 """Types of Tensor Cores, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
 
 
 def simt_products(facts: StepFacts) -> Flags:
-    """Matrix products and convolutions in fp32 on the ordinary units."""
+    """Matrix products and convolutions of fp32 matrices on the ordinary units.
+
+    A kernel that is called ``sgemm`` computes in fp32, and may still take 16 bits: those have no TF32.
+    """
+    names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
     return np.array(
         [
             k is not None
             and k.family in (Family.GEMM, Family.CONVOLUTION)
             and (k.dtype or "fp32") == "fp32"
             and k.unit == VECTOR
-            for k in facts.kernels
+            and taken in (None, "fp32")
+            and (taken is not None or not _TAKES_16_BITS.search(name))
+            for k, taken, name in zip(facts.kernels, facts.taken, names, strict=True)
         ],
         bool,
     ) & ~facts.named("aten::dot", "aten::mv")

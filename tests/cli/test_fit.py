@@ -46,3 +46,15 @@ def test_wrong_usage_is_exit_code_2(wrong):
 
 def test_a_recording_without_a_history_is_exit_code_1():
     assert called(str(DATA / "run_gpt" / "trace.json.gz")).exit_code == 1
+
+
+def test_a_report_prices_each_change_alone(tmp_path):
+    report = tmp_path / "r.json"
+    done = CliRunner().invoke(main, ["analyze", RUN, "-q", "-o", str(report)])
+    assert done.exit_code == 0, done.output
+    rows = {row["change"]: row for row in json.loads(report.read_text())["fit"]}
+    assert {"bf16", "fused-attention", "recompute", "batch"} <= set(rows)
+    for name, flags in {"bf16": ["--bf16"], "recompute": ["--recompute", "all"]}.items():
+        alone = json.loads(called(RUN, *flags, "--json").stdout)
+        assert rows[name]["peak_bytes"] == alone["after"]["peak_bytes"]
+        assert rows[name]["fits"] == alone["fits"]

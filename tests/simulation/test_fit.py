@@ -1,6 +1,7 @@
 """Predicted memory against what was measured, and the allocator that is played against another model of it."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,20 +12,25 @@ import profkit
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.memory.block_sizes import AllocatorRules
 from profkit.readers import read
+from profkit.simulation.attention_memory import score_rows, sequence_times
+from profkit.simulation.block_operators import block_operators
 from profkit.simulation.caching_allocator import most_reserved
-from profkit.simulation.fit import FitChanges, fit_program
+from profkit.simulation.fit import fit_program
+from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.memory_program import memory_program
+from profkit.simulation.recompute_memory import find_segments
 from tests.memory.caching_allocator import MIB, CachingAllocator
 from tests.shared import DATA, SHARED, needs_shared
 
 MODELS = SHARED / "recordings" / "memory"
 CHANGES = {
     "base": {},
-    "batch_x2": {"batch": 2},
-    "batch_x0.5": {"batch": 0.5},
-    "batch_x4": {"batch": 4},
+    "batch": {},
+    "bf16": {"bf16": True},
+    "checkpoint": {"recompute": "all"},
     "sgd": {"optimizer": "sgd"},
     "fused": {"fused_optimizer": True},
+    "sdpa": {"fused_attention": True},
 }
 
 
@@ -33,20 +39,61 @@ def measured():
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-@needs_shared
-@pytest.mark.parametrize("model", ["gpt2", "whisper", "resnet50"])
-def test_measured_peaks_of_changed_steps_are_met(model):
+def asked(change):
+    """The changes of a measured row by its name: ``bf16_batch_x2``."""
+    name, _, factor = change.partition("batch_x")
+    found = CHANGES[name.rstrip("_") or "batch"]
+    return {**found, "batch": float(factor)} if factor else found
+
+
+@cache
+def recorded(model):
+    """The blocks of a shared model, and the operators that made them."""
     program = memory_program(read(MODELS / model / "memory.pickle"))
-    rows = [row for row in measured() if row["model"] == model and row["change"] in CHANGES]
-    assert len(rows) == 6
-    for row in rows:
-        after = fit_program(program, FitChanges(**CHANGES[row["change"]])).after
-        assert after.peak_bytes.likely == pytest.approx(row["after_bytes"], rel=0.03), row["change"]
-        assert after.peak_bytes.low <= row["after_bytes"] <= after.peak_bytes.high, row["change"]
-        assert after.reserved_bytes.likely == pytest.approx(row["reserved_bytes"], rel=0.03), row["change"]
+    trace = read(MODELS / model / "trace.json.gz")
+    return program, block_operators(program, trace)
 
 
 @needs_shared
+@pytest.mark.parametrize("row", measured(), ids=lambda row: f"{row['model']}-{row['change']}")
+def test_measured_peaks_of_changed_steps_are_met(row):
+    program, operators = recorded(row["model"])
+    after = fit_program(program, FitChanges(**asked(row["change"])), operators).after
+    assert after.peak_bytes.likely == pytest.approx(row["after_bytes"], rel=0.03)
+    assert after.peak_bytes.low <= row["after_bytes"] <= after.peak_bytes.high
+    assert after.reserved_bytes.low <= row["reserved_bytes"] <= after.reserved_bytes.high
+
+
+@needs_shared
+@pytest.mark.parametrize(("model", "layers"), [("gpt2", 12), ("whisper", 12), ("resnet50", 16)])
+def test_layers_are_found_in_the_stacks(model, layers):
+    segments = find_segments(recorded(model)[0])
+    assert [s.step for s in segments].count(0) == layers
+    rows = np.concatenate([segment.rows for segment in segments])
+    assert len(rows) == len(np.unique(rows))
+
+
+@needs_shared
+def test_layers_are_chosen_by_phase_or_by_name():
+    program, _ = recorded("whisper")
+    everything = find_segments(program)
+    assert len(find_segments(program, "forward")) == len(everything)
+    assert find_segments(program, "backward") == []
+    assert len(find_segments(program, "modeling_whisper")) == len(everything)
+    assert find_segments(program, "no such module") == []
+
+
+@needs_shared
+def test_scores_grow_with_the_square_of_the_sequence():
+    program, operators = recorded("gpt2")
+    scores = score_rows(program, operators)
+    longer = sequence_times(2, operators)(program)
+    assert scores.any()
+    assert (longer.requested[scores] == 4 * program.requested[scores]).all()
+    others = program.batched & ~scores
+    assert (longer.requested[others] == 2 * program.requested[others]).all()
+
+
 def test_the_time_grows_with_the_batch_and_the_largest_batch_fits():
     row = next(r for r in measured() if (r["model"], r["change"]) == ("gpt2", "batch_x4"))
     found = profkit.fit(MODELS / "gpt2", batch=4)
@@ -94,6 +141,10 @@ def test_it_fits_only_when_the_upper_end_does(memory_bytes, fits):
 def test_what_cannot_be_answered_is_refused(tmp_path):
     with pytest.raises(AnalysisError, match="no memory snapshot"):
         profkit.fit(DATA / "run_gpt" / "trace.json.gz")
+    with pytest.raises(AnalysisError, match="bf16 needs the operators"):
+        profkit.fit(DATA / "run_gpt" / "memory.pickle.gz", bf16=True)
+    with pytest.raises(AnalysisError, match="no layers"):
+        profkit.fit(DATA / "run_gpt", recompute="nothing of the kind")
     with pytest.raises(ProfkitError, match="needs a limit"):
         profkit.fit(DATA / "run_gpt" / "memory.pickle.gz", batch="max")
     with pytest.raises(ProfkitError, match="not even"):

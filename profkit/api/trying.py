@@ -1,0 +1,92 @@
+"""Trials, as the command line and notebooks make them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from profkit.api.output_files import write_whole
+from profkit.errors import ReadError
+from profkit.model.rows import Interval
+from profkit.trial.document import TrialRow, TryDocument
+from profkit.trial.running import Program
+from profkit.trial.search import Plan, Trial
+
+__all__ = ["try_program"]
+
+
+class _State(msgspec.Struct):
+    """What a state file holds."""
+
+    program: list[str]
+    machine: str
+    rows: list[TrialRow]
+
+
+def try_program(
+    program: Program,
+    plan: Plan,
+    tell: Callable[[str], None] = lambda line: None,
+    recording: str | None = None,
+    state: str | None = None,
+) -> TryDocument:
+    """Try changes on a program, in processes of its own.
+
+    Args:
+        program: The command and how its steps are counted.
+        plan: What is tried, and how long.
+        tell: Is told what happens, a line at a time.
+        recording: A recording of the program, whose replay says what each change would bring.
+        state: A file that holds the finished trials, and is gone on from where it exists.
+
+    Raises:
+        RecordingError: The unchanged program does not run, or has no steps.
+        ReadError: The recording or the state cannot be read.
+    """
+    if recording is not None:
+        plan = _with_prices(plan, recording)
+    if state is None:
+        return Trial(program, plan, tell).run()
+    path, machine = Path(state), platform.node()
+    known = _read(path, program, machine)
+
+    def keep(rows: Sequence[TrialRow]) -> None:
+        alone = [row for row in rows if not row.beside and row.measured]
+        write_whole(path, msgspec.json.encode(_State(list(program.command), machine, alone)))
+
+    return Trial(program, plan, tell, known, keep).run()
+
+
+def _read(path: Path, program: Program, machine: str) -> list[TrialRow]:
+    if not path.exists():
+        return []
+    try:
+        state = msgspec.json.decode(path.read_bytes(), type=_State)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ReadError(
+            path, f"not the state of a trial ({error})", "Name another file with --state"
+        ) from error
+    if state.program != list(program.command) or state.machine != machine:
+        raise ReadError(path, "the state of another program or machine", "Name another file with --state")
+    return state.rows
+
+
+def _with_prices(plan: Plan, recording: str) -> Plan:
+    from dataclasses import replace
+
+    from profkit.readers import read
+    from profkit.report.assembly import timelines
+    from profkit.report.views import Options
+    from profkit.simulation.answer import what_if
+
+    views, _ = timelines([read(recording)], Options())
+    found = what_if(views, ())
+    rows = found.changes if found is not None else []
+    prices = {
+        row.name: Interval(low=row.speedup.low, likely=row.speedup.likely, high=row.speedup.high)
+        for row in rows
+    }
+    return replace(plan, predicted=prices)

@@ -1,0 +1,103 @@
+"""``profkit try``: changes applied to an unchanged program, and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from profkit.cli.options import format_options, to_ns
+
+__all__ = ["command"]
+
+
+def _names(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
+
+
+def _to_s(ctx: click.Context, param: click.Parameter, text: str) -> float:
+    return (to_ns(ctx, param, text) or 0) / 1e9
+
+
+@click.command(name="try")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.option(
+    "--budget",
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    callback=_to_s,
+    help="Time for the whole trial.",
+)
+@click.option(
+    "--steps",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Steps to time of each side, at least.",
+)
+@click.option(
+    "--warmup", default=5, show_default=True, type=click.IntRange(min=2), help="Steps to run first."
+)
+@click.option("--only", metavar="NAMES", callback=_names, help="Try only these changes: tf32,compile,...")
+@click.option("--skip", metavar="NAMES", callback=_names, help="Try all but these.")
+@click.option("--keep-going", is_flag=True, help="Go on where two unchanged programs differ by much.")
+@click.option(
+    "--step-by",
+    type=click.Choice(["optimizer", "backward", "module", "loader"]),
+    help="What ends a step: by default the optimizer, or backward if none.",
+)
+@click.option("--step-every", default=1, type=click.IntRange(min=1), help="How many of those make a step.")
+@click.option(
+    "--recording",
+    metavar="FILE",
+    help="Show what a replay of this recording promises, and try the largest first.",
+)
+@click.option("--state", metavar="FILE", help="Keep what is known in this file, and go on from it.")
+@click.option("-o", "--output", metavar="FILE", help="Write the trial as JSON to this file.")
+@format_options("text", "json")
+def command(
+    program: tuple[str, ...],
+    budget: float,
+    steps: int,
+    warmup: int,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    keep_going: bool,
+    step_by: str | None,
+    step_every: int,
+    recording: str | None,
+    state: str | None,
+    output: str | None,
+    format_: str | None,
+) -> None:
+    """Apply changes to an unchanged training script, measure each, and keep what helps.
+
+    The program runs in processes of its own, each for some steps, in turns with the unchanged one. What it writes goes
+    to a scratch folder. A change is kept if the step is faster beyond the noise and the loss stays.
+
+    \\b
+    Examples:
+      profkit try -- python train.py
+      profkit try --budget 90s --only tf32,bf16,compile -- python train.py --epochs 1
+      profkit try --format json -o trial.json -- torchrun --nproc-per-node 2 train.py
+    """
+    from profkit.api.output_files import write_whole
+    from profkit.api.trying import try_program
+    from profkit.trial.document import encode
+    from profkit.trial.running import Program
+    from profkit.trial.search import Plan
+    from profkit.trial.sentences import trial_text
+
+    found = try_program(
+        Program(command=program, warmup=warmup, step_by=step_by, step_every=step_every),
+        Plan(budget_s=budget, steps=steps, only=only, skip=skip, keep_going=keep_going),
+        tell=lambda line: click.echo(f"profkit: {line}", err=True),
+        recording=recording,
+        state=state,
+    )
+    if output is not None:
+        write_whole(Path(output), encode(found))
+    click.echo(encode(found) if format_ == "json" and output is None else trial_text(found))
+    if output is not None:
+        click.echo(f"Wrote {output}")

@@ -1,0 +1,58 @@
+"""What changes would do to the memory of a step, for the report: each change alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from profkit.model import Trace
+from profkit.model.memory_history import MemoryHistory
+from profkit.model.report_memory import FitRow
+from profkit.simulation.answer import first_step
+from profkit.simulation.block_operators import block_operators
+from profkit.simulation.fit import fit_program, gpu_bytes
+from profkit.simulation.fit_changes import FitChanges
+from profkit.simulation.memory_program import memory_program
+from profkit.simulation.recompute_memory import find_segments
+from profkit.timeline.view import TraceView
+
+__all__ = ["fit_rows"]
+
+_ASKED: Final = (
+    FitChanges(bf16=True),
+    FitChanges(fused_attention=True),
+    FitChanges(recompute="all"),
+    FitChanges(fused_optimizer=True),
+    FitChanges(optimizer="adam8bit"),
+    FitChanges(batch=2),
+)
+_WORTH_SAYING: Final = 0.01
+"""Of the peak: what changes less is not told."""
+
+
+def fit_rows(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView]) -> list[FitRow]:
+    """The changes that move the peak by 1 % or more; none without a memory history and the step of a trace.
+
+    Args:
+        recordings: What the readers returned.
+        views: The analysed traces among them.
+    """
+    history = next((each for each in recordings if isinstance(each, MemoryHistory)), None)
+    step = first_step(views) if history is not None else None
+    program = memory_program(history) if history is not None and step is not None else None
+    if program is None:
+        return []
+    traces = [each for each in recordings if isinstance(each, Trace)]
+    operators = next((made for each in traces if (made := block_operators(program, each))), None)
+    layered = bool(find_segments(program))
+    rows = []
+    for asked in _ASKED:
+        if (asked.recompute and not layered) or (asked.without_operators() and operators is None):
+            continue
+        found = fit_program(program, asked, operators, step=step, gpu_bytes=gpu_bytes(traces, program))
+        peak, moved = found.after.peak_bytes, found.before.peak_bytes
+        if found.after.step_ns is not None and abs(peak.likely - moved) >= _WORTH_SAYING * moved:
+            rows.append(
+                FitRow(change=found.changes[0], peak_bytes=peak, step_ns=found.after.step_ns, fits=found.fits)
+            )
+    return rows

@@ -1,0 +1,142 @@
+"""What can be asked of `profkit fit`: each change of the blocks, with what it does to the time and how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from profkit.simulation.attention_memory import fuse_attention_memory, sequence_times
+from profkit.simulation.autocast_memory import autocast_memory
+from profkit.simulation.block_operators import BlockOperators
+from profkit.simulation.edited_step import EditedStep
+from profkit.simulation.memory_changes import (
+    MemoryChange,
+    batch_times,
+    fuse_optimizer,
+    optimizer_kind,
+    shard_over,
+)
+from profkit.simulation.memory_program import MemoryProgram
+from profkit.simulation.predict import Change
+from profkit.simulation.recompute_memory import find_segments, forward_spans, recompute_memory
+from profkit.simulation.registry import CHANGES
+
+__all__ = ["FitChanges", "PricedChange"]
+
+
+@dataclass(frozen=True)
+class PricedChange:
+    """One change."""
+
+    name: str
+    value: float | str | None
+    memory: MemoryChange
+    time: tuple[Change, ...]
+
+    @property
+    def unsure(self) -> float:
+        """How far the peak may be off, as a share of it."""
+        return _UNSURE[self.name][0]
+
+    @property
+    def unsure_reserved(self) -> float:
+        """The same of reserved memory."""
+        return _UNSURE[self.name][1]
+
+
+_UNSURE: Final = {
+    "bf16": (0.05, 0.20),
+    "fused-attention": (0.04, 0.04),
+    "recompute": (0.05, 0.16),
+    "optimizer": (0.02, 0.03),
+    "fused-optimizer": (0.02, 0.02),
+    "shard": (0.10, 0.10),
+    "sequence": (0.08, 0.08),
+    "batch": (0.03, 0.03),
+}
+"""Of allocated and of reserved memory: twice the root mean square of what the measured rows of reports/memory were missed
+by, where there are any. Sharding and the sequence have not been measured, and are given more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitChanges:
+    """What is asked for; by default nothing changes."""
+
+    batch: float = 1.0
+    sequence: float = 1.0
+    bf16: bool = False
+    recompute: str | None = None
+    """``all``, the path of a phase, or a part of the name of the file or function that calls the layers."""
+    fused_attention: bool = False
+    optimizer: str | None = None
+    """``sgd``, ``adam`` or ``adam8bit``."""
+    fused_optimizer: bool = False
+    ranks: int = 1
+    shard: str | None = None
+    """``zero1``, ``zero2`` or ``zero3``, over ``ranks``."""
+
+    def without_operators(self) -> list[str]:
+        """The changes that cannot be made without the operators of a trace."""
+        return [
+            name for name, asked in (("bf16", self.bf16), ("fused-attention", self.fused_attention)) if asked
+        ]
+
+    def priced(self, program: MemoryProgram, operators: BlockOperators | None) -> list[PricedChange]:
+        """The changes in the order in which they are made."""
+        found = []
+        if operators is not None and self.bf16:
+            found.append(PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"][0],)))
+        if operators is not None and self.fused_attention:
+            fused = fuse_attention_memory(operators)
+            found.append(PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"][0],)))
+        if self.recompute is not None:
+            segments = find_segments(program, self.recompute)
+            again = _forward_again(forward_spans(program, segments))
+            found.append(PricedChange("recompute", self.recompute, recompute_memory(segments), (again,)))
+        if self.optimizer is not None:
+            found.append(PricedChange("optimizer", self.optimizer, optimizer_kind(self.optimizer), ()))
+        if self.fused_optimizer:
+            time = (CHANGES["fused-optimizer"][0],)
+            found.append(PricedChange("fused-optimizer", None, fuse_optimizer, time))
+        if self.shard is not None and self.ranks > 1:
+            layers = len({tuple(s.rows.tolist()) for s in find_segments(program) if s.step == 0})
+            found.append(PricedChange("shard", self.shard, shard_over(self.ranks, self.shard, layers), ()))
+        if self.sequence != 1:
+            longer = sequence_times(self.sequence, operators)
+            found.append(PricedChange("sequence", self.sequence, longer, (_longer(self.sequence),)))
+        if self.batch != 1:
+            found.append(PricedChange("batch", self.batch, batch_times(self.batch), (_longer(self.batch),)))
+        return found
+
+
+def _longer(factor: float) -> Change:
+    """Kernels of forward and backward take so many times as long; the optimizer does not know of the batch."""
+
+    def change(edited: EditedStep) -> None:
+        work = ~edited.facts.optimizer & ~edited.facts.zeroing
+        edited.duration_ns = np.where(work, edited.duration_ns * factor, edited.duration_ns)
+
+    return change
+
+
+def _forward_again(spans: Sequence[tuple[float, float]]) -> Change:
+    """Some parts of the forward pass run twice; where in the step does not matter for its length."""
+
+    def change(edited: EditedStep) -> None:
+        facts = edited.facts
+        forward = ~facts.backward & ~facts.optimizer & ~facts.zeroing
+        if not forward.any():
+            return
+        launched = facts.view.launches.time_ns[facts.program.row].astype(float)
+        first, last = launched[forward].min(), launched[forward].max()
+        place = (launched - first) / max(last - first, 1.0)
+        again = np.zeros(len(place), bool)
+        for since, until in spans:
+            again |= forward & (place >= since) & (place <= until)
+        edited.duration_ns = np.where(again, edited.duration_ns * 2, edited.duration_ns)
+        edited.scale_host(again, 2.0)
+
+    return change

@@ -1,0 +1,69 @@
+"""The changes that can be made from outside, by name.
+
+In: a name. Out: a `Change`, of which the trial asks whether to try it (`Change.obstacle`) and what to write
+(`Change.patch`), and which the program's process installs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Final
+
+from profkit.errors import RecordingError
+from profkit.trial.changes.base import ALREADY, Change, Promise
+from profkit.trial.changes.compiling import Compile, CompileWithGraphs
+from profkit.trial.changes.host import CollectRarely, Threads
+from profkit.trial.changes.layouts import ChannelsLast, CudnnBenchmark, FusedAttention
+from profkit.trial.changes.loading import LoaderWorkers, Pinned
+from profkit.trial.changes.optimizers import DropGradients, ForeachOptimizer, FusedOptimizer
+from profkit.trial.changes.precision import Bf16, Tf32
+
+__all__ = ["ALREADY", "CHANGES", "Change", "Promise", "change_named", "changes_named"]
+
+CHANGES: Final[dict[str, type[Change]]] = {
+    kind.name: kind
+    for kind in (
+        Tf32,
+        Bf16,
+        FusedOptimizer,
+        ForeachOptimizer,
+        LoaderWorkers,
+        Pinned,
+        ChannelsLast,
+        CudnnBenchmark,
+        FusedAttention,
+        Threads,
+        DropGradients,
+        CollectRarely,
+        Compile,
+        CompileWithGraphs,
+    )
+}
+"""In the order in which they are tried: those that cost no start-up time first, and usually the largest first."""
+
+
+def change_named(name: str) -> Change:
+    """A new change.
+
+    Args:
+        name: A key of `CHANGES`, or ``module:Class`` of a `Change` of your own.
+
+    Raises:
+        RecordingError: There is none.
+    """
+    kind = CHANGES.get(name)
+    if kind is None and ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            kind = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise RecordingError(name, f"cannot be imported ({error})") from error
+    if kind is None:
+        raise RecordingError(name, "is no change", f"Choose of {', '.join(CHANGES)}, or name module:Class")
+    return kind()
+
+
+def changes_named(names: Iterable[str]) -> list[Change]:
+    """New changes, in the order of the names; a foreign one has its whole name."""
+    return [change_named(name) for name in names]

@@ -1,0 +1,126 @@
+"""Fewer bits: TF32 and autocast."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from profkit.recording.program_events import Kind, in_backward, listen, unlisten
+from profkit.trial.changes.base import ALREADY, Change, Promise
+from profkit.trial.messages import Facts
+
+__all__ = ["Bf16", "Tf32"]
+
+_AMPERE: Final = (8, 0)
+"""TF32 and bf16 in Tensor Cores came with compute capability 8.0 (CUDA C++ programming guide, table of features)."""
+
+
+class Tf32(Change):
+    """Products of fp32 matrices in TF32."""
+
+    name = "tf32"
+    meaning = "fp32 matmuls in TF32"
+    promise = Promise.PRECISION
+
+    def obstacle(self, facts: Facts) -> str | None:
+        """It takes Tensor Cores that know it, and fp32."""
+        if not facts.cuda:
+            return "no GPU"
+        if (facts.capability or (0, 0)) < _AMPERE:
+            return "this GPU has no TF32"
+        if facts.half:
+            return "the weights are not in fp32"
+        return ALREADY if facts.tf32 else None
+
+    def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:
+        """Set torch's switch. A program that sets it back is measured as it is."""
+        import torch
+
+        undo.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        torch.set_float32_matmul_precision("high")
+        undo.callback(setattr, torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
+        torch.backends.cudnn.allow_tf32 = True
+
+    def warmed_up(self, undo: ExitStack) -> None:
+        """See whether the switch is still set."""
+        import torch
+
+        self.applied = int(torch.get_float32_matmul_precision() != "highest")
+
+    def patch(self, facts: Facts) -> list[str]:
+        """One line at the top."""
+        return ['torch.set_float32_matmul_precision("high")']
+
+
+class Bf16(Change):
+    """Autocast around the outermost module and around the loss functions."""
+
+    name = "bf16"
+    meaning = "forward and loss in bf16 with autocast"
+    promise = Promise.PRECISION
+    kinds: tuple[Kind, ...] = (Kind.MODULE, Kind.LOSS)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._device = "cpu"
+        self._open: list[Any] = []
+        self._thread = threading.get_ident()
+
+    def obstacle(self, facts: Facts) -> str | None:
+        """It takes a device that computes in bf16."""
+        if facts.cuda and (facts.capability or (0, 0)) < _AMPERE:
+            return "this GPU does not compute in bf16"
+        if not facts.cuda and not facts.cpu_bf16:
+            return "this CPU does not compute in bf16"
+        if facts.half or facts.autocast:
+            return ALREADY
+        return None if facts.modules else "no module of torch.nn runs"
+
+    def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:
+        """Hear where modules begin and end."""
+        import torch
+
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        listen(self)
+        undo.callback(unlisten, self)
+
+    def entered(self, kind: Kind, subject: Any) -> None:
+        """Something begins: the outermost opens autocast."""
+        if threading.get_ident() != self._thread or in_backward():
+            return
+        region = None
+        if not self._open:
+            region = self._autocast()
+            region.__enter__()
+            self.applied += 1
+        self._open.append(region)
+
+    def left(self, kind: Kind, subject: Any, values: Any) -> None:
+        """And closes it."""
+        if threading.get_ident() == self._thread and not in_backward() and self._open:
+            region = self._open.pop()
+            if region is not None:
+                region.__exit__(None, None, None)
+
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """Around a call whose own hooks are not heard, since it is compiled."""
+        self.entered(Kind.MODULE, None)
+        try:
+            yield
+        finally:
+            self.left(Kind.MODULE, None, None)
+
+    def _autocast(self) -> Any:
+        import torch
+
+        return torch.autocast(self._device, dtype=torch.bfloat16)
+
+    def patch(self, facts: Facts) -> list[str]:
+        """Around forward and loss."""
+        device = "cuda" if facts.cuda else "cpu"
+        return [
+            f'with torch.autocast("{device}", dtype=torch.bfloat16):  # around forward and loss, not backward',
+        ]

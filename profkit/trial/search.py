@@ -1,0 +1,372 @@
+"""Which changes help: each beside the unchanged program, then together."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from profkit.errors import RecordingError
+from profkit.model.rows import Interval
+from profkit.trial.changes import CHANGES, Promise, change_named
+from profkit.trial.curves import Curves, Likeness
+from profkit.trial.document import Kept, LossRow, TrialRow, TryDocument
+from profkit.trial.messages import Block, Facts
+from profkit.trial.ratio import spread_of_times
+from profkit.trial.running import Failed, Program
+from profkit.trial.sentences import closing_sentence, verdict_on
+from profkit.trial.turns import Comparison, Side, compare
+
+__all__ = ["Plan", "Trial"]
+
+_LEAST_GAIN: Final = 0.01
+"""Less is not worth a line of code."""
+_UNSTEADY: Final = math.log(1.15)
+"""Two unchanged programs that differ by more have nothing to tell about changes."""
+_OTHER_SEEDS: Final = 2
+_FOR_THE_BASELINES: Final = 0.25
+_FOR_THE_WHOLE: Final = 0.15
+"""Shares of the budget that single changes leave."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is tried, and how long."""
+
+    budget_s: float = 600.0
+    steps: int = 20
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    keep_going: bool = False
+    predicted: Mapping[str, Interval] = field(default_factory=dict)
+    """The speed-ups that a recording promises."""
+
+
+class Trial:
+    """A trial of one program.
+
+    Args:
+        program: What is run.
+        plan: What is tried.
+        tell: Is told what happens, a line at a time.
+        done: Trials of an earlier run, which are not made again.
+        keep: Is called after each trial with all rows so far.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        plan: Plan,
+        tell: Callable[[str], None],
+        done: Sequence[TrialRow] = (),
+        keep: Callable[[Sequence[TrialRow]], None] = lambda rows: None,
+    ) -> None:
+        self._program, self._plan, self._tell, self._keep = program, plan, tell, keep
+        self._done = {row.change: row for row in done}
+        self._begun = time.monotonic()
+        self._end = self._begun + plan.budget_s
+        self._baseline = Side(program)
+        self._facts = Facts()
+        self._curves = Curves([], [])
+        self._variation: Interval | None = None
+        self._noise = _LEAST_GAIN
+        self._rows: list[TrialRow] = []
+        self._notes: list[str] = []
+        self._baseline_ns: list[float] = []
+
+    def run(self) -> TryDocument:
+        """Make the trial. Ctrl-C ends it with what is known.
+
+        Raises:
+            RecordingError: The unchanged program does not run, or has no steps.
+        """
+        kept: list[str] = []
+        whole: tuple[Comparison, Likeness] | None = None
+        try:
+            with self._closing(self._baseline):
+                try:
+                    self._measure_baselines()
+                    if self._is_steady():
+                        self._try_each()
+                        kept, whole = self._combine()
+                except KeyboardInterrupt:
+                    self._notes.append("interrupted: what was not measured by then is missing")
+        except Failed as failure:
+            raise RecordingError(
+                " ".join(self._program.command), failure.why, _HINTS.get(failure.kind, "")
+            ) from None
+        return self._document(kept, whole)
+
+    @contextlib.contextmanager
+    def _closing(self, side: Side) -> Iterator[Side]:
+        try:
+            yield side
+        finally:
+            side.stop()
+
+    def _left_s(self) -> float:
+        return self._end - time.monotonic()
+
+    def _measure_baselines(self) -> None:
+        """The unchanged program beside itself: what time and loss are worth."""
+        self._tell("the unchanged program")
+        first = self._baseline.start()
+        assert first.facts is not None
+        self._facts = first.facts
+        until = self._begun + _FOR_THE_BASELINES * self._plan.budget_s
+        others = []
+        for shift in range(1, _OTHER_SEEDS + 1):
+            if shift > 1 and time.monotonic() > until:
+                self._notes.append("the budget allowed a single other seed")
+                break
+            self._tell(f"the unchanged program with another seed ({shift})")
+            with self._closing(Side(self._program, seed_shift=shift)) as other:
+                other.start()
+                if shift == 1:
+                    found = compare(self._baseline, other, self._plan.steps, 0.0, until)
+                    self._variation = found.ratio
+                    self._baseline_ns += found.before_ns
+                else:
+                    _run_as_long(other, self._baseline, time.monotonic() + self._left_s() / 4)
+                others.append(other.losses)
+        if self._variation is not None:
+            self._noise = max(_LEAST_GAIN, abs(self._variation.likely - 1))
+        self._curves = Curves(self._baseline.losses, others)
+
+    def _is_steady(self) -> bool:
+        apart = 0.0 if self._variation is None else abs(math.log(self._variation.likely))
+        if apart < _UNSTEADY:
+            return True
+        self._notes.append(
+            f"two unchanged programs differ by {math.expm1(apart):.0%}: time more steps (--steps), on an idle machine"
+        )
+        return self._plan.keep_going
+
+    def _try_each(self) -> None:
+        candidates = []
+        for name in self._plan.only or CHANGES:
+            if name in self._plan.skip:
+                continue
+            change = change_named(name)
+            obstacle = change.obstacle(self._facts)
+            if obstacle is not None:
+                self._add(TrialRow(change=name, predicted=self._plan.predicted.get(name), why=obstacle))
+            else:
+                candidates.append(name)
+        candidates.sort(key=lambda name: -self._promised(name))
+        for at, name in enumerate(candidates):
+            reserve = _FOR_THE_WHOLE * self._plan.budget_s
+            share = (self._left_s() - reserve) / (len(candidates) - at)
+            if name in self._done:
+                self._add(self._done[name])
+            elif share <= 0:
+                self._add(TrialRow(change=name, why="the budget ended before its turn"))
+            else:
+                self._add(self._try(name, [], self._baseline, 2 * share)[0])
+
+    def _promised(self, name: str) -> float:
+        predicted = self._plan.predicted.get(name)
+        return predicted.likely if predicted else 1.0
+
+    def _add(self, row: TrialRow) -> None:
+        self._rows.append(row)
+        self._keep(self._rows)
+        beside = f" beside {', '.join(row.beside)}" if row.beside else ""
+        self._tell(f"{row.change}{beside}: {row.why}")
+
+    def _try(self, name: str, beside: list[str], rival: Side, within_s: float) -> tuple[TrialRow, Side]:
+        """Measure a change beside a rival; the side that has it is closed unless it is kept."""
+        self._tell(f"{name}: starting")
+        side = self._side([*beside, name], within_s)
+        row = TrialRow(change=name, beside=tuple(beside), predicted=self._plan.predicted.get(name))
+        deadline = time.monotonic() + within_s
+        try:
+            found = self._timed(side, rival, name, deadline)
+            row = self._judged(row, side, found)
+        except Failed as failure:
+            row = _replaced(row, why=f"{failure.kind.replace('-', ' ')}: {failure.why}")
+        finally:
+            if not row.kept or not beside:
+                side.stop()
+        return row, side
+
+    def _side(self, names: list[str], within_s: float) -> Side:
+        environment: dict[str, str] = {}
+        for name in names:
+            environment |= change_named(name).environment(self._facts)
+        patience = max(within_s, 10.0)
+        return Side(self._program.within(patience), names, environment=environment)
+
+    def _timed(self, side: Side, rival: Side, name: str, deadline: float) -> Comparison | str:
+        try:
+            first = side.start()
+            if not first.applied.get(name):
+                return first.refused.get(name, "it found nothing to change")
+            return compare(rival, side, self._plan.steps, self._noise, deadline)
+        except Failed as failure:
+            if failure.kind != "out-of-memory":
+                raise
+        side.stop()
+        return self._timed_alone(side, rival, deadline)
+
+    def _timed_alone(self, side: Side, rival: Side, deadline: float) -> Comparison:
+        """One after the other, where the memory does not hold both."""
+        rival.stop()
+        found = Comparison()
+        side.start()
+        size = max(1, math.ceil(self._plan.steps / 6))
+        while len(found.after_ns) < 6 and time.monotonic() < deadline:
+            found.after_ns.append(side.turn(size))
+        side.stop()
+        while len(found.before_ns) < len(found.after_ns):
+            found.before_ns.append(rival.turn(size))
+        note = "the memory does not hold two programs: some were timed one after the other"
+        if note not in self._notes:
+            self._notes.append(note)
+        return found
+
+    def _judged(self, row: TrialRow, side: Side, found: Comparison | str) -> TrialRow:
+        if isinstance(found, str):
+            return _replaced(row, why=found)
+        self._baseline_ns += [] if row.beside else found.before_ns
+        self._curves.own = max(self._curves.own, self._baseline.losses, key=len)
+        likeness = self._curves.judge(side.losses, _weakest(side.changes))
+        kept, why = verdict_on(found.ratio, self._noise, likeness)
+        first = side.first or Block(steps=0, ns=0)
+        return _replaced(
+            row,
+            measured=found.ratio,
+            kept=kept,
+            why=why,
+            turns=len(found.before_ns),
+            loss_distance=likeness.distance,
+            first_step_s=None if first.first_ns is None else first.first_ns / 1e9,
+            warmup_s=first.ns / 1e9,
+            peak_bytes=side.peak_bytes,
+        )
+
+    def _combine(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
+        """Add what helps alone to what is kept, the best first, while it still helps."""
+        winners = sorted(
+            (row for row in self._rows if row.kept and row.measured),
+            key=lambda row: -row.measured.likely if row.measured else 0.0,
+        )
+        if not winners:
+            return [], None
+        kept = [winners[0].change]
+        best = self._side(kept, self._left_s())
+        try:
+            best.start()
+            for row in winners[1:]:
+                rival = _same_kind(row.change, kept)
+                if rival:
+                    self._add(
+                        TrialRow(change=row.change, beside=tuple(kept), why=f"{rival} stands in its place")
+                    )
+                    continue
+                if self._left_s() < 0:
+                    self._add(
+                        TrialRow(
+                            change=row.change, beside=tuple(kept), why="the budget ended before its turn"
+                        )
+                    )
+                    continue
+                with_it, side = self._try(row.change, kept, best, self._left_s() / 2)
+                self._add(with_it)
+                if with_it.kept:
+                    best.stop()
+                    best, kept = side, [*kept, row.change]
+            return self._whole(kept, best)
+        finally:
+            best.stop()
+
+    def _whole(self, kept: list[str], best: Side) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
+        """All that is kept, measured anew beside the unchanged program."""
+        self._tell(f"{' + '.join(kept)}: measured again")
+        least = 10 * self._plan.steps * (best.step_s + self._baseline.step_s)
+        try:
+            found = compare(
+                self._baseline,
+                best,
+                self._plan.steps,
+                self._noise,
+                time.monotonic() + max(self._left_s(), least),
+            )
+        except Failed as failure:
+            if failure.kind != "out-of-memory":
+                raise
+            found = self._timed_alone(best, self._baseline, time.monotonic() + max(self._left_s(), least))
+        likeness = self._curves.judge(best.losses, _weakest(kept))
+        holds, why = verdict_on(found.ratio, self._noise, likeness)
+        if not holds:
+            self._notes.append(f"{', '.join(kept)}: did not hold in a second measurement ({why})")
+            return [], None
+        return kept, (found, likeness)
+
+    def _document(self, kept: list[str], whole: tuple[Comparison, Likeness] | None) -> TryDocument:
+        times = [ns / 1e6 for ns in self._baseline_ns]
+        if not times:
+            raise RecordingError(
+                " ".join(self._program.command), "nothing was measured", "Give it a larger --budget"
+            )
+        found, likeness = whole or (None, None)
+        changes = [change_named(name) for name in kept]
+        baseline = spread_of_times(times)
+        final = Kept(
+            speedup=found.ratio if found else None,
+            before_ms=spread_of_times(found.before_ns).likely / 1e6 if found else baseline.likely,
+            after_ms=spread_of_times(found.after_ns).likely / 1e6 if found else baseline.likely,
+            changes=kept,
+            patch=[line for change in changes for line in change.patch(self._facts)],
+            environment=[
+                f"{k}={v}" for change in changes for k, v in change.environment(self._facts).items()
+            ],
+        )
+        loss = LossRow(unchanged=None, why="nothing is kept")
+        if likeness is not None:
+            loss = LossRow(unchanged=likeness.same, why=likeness.why)
+        return TryDocument(
+            sentence=closing_sentence(final, loss, self._rows),
+            command=list(self._program.command),
+            baseline_ms=baseline,
+            variation=self._variation,
+            noise=self._noise,
+            trials=self._rows,
+            final=final,
+            loss=loss,
+            baseline_peak_bytes=self._baseline.peak_bytes,
+            duration_s=time.monotonic() - self._begun,
+            notes=self._notes,
+        )
+
+
+_HINTS: Final = {
+    "hung": "Name what ends a step with --step-by, or give it a larger --budget",
+    "ended": "A trial takes --warmup steps and more: let the program run longer, or ask for fewer",
+    "crashed": "It has to run without a change first",
+}
+
+
+def _run_as_long(side: Side, as_long_as: Side, deadline: float) -> None:
+    while len(side.losses) < len(as_long_as.losses) and time.monotonic() < deadline:
+        side.turn(max(1, math.ceil((len(as_long_as.losses) - len(side.losses)) / 2)))
+
+
+def _weakest(names: Sequence[str]) -> Promise:
+    """What changes promise together."""
+    promises = {change_named(name).promise for name in names}
+    return next(each for each in (Promise.PRECISION, Promise.DRAWS, Promise.EQUAL) if each in promises)
+
+
+def _same_kind(name: str, kept: Sequence[str]) -> str | None:
+    kind = change_named(name).kind_of
+    return next((each for each in kept if kind and change_named(each).kind_of == kind), None)
+
+
+def _replaced(row: TrialRow, **new: object) -> TrialRow:
+    from msgspec.structs import replace
+
+    return replace(row, **new)

@@ -1,0 +1,84 @@
+"""What a trial says, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from profkit.model.rows import Interval
+from profkit.trial.curves import Likeness
+from profkit.trial.document import Kept, LossRow, TrialRow, TryDocument
+
+__all__ = ["closing_sentence", "speedup_text", "trial_text", "verdict_on"]
+
+
+def verdict_on(ratio: Interval | None, noise: float, likeness: Likeness) -> tuple[bool, str]:
+    """Whether a change is kept, and why."""
+    if likeness.same is False:
+        gain = "" if ratio is None else f"{speedup_text(ratio)}, but "
+        return False, f"{gain}{likeness.why}"
+    if ratio is None:
+        return False, "too few turns within the budget: give it a larger --budget"
+    text = speedup_text(ratio)
+    if ratio.low > 1 + noise:
+        return True, f"{text}; {likeness.why}"
+    if ratio.high < 1:
+        return False, f"{text}: slower"
+    if ratio.likely > 1 + noise:
+        return False, f"{text}: not beyond the noise of {noise:.1%}; --steps or a larger --budget may tell"
+    return False, f"{text}: no faster"
+
+
+def speedup_text(ratio: Interval) -> str:
+    """1.32x (1.28 to 1.36)."""
+    return f"{ratio.likely:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
+
+
+def closing_sentence(final: Kept, loss: LossRow, rows: Sequence[TrialRow]) -> str:
+    """The whole trial in a line: "41.2 -> 17.9 ms (2.30x, 2.24 to 2.36), loss unchanged"."""
+    ratio = final.speedup
+    if ratio is None:
+        measured = [row for row in rows if row.measured]
+        if not measured:
+            return "Nothing was measured."
+        return f"Nothing helps: the step takes {_ms(final.before_ms)} as it is."
+    stays = "loss unchanged" if loss.unchanged else loss.why
+    gain = f"{ratio.likely:.2f}x, {ratio.low:.2f} to {ratio.high:.2f}"
+    return f"{_figure(final.before_ms)} -> {_ms(final.after_ms)} ({gain}), {stays}"
+
+
+def trial_text(found: TryDocument) -> str:
+    """The trial for a terminal."""
+    width = max((len(_name(row)) for row in found.trials), default=0)
+    lines = []
+    for row in found.trials:
+        predicted = f" (predicted {speedup_text(row.predicted)})" if row.predicted else ""
+        lines.append(
+            f"{'+' if row.kept else ' '} {_name(row):<{width}}  {row.why}{predicted}{_memory(row, found)}"
+        )
+    if found.variation is not None:
+        lines += ["", f"Two unchanged programs: {speedup_text(found.variation)}."]
+    lines += [f"Note: {note}." for note in found.notes]
+    lines += [f"The trial took {found.duration_s:.0f} s.", "", found.sentence]
+    if found.final.environment:
+        lines += ["", "Run it as:", f"  {' '.join([*found.final.environment, *found.command])}"]
+    if code := [line for line in found.final.patch if line not in found.final.environment]:
+        lines += ["", "Write:", *(f"  {line}" for line in code)]
+    return "\n".join(lines)
+
+
+def _name(row: TrialRow) -> str:
+    return f"{' + '.join(row.beside)} + {row.change}" if row.beside else row.change
+
+
+def _memory(row: TrialRow, found: TryDocument) -> str:
+    if row.peak_bytes is None or not found.baseline_peak_bytes:
+        return ""
+    return f"; memory {found.baseline_peak_bytes / 2**30:.2f} -> {row.peak_bytes / 2**30:.2f} GiB"
+
+
+def _figure(milliseconds: float) -> str:
+    return f"{milliseconds:.1f}" if milliseconds >= 10 else f"{milliseconds:.3g}"
+
+
+def _ms(milliseconds: float) -> str:
+    return f"{_figure(milliseconds)} ms"

@@ -1,0 +1,145 @@
+"""Two programs that are timed in turns."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from profkit.model.rows import Interval
+from profkit.trial.messages import Block
+from profkit.trial.ratio import ENOUGH_TURNS, estimate
+from profkit.trial.running import Failed, Program, Running
+
+__all__ = ["Comparison", "Side", "compare"]
+
+_SHORTEST_BLOCK_S: Final = 0.1
+"""The clock and one interrupt are then below 1 % of a block."""
+_NARROW: Final = 0.02
+"""An interval this narrow answers every question about a change that is worth the while."""
+_NARROW_SHARE: Final = 0.2
+"""Of a large gain, as much of its logarithm."""
+_MOST_TURNS: Final = 40
+
+
+class Side:
+    """A program with some changes, started anew when it ends by itself.
+
+    Raises of its methods:
+        Failed: As `Running`.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        changes: Sequence[str] = (),
+        seed_shift: int = 0,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.changes = list(changes)
+        self._new: Callable[[], Running] = lambda: Running(program, changes, seed_shift, environment)
+        self._running: Running | None = None
+        self._losses: list[float | None] | None = None
+        self.first: Block | None = None
+        """The warm-up of the first process."""
+        self.peak_bytes: int | None = None
+
+    def start(self) -> Block:
+        """Start it and warm it up."""
+        self._running = self._new()
+        block = self._running.warm_up()
+        self.first = self.first or block
+        return block
+
+    @property
+    def losses(self) -> list[float | None]:
+        """Of its first process, from the start."""
+        if self._losses is not None:
+            return self._losses
+        return [] if self._running is None else self._running.losses
+
+    @property
+    def step_s(self) -> float:
+        """A step's likely time, by the latest block."""
+        if self._running is None or self.first is None:
+            return 0.0
+        last = self._running.last
+        if last.first_ns is not None and last.steps > 1:
+            return (last.ns - last.first_ns) / (last.steps - 1) / 1e9
+        return last.ns / last.steps / 1e9
+
+    def turn(self, steps: int) -> float:
+        """The time of a step in ns, over so many."""
+        if self._running is None:
+            self.start()
+        for fresh in (False, True):
+            assert self._running is not None
+            try:
+                block = self._running.turn(steps, expected_s=steps * self.step_s)
+            except Failed as failure:
+                if failure.kind != "ended" or fresh:
+                    raise
+                self.stop()
+                self.start()
+                continue
+            if block.peak_bytes is not None:
+                self.peak_bytes = max(block.peak_bytes, self.peak_bytes or 0)
+            return block.ns / block.steps
+        raise AssertionError
+
+    def stop(self) -> None:
+        """End its process; the next turn starts another."""
+        if self._running is not None:
+            if self._losses is None and self._running.blocks:
+                self._losses = self._running.losses
+            self._running.close()
+        self._running = None
+
+
+@dataclass
+class Comparison:
+    """The times of the turns, in ns a step."""
+
+    before_ns: list[float] = field(default_factory=list)
+    after_ns: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> Interval | None:
+        """How much faster the second side is."""
+        return estimate(self.before_ns, self.after_ns)
+
+
+def compare(before: Side, after: Side, steps: int, noise: float, deadline: float) -> Comparison:
+    """Time two sides in turns, until it is clear how much faster the second is, or the deadline has passed.
+
+    Args:
+        before: A side that has warmed up.
+        after: Another.
+        steps: Steps of each side at least.
+        noise: The gain that counts, as a share.
+        deadline: By `time.monotonic`.
+    """
+    slower = max(before.step_s, after.step_s, 1e-6)
+    size = max(math.ceil(steps / ENOUGH_TURNS), min(math.ceil(_SHORTEST_BLOCK_S / slower), 10 * steps))
+    found = Comparison()
+    while len(found.before_ns) < _MOST_TURNS and (
+        time.monotonic() < deadline and not _is_clear(found.ratio, noise)
+    ):
+        if len(found.before_ns) % 2:
+            second, first = after.turn(size), before.turn(size)
+        else:
+            first, second = before.turn(size), after.turn(size)
+        found.before_ns.append(first)
+        found.after_ns.append(second)
+    return found
+
+
+def _is_clear(ratio: Interval | None, noise: float) -> bool:
+    if ratio is None:
+        return False
+    if ratio.high < 1 + noise:
+        return True
+    width = math.log(ratio.high / ratio.low)
+    return width < max(_NARROW, _NARROW_SHARE * abs(math.log(ratio.likely)))

@@ -1,0 +1,224 @@
+"""Steps that look like a rule's evidence and are something else: each was seen to mislead a rule."""
+
+import json
+
+import pytest
+
+from profkit.model import CopyKind
+from tests.advice import steps_of_arithmetic as arithmetic
+from tests.advice import steps_of_devices as devices
+from tests.advice import steps_of_models as models
+from tests.advice.made_steps import (
+    ADD,
+    BF16_GEMM,
+    GELU,
+    GEMM_SHAPES,
+    SGEMM,
+    LoopBuilder,
+    MadeStep,
+    advice_on,
+    advice_on_ranks,
+    loop,
+)
+
+TOP_K = "void vllm::moe::topkGatingSoftmax<8, 128, 4, 16, int, float>(float const*, bool const*, float*, int)"
+PLANES = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>(int)"
+CONV = "void implicit_convolve_sgemm<float, float, 128, 5, 5, 3, 3, 3, 1, true, false, true>(int)"
+
+
+def advised(body, **options):
+    return advice_on(loop(body, **options))
+
+
+def slices(step, us=3, kernel=ADD, shapes=((128,),), grid=4, operators=("aten::copy_", "aten::select")):
+    known = None if shapes is None else [list(each) for each in shapes]
+    step.launch(kernel, us, host=50, operators=operators, shapes=known, grid_x=grid, grid_y=1, grid_z=1)
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        lambda at: {"shapes": None},
+        lambda at: {"kernel": (ADD, GELU)[at % 2]},
+        lambda at: {"grid": 4 + at},
+        lambda at: {"operators": ("aten::copy_", "aten::select", "CompiledFunction")},
+    ],
+    ids=["unknown shapes", "other kernels", "other grids", "compiled"],
+)
+def test_many_launches_of_one_operator_are_no_loop_over_a_tensor(unlike):
+    def body(step, number):
+        for at in range(64):
+            slices(step, **unlike(at))
+
+    assert "python-loop" not in advised(body)
+    assert "python-loop" in advised(lambda step, number: [slices(step) for _ in range(64)])
+
+
+def test_a_router_and_its_experts_are_no_attention():
+    def experts(step, number, softmax=TOP_K, following="aten::add"):
+        step.launch(BF16_GEMM, 50, operators=())
+        step.launch(softmax, 150, operators=())
+        step.launch(ADD, 150, operators=())
+        step.launch(BF16_GEMM, 50, operators=())
+
+    assert "fused-attention" not in advised(experts)
+    assert "fused-attention" in advised(lambda step, number: experts(step, number, models.SOFTMAX))
+
+
+def test_a_softmax_of_another_size_than_the_scores_is_no_attention():
+    def body(step, number):
+        step.launch(BF16_GEMM, 50, operators=("aten::bmm",), shapes=[[8, 64, 32], [8, 32, 64]])
+        step.launch(models.SOFTMAX, 900, operators=("aten::_softmax",), shapes=[[4096, 50_000]])
+        step.launch(BF16_GEMM, 50, operators=("aten::bmm",), shapes=[[8, 64, 64], [8, 64, 32]])
+
+    assert "fused-attention" not in advised(body)
+
+
+@pytest.mark.parametrize(("taken", "told"), [("float", True), ("c10::Half", False)])
+def test_products_that_take_16_bits_have_no_tf32_whatever_their_kernel_is_called(taken, told):
+    def body(step, number):
+        step.launch(SGEMM, 6000, operators=("aten::addmm",), shapes=GEMM_SHAPES)
+        step.builder._ranges[-1]["dtypes"] = step.builder.text(json.dumps([taken] * 3))
+
+    assert ("tf32" in advised(body)) is told
+
+
+def test_convolutions_have_a_switch_of_their_own_for_tf32():
+    convolving = advised(
+        lambda step, number: step.launch(
+            CONV, 6000, operators=("aten::cudnn_convolution",), shapes=[[64, 64, 56, 56], [64, 64, 3, 3]]
+        )
+    )
+
+    assert convolving["tf32"]["code"] == "torch.backends.cudnn.allow_tf32 = True"
+    assert "matmul" in advised(arithmetic.products)["tf32"]["code"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "word"),
+    [("FSDP::pre_forward", "MixedPrecisionPolicy"), ("FullyShardedDataParallel.forward", "MixedPrecision("),
+     ("DistributedDataParallel.forward", "register_comm_hook"), ("my_model", "async_op=True")],
+)  # fmt: skip
+def test_exposed_collectives_are_shrunk_by_what_wraps_the_model(mark, word):
+    def body(step, number):
+        with step.within(mark):
+            devices.reducing(step, number)
+
+    code = advised(body)["exposed-communication"]["code"]
+
+    assert word in code
+    assert ("register_comm_hook" in code) == (word == "register_comm_hook")
+
+
+def test_buckets_are_of_ddp_and_of_the_backward_pass():
+    def sharded(step, number):
+        with step.within("FSDP::pre_forward"):
+            devices.reducing_in_crumbs(step, number)
+
+    def tensor_parallel(step, number):
+        devices.reducing_in_crumbs(step, number)
+        step.backward(BF16_GEMM, 400, shapes=GEMM_SHAPES)
+
+    assert "ddp-buckets" not in advised(sharded)
+    assert "ddp-buckets" not in advised(tensor_parallel)
+    assert "ddp-buckets" in advised(devices.reducing_in_crumbs)
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [(devices.reducing, "exposed-communication"), (devices.reducing_in_crumbs, "ddp-buckets"), (devices.sharded, "fsdp-prefetch")],
+)  # fmt: skip
+def test_one_rank_alone_gives_collectives_no_price(body, rule):
+    assert advised(body)[rule]["speedup"] is None
+    assert advice_on_ranks(body, body)[rule]["speedup"] is not None
+
+
+def test_sends_and_receives_of_all_ranks_to_all_are_no_pipeline():
+    def body(step, number):
+        with step.within("moe_all_to_all"):
+            devices.passing_on(step, number)
+
+    assert "pipeline-bubble" not in advised(body)
+
+
+def test_two_models_in_one_step_are_no_micro_steps():
+    def body(step, number):
+        for _ in range(2):
+            with step.within("DistributedDataParallel.forward"):
+                arithmetic.bf16_products(step, number)
+        for _ in range(2):
+            step.backward(BF16_GEMM, 400, shapes=GEMM_SHAPES)
+            step.backward(devices.NCCL, 500, operators=("nccl:all_reduce",))
+
+    assert "ddp-no-sync" not in advised(body)
+
+
+def test_batch_norm_over_planes_wants_another_layout_not_more_blocks():
+    def body(step, number):
+        step.launch(models.CONV, 400, operators=("aten::cudnn_convolution",))
+        step.launch(
+            PLANES, 400, operators=("aten::cudnn_batch_norm",), shapes=[[32, 64, 56, 56]], grid_x=64, grid_y=1, grid_z=1
+        )  # fmt: skip
+
+    found = advised(body)
+
+    assert "small-grids" not in found
+    assert "one block a channel" in found["channels-last"]["why"]
+
+
+def inputs(step, copies=1, download=False, size=64 << 20):
+    for _ in range(copies):
+        step.upload(size, 8000, pageable=1)
+    if download:
+        at = max(step.device, step.host)
+        step.builder.copy(
+            at * 1000, (at + 8000) * 1000, launch=(at * 1000 - 9000, at * 1000 - 4000), bytes=size,
+            kind=CopyKind.DTOH, pageable=1,
+        )  # fmt: skip
+        step.device = step.host = at + 8000
+    arithmetic.bf16_products(step, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"), [({}, True), ({"copies": 20}, False), ({"download": True}, False)]
+)
+def test_weights_that_come_and_go_are_no_batches(options, told):
+    assert ("pinned-copies" in advised(lambda step, number: inputs(step, **options))) is told
+
+
+def test_weights_that_are_moved_once_are_no_batches():
+    builder = LoopBuilder()
+    step = MadeStep(builder, 0, 0)
+    inputs(step)
+
+    assert "pinned-copies" not in advice_on(builder.trace())
+
+
+@pytest.mark.parametrize(("launches", "told"), [(4, False), (40, True)])
+def test_a_graph_of_a_few_launches_is_not_advised(launches, told):
+    def body(step, number):
+        for _ in range(launches):
+            step.launch(ADD, 4, host=60, shapes=[[64, 64], [64, 64]])
+
+    assert ("cuda-graphs" in advised(body)) is told
+
+
+@pytest.mark.parametrize(
+    ("steps", "compiling_us", "told"), [(1, 30_000, False), (1, 3, True), (4, 30_000, True)]
+)
+def test_code_that_ran_once_and_cold_is_not_compiled(steps, compiling_us, told):
+    def body(step, number):
+        if number == 0:
+            with step.within("Lazy Function Loading (dynamo_timed)"):
+                step.idle(compiling_us)
+        arithmetic.chain(step, number)
+
+    assert ("torch-compile" in advised(body, steps=steps)) is told
+
+
+def test_a_gradient_of_indices_that_takes_next_to_nothing_is_not_told():
+    def body(step, number):
+        arithmetic.products(step, number, us=60_000)
+        models.indexing(step, number)
+
+    assert "index-gradients" not in advised(body)

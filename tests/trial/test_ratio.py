@@ -1,0 +1,60 @@
+"""The interval of a ratio from turns."""
+
+import math
+
+import numpy as np
+import pytest
+
+from profkit.trial.ratio import ENOUGH_TURNS, estimate
+
+
+def turns(generator, count, ratio, noise=0.05, disturbed=0.0):
+    """Times of two sides: each with noise of its own, and some turns that something else made longer."""
+
+    def times(level):
+        longer = 1 + (generator.random(count) < disturbed) * generator.exponential(3.0, count)
+        return level * np.exp(generator.normal(0, noise, count)) * longer
+
+    return times(10.0 * ratio), times(10.0)
+
+
+def test_the_ratio_of_even_times_is_exact():
+    found = estimate([20.0] * 6, [10.0] * 6)
+    assert (found.low, found.likely, found.high) == pytest.approx((2, 2, 2))
+
+
+def test_too_few_turns_have_no_interval():
+    assert estimate([2.0] * (ENOUGH_TURNS - 1), [1.0] * (ENOUGH_TURNS - 1)) is None
+
+
+def test_six_turns_are_bounded_by_their_range():
+    ratios = [1.1, 1.2, 1.3, 1.4, 1.5, 1.6]
+    found = estimate(ratios, [1.0] * 6)
+    assert found.low == pytest.approx(1.1)
+    assert found.high == pytest.approx(1.6)
+
+
+@pytest.mark.parametrize("count", [6, 8, 12, 20])
+@pytest.mark.parametrize("disturbed", [0.0, 0.15])
+def test_the_interval_holds_the_truth_as_often_as_it_says(count, disturbed):
+    generator = np.random.default_rng(count)
+    held = 0
+    for _ in range(600):
+        found = estimate(*turns(generator, count, 1.2, disturbed=disturbed))
+        held += found.low <= 1.2 <= found.high
+    assert held / 600 >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 600)
+
+
+def test_it_is_narrower_than_that_of_the_median_and_hardly_moved_by_disturbed_turns():
+    generator = np.random.default_rng(1)
+    widths, ranges, moved = [], [], []
+    for _ in range(200):
+        before, after = turns(generator, 20, 1.2)
+        found = estimate(before, after)
+        logs = np.sort(np.log(before / after))
+        widths.append(math.log(found.high / found.low))
+        ranges.append(logs[14] - logs[5])  # the 95.9 % interval of the median of 20
+        before[3] *= 30
+        moved.append(estimate(before, after).likely / found.likely)
+    assert np.median(widths) < np.median(ranges)
+    assert max(moved) < 1.05
