@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -75,12 +76,11 @@ class Joined:
             memory: The memory section, whose peaks the phases have.
         """
         part, traces, devices = self.part, self.part.traces, self.devices()
-        window = self.window()
         kernels = [kernel.numbered(min(self.first_device, default=0)) for kernel in part.kernels]
         return {
             "devices": devices,
-            "window": window,
-            "step": self.step(window),
+            "window": self.window,
+            "step": self.unprofiled.of_step(self.recorded_step),
             **self._pace(),
             "totals": totals_together([trace.totals for trace in traces], self.first_device),
             "phases": judged_phases(part.phases, memory),
@@ -99,20 +99,23 @@ class Joined:
             ],
         }
 
+    @cached_property
     def window(self) -> Window:
         """The window of all traces as one."""
         return windows_together([trace.window for trace in self.part.traces], self.offsets, self.part.parts)
 
-    def step(self, window: Window) -> Step | None:
-        """The median step, recorded and without a profiler."""
+    @cached_property
+    def recorded_step(self) -> Step | None:
+        """The median step as recorded."""
         devices = max(sum(len(trace.devices) for trace in self.part.traces), 1)
-        kept = [step.device_ns / devices for step in window.steps if step.kept]
-        return self.unprofiled.of_step(median_step([trace.step for trace in self.part.traces], kept))
+        kept = [step.device_ns / devices for step in self.window.steps if step.kept]
+        return median_step([trace.step for trace in self.part.traces], kept)
 
-    @property
+    @cached_property
     def unprofiled(self) -> UnprofiledSteps:
         """The steps of all devices without a profiler."""
-        return UnprofiledSteps(self.part.unprofiled)
+        step = self.recorded_step
+        return UnprofiledSteps(self.part.unprofiled, step.recorded_ns if step else None)
 
     def _pace(self) -> Mapping[str, Any]:
         found = self.unprofiled.pace
@@ -125,12 +128,6 @@ class Joined:
             undecided: Why the files cannot decide; None when they can.
             facts: What else is to be said.
         """
-        step = self.step(self.window())
-        verdict = verdict_on(
-            self.part.grounds,
-            undecided=undecided,
-            unprofiled=self.unprofiled,
-            recorded_ns=step.recorded_ns if step else None,
-        )
+        verdict = verdict_on(self.part.grounds, undecided=undecided, unprofiled=self.unprofiled)
         verdict = replace(verdict, doubts=[*verdict.doubts, *facts])
         return verdict_on_ranks(verdict, self.ranks.found)

@@ -101,6 +101,8 @@ class UnprofiledSteps:
     """The steps of some devices without a profiler; those of several files add up."""
 
     steps: Sequence[DeviceStep] = ()
+    recorded_ns: int | None = None
+    """The median step as recorded, which stands for the unprofiled one where nothing better is known."""
 
     @property
     def source(self) -> Source:
@@ -115,10 +117,12 @@ class UnprofiledSteps:
         if not self.steps:
             return None
         low, likely, high = (
-            round(float(np.mean([getattr(step.length_ns, name) for step in self.steps])))
+            float(np.mean([getattr(step.length_ns, name) for step in self.steps]))
             for name in ("low", "likely", "high")
         )
-        return Interval(low=low, likely=likely, high=high)
+        # The median of the devices' means is not the mean of their medians.
+        off = self.recorded_ns / likely if self.source == "recorded" and self.recorded_ns and likely else 1.0
+        return Interval(low=round(low * off), likely=round(likely * off), high=round(high * off))
 
     @property
     def states_ns(self) -> NDArray[np.int64] | None:
@@ -143,12 +147,6 @@ class UnprofiledSteps:
         length = self.length_ns
         if step is None or length is None or step.recorded_ns is None:
             return step
-        if self.source == "recorded" and len(self.steps) > 1:
-            # The median of the devices' means, not the mean of their medians.
-            off = step.recorded_ns / max(length.likely, 1)
-            length = Interval(
-                low=round(length.low * off), likely=step.recorded_ns, high=round(length.high * off)
-            )
         return replace(step, unprofiled_ns=length, source=self.source)
 
 

@@ -123,7 +123,6 @@ def verdict_on(
     *,
     undecided: Fact | None,
     unprofiled: UnprofiledSteps = _NO_STEPS,
-    recorded_ns: int | None = None,
 ) -> Verdict:
     """The verdict on these grounds: of the step without a profiler where there are steps, else of the window.
 
@@ -131,7 +130,6 @@ def verdict_on(
         grounds: What it rests on.
         undecided: Why the files cannot decide; None when they can.
         unprofiled: The steps without a profiler.
-        recorded_ns: The median step as recorded.
     """
     recorded, states = _Decision.of(grounds.states), unprofiled.states_ns
     judged = recorded if states is None else _Decision.of(states)
@@ -158,8 +156,8 @@ def verdict_on(
         step_count=grounds.steps,
         device_count=grounds.devices,
         undecided=undecided,
-        doubts=_estimated(recorded, recorded_ns, unprofiled)
-        if known and recorded_ns and unprofiled.source == "estimated"
+        doubts=_estimated(recorded, unprofiled)
+        if known and unprofiled.source == "estimated"
         else _slowed(grounds, recorded, bound, unprofiled),
     )
 
@@ -196,11 +194,13 @@ def _cause(decision: _Decision, bound: str) -> LaunchPart | IdleCause | None:
     return among[max(among, key=lambda s: int(decision.states[s]))] if among else None
 
 
-def _estimated(recorded: _Decision, recorded_ns: int, unprofiled: UnprofiledSteps) -> list[Fact]:
+def _estimated(recorded: _Decision, unprofiled: UnprofiledSteps) -> list[Fact]:
     """How far the step may be off, and what was recorded, where the one or the other matters."""
-    length = unprofiled.length_ns
-    if length is None or max(length.high - length.low, abs(recorded_ns - length.likely)) <= (
-        _NOTABLE * length.likely
+    length, recorded_ns = unprofiled.length_ns, unprofiled.recorded_ns
+    if (
+        length is None
+        or recorded_ns is None
+        or max(length.high - length.low, abs(recorded_ns - length.likely)) <= (_NOTABLE * length.likely)
     ):
         return []
     facts = {"low_ns": round(length.low), "high_ns": round(length.high), "recorded_ns": recorded_ns}

@@ -28,10 +28,8 @@ def grounds(times, *, steps=None, devices=1, slow_host=False, basis=None):
     return Grounds(states, rests, steps, devices, slow_host)
 
 
-def verdict(times, *, undecided=None, unprofiled=NO_STEPS, recorded_ns=None, **options):
-    return verdict_on(
-        grounds(times, **options), undecided=undecided, unprofiled=unprofiled, recorded_ns=recorded_ns
-    )
+def verdict(times, *, undecided=None, unprofiled=NO_STEPS, **options):
+    return verdict_on(grounds(times, **options), undecided=undecided, unprofiled=unprofiled)
 
 
 def test_the_largest_share_is_the_bound_and_one_within_ten_points_is_named():
@@ -135,20 +133,24 @@ def test_torch_profiler_slows_every_host_down(state, caveats):
     assert verdict(times, slow_host=True, unprofiled=steps("measured", times)).doubts == []
 
 
-def steps(source, times, *, low=None, high=None, savings=None):
+def steps(source, times, *, low=None, high=None, savings=None, recorded_ns=None):
     """The step of one device without a profiler, by state in ms."""
     states = np.zeros(len(State), np.int64)
     for state, ms in times.items():
         states[state] = ms * MS
     likely = int(states.sum())
     length = Interval(low=low or likely, likely=likely, high=high or likely)
-    return UnprofiledSteps([DeviceStep(length_ns=length, source=source, states_ns=states, savings=savings)])
+    return UnprofiledSteps(
+        [DeviceStep(length_ns=length, source=source, states_ns=states, savings=savings)], recorded_ns
+    )
 
 
 def test_the_verdict_is_of_the_step_without_a_profiler_and_the_recorded_one_stands_beside_it():
     recorded = {State.HOST: 60, State.COMPUTE: 30, State.MEMORY: 10}
-    unprofiled = steps("estimated", {State.HOST: 5, State.COMPUTE: 30, State.MEMORY: 10}, high=50 * MS)
-    found = verdict(recorded, unprofiled=unprofiled, recorded_ns=100 * MS, slow_host=True)
+    unprofiled = steps(
+        "estimated", {State.HOST: 5, State.COMPUTE: 30, State.MEMORY: 10}, high=50 * MS, recorded_ns=100 * MS
+    )
+    found = verdict(recorded, unprofiled=unprofiled, slow_host=True)
 
     assert (found.bound, found.recorded_bound, found.share) == ("compute", "launch", 30 / 45)
     assert found.shares["launch"] == 60 * MS
@@ -163,9 +165,9 @@ def test_the_verdict_is_of_the_step_without_a_profiler_and_the_recorded_one_stan
 
 def test_an_estimate_that_is_what_was_recorded_is_not_worth_a_sentence():
     times = {State.COMPUTE: 99, State.HOST: 1}
-    near = steps("estimated", times, low=98 * MS, high=102 * MS)
+    near = steps("estimated", times, low=98 * MS, high=102 * MS, recorded_ns=100 * MS)
 
-    assert verdict(times, unprofiled=near, recorded_ns=100 * MS).doubts == []
+    assert verdict(times, unprofiled=near).doubts == []
 
 
 def test_a_close_second_makes_the_confidence_low():
