@@ -58,9 +58,9 @@ def _syncs(case: Case) -> Evidence | None:
     host_is_limit = after.host_ns >= 0.97 * after.step_ns
     if host_is_limit and before.host_ns >= 0.8 * before.step_ns:
         return None
-    rows = [r for r in costliest_syncs(sync_rows(case.view)) if r["cost_ns"] > 0][:3]
+    rows = [r for r in costliest_syncs(sync_rows(case.view)) if r.cost_ns][:3]
     seen = [
-        f"{r['api']}{' in ' + r['operator'] if r['operator'] else ''}{' at ' + r['where'] if r['where'] else ''}: {r['count']}x"
+        f"{r.api}{' in ' + r.operator if r.operator else ''}{' at ' + r.where if r.where else ''}: {r.count}x"
         for r in rows
     ]
     return Evidence(

@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from profkit.api import PathLike, Report, analyze, write_whole
 from profkit.comparison import Limits, LimitTexts, compare_reports, judge_limits
 from profkit.comparison.rows import PartChange
 from profkit.errors import AnalysisError, OutputError, ReadError
-from profkit.model.result import Result
 from profkit.rendering.comparison_document import (
     ComparisonDocument,
     GateDocument,
@@ -172,9 +171,9 @@ def open_report(source: PathLike, reading: Reading = Reading()) -> Report:  # no
         from profkit.saved_runs import History
 
         with History(saved[0]) as history:
-            return Report(cast(Result, history.load(saved[1])))
-    result = read_report_file(source) if os.fspath(source) != "-" else None
-    return Report(cast(Result, result)) if result is not None else analyze(source, **reading._asdict())
+            return Report(history.load(saved[1]))
+    document = read_report_file(source) if os.fspath(source) != "-" else None
+    return Report(document) if document is not None else analyze(source, **reading._asdict())
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -32,7 +31,6 @@ from profkit.model.report import (
     SyncRow,
 )
 from profkit.model.report_time import GapRow
-from profkit.model.result import Result, Row
 from profkit.readers import read
 from profkit.readers.registry import RECORDING_SUFFIXES, without_exported
 from profkit.readers.remote import is_remote, list_remote, shown_name
@@ -40,7 +38,6 @@ from profkit.rendering import RENDERERS, render_html, render_json, render_text
 from profkit.rendering.document import Document, StepRow, Verdict
 from profkit.rendering.document_of import document_of
 from profkit.rendering.formats import format_of
-from profkit.rendering.spoken import spoken
 from profkit.report.assembly import summarise, time_offsets, timelines
 from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
 from profkit.report.views import Options
@@ -56,6 +53,9 @@ __all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input"]
 
 PathLike = str | os.PathLike[str]
 
+JsonObject: TypeAlias = dict[str, Any]
+"""An object of JSON."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
@@ -66,13 +66,8 @@ class Report:
     ``report.communication``, ``report.ranks``, ``report.advice``. Times are ns, sizes bytes, shares 0..1.
     """
 
-    result: Result
-    """TRANSITIONAL: what the analysis returns; of a saved report its document, whose rows imitate dictionaries."""
-
-    @cached_property
-    def document(self) -> Document:
-        """The same as typed rows: what is published as `profkit.report/2`."""
-        return document_of(self.result)
+    document: Document
+    """The report as typed rows with their sentences: what is published as `profkit.report/2`."""
 
     @property
     def verdict(self) -> Verdict:
@@ -134,9 +129,9 @@ class Report:
         """What to do, by what it saves."""
         return _frame(AdviceRow, self.document.advice)
 
-    def as_dict(self) -> Row:
+    def as_dict(self) -> JsonObject:
         """The report as `profkit.report/2`: an object of JSON."""
-        document: Row = json.loads(render_json(self.document))
+        document: JsonObject = json.loads(render_json(self.document))
         return document
 
     def render(self, format: str) -> str:
@@ -206,13 +201,6 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     """
     given = expand(paths)
     files = distinct_files(given)
-    repeated = len(given) - len(files)
-    say = progress or (lambda _: None)
-    if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
-        many = Options(step_name=step, peaks=peaks, plain_step_ns=plain_step_ns, run_steps=run_steps(files))
-        return Report(spoken(summarise_many(files, many, cluster, progress)))
-    recordings, failures = _read_all(files, say)
-    say("analysing")
     options = Options(
         step_name=step,
         device=device,
@@ -220,11 +208,17 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         plain_step_ns=plain_step_ns,
         run_steps=run_steps(files),
     )
-    result = summarise(recordings, options)
-    findings = failure_findings(failures)
-    if repeated:
-        findings.append(Finding("file-repeated", Severity.WARNING, count=repeated))
-    return Report(spoken(with_findings(result, findings) if findings else result))
+    findings: list[Finding] = []
+    if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
+        found = summarise_many(files, options, cluster, progress)
+    else:
+        say = progress or (lambda _: None)
+        recordings, failures = _read_all(files, say)
+        say("analysing")
+        found, findings = summarise(recordings, options), failure_findings(failures)
+    if len(files) < len(given):
+        findings.append(Finding("file-repeated", Severity.WARNING, count=len(given) - len(files)))
+    return Report(document_of(with_findings(found, findings) if findings else found))
 
 
 def _read_all(

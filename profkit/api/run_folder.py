@@ -6,12 +6,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from profkit.model.result import Row
 from profkit.readers.remote import is_remote
 
 __all__ = ["run_description", "run_steps"]
+
+JsonObject: TypeAlias = dict[str, Any]
 
 _LONGEST_NS: Final = 1e15
 """Eleven days: a longer step is a damaged file."""
@@ -36,14 +37,14 @@ def run_steps(files: Sequence[str]) -> dict[str, int]:
     return {name: round(median(steps)) for name, steps in told.items()}
 
 
-def _stems(run: Row) -> set[str]:
+def _stems(run: JsonObject) -> set[str]:
     """The files that a run lists, without suffixes: an export stands for its report."""
     files = run.get("files")
     listed = files if isinstance(files, list) else []
     return {name.partition(".")[0] for name in listed if isinstance(name, str)}
 
 
-def run_description(file: Path) -> Row | None:
+def run_description(file: Path) -> JsonObject | None:
     """What `profkit.record` wrote beside its recordings (docs/recording.md); None for any other file."""
     try:
         if file.suffix != ".json" or not file.name.startswith("run"):

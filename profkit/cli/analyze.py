@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from profkit.errors import AnalysisError, printable
 
 if TYPE_CHECKING:
     from profkit.api import Report
+    from profkit.rendering.document import Finding
     from profkit.verification import Verification
 
 __all__ = ["command"]
@@ -125,7 +126,7 @@ def command(
     if output is None and not printed and not quiet:
         click.echo(render_text(report.document, color=sys.stdout.isatty()), nl=False)
     elif not quiet:
-        _warn(report.result.health["findings"])
+        _warn(report.document.health.findings)
     if not printed:
         click.echo(f"Wrote {target}", err=True)
         if open_:
@@ -169,8 +170,8 @@ def _verified(
     from profkit.verification import verify, with_verification
 
     step, device = asked
-    found = verify(report.result, expand(files), step=step, device=device, progress=progress)
-    return Report(with_verification(report.result, found)), found
+    found = verify(report.document, expand(files), step=step, device=device, progress=progress)
+    return Report(with_verification(report.document, found)), found
 
 
 def _tell(found: Verification, quiet: bool) -> None:
@@ -184,11 +185,11 @@ def _tell(found: Verification, quiet: bool) -> None:
         raise AnalysisError("--verify", "nothing could be compared")
 
 
-def _warn(findings: list[dict[str, Any]]) -> None:
+def _warn(findings: Sequence[Finding]) -> None:
     """What the text report would say of the recording's health, for those who only keep the file."""
     for finding in findings:
-        if finding["severity"] != "info":
-            click.echo(f"{finding['severity']}: {printable(finding['message'])}", err=True)
+        if finding.severity != "info":
+            click.echo(f"{finding.severity}: {printable(finding.message)}", err=True)
 
 
 def _stem(file: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind
 from profkit.model.findings import Fact
-from profkit.model.result import Row
+from profkit.model.report_ranks import Parallelism
 from profkit.ranks.collective_table import Described, describe_communication
 from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
@@ -48,23 +48,23 @@ _FEWEST: Final = 2
 """Collectives a step below this are metrics or norms, and say nothing of how the model is spread."""
 
 
-def parallelism_of(view: TraceView) -> list[Row]:
-    """The kinds of parallelism that one trace shows: ``{kind, basis, sign}``, basis ``named`` or ``inferred``."""
+def parallelism_of(view: TraceView) -> list[Parallelism]:
+    """The kinds of parallelism that one trace shows."""
     described = describe_communication(view)
     found = [*_named(view), *_grouped(described)]
-    kinds = {row["kind"] for row in found}
+    kinds = {row.kind for row in found}
     for row in _inferred(view, described, kinds):
-        if row["kind"] not in kinds:
+        if row.kind not in kinds:
             found.append(row)
-            kinds.add(row["kind"])
+            kinds.add(row.kind)
     return found
 
 
-def merge_parallelism(parts: Sequence[Sequence[Row]]) -> list[Row]:
+def merge_parallelism(parts: Sequence[Sequence[Parallelism]]) -> list[Parallelism]:
     """The kinds of several traces: each once, named ones first; a guess gives way to a name for the same thing."""
-    merged: dict[str, Row] = {}
-    for row in sorted((r for part in parts for r in part), key=lambda r: r["basis"] != "named"):
-        merged.setdefault(row["kind"], row)
+    merged: dict[str, Parallelism] = {}
+    for row in sorted((r for part in parts for r in part), key=lambda r: r.basis != "named"):
+        merged.setdefault(row.kind, row)
     for guess, names in _GUESSES.items():
         if guess in merged and not merged.keys().isdisjoint(names):
             del merged[guess]
@@ -77,11 +77,11 @@ _GUESSES: Final = {
 }
 
 
-def _row(kind: str, basis: str, code: str, **params: str | int) -> Row:
-    return {"kind": kind, "basis": basis, "sign": Fact(code, params)}
+def _row(kind: str, basis: Literal["named", "inferred"], code: str, **params: str | int) -> Parallelism:
+    return Parallelism(kind=kind, basis=basis, sign=Fact(code, params))
 
 
-def _named(view: TraceView) -> list[Row]:
+def _named(view: TraceView) -> list[Parallelism]:
     strings, names = view.trace.strings, view.trace.ranges.name
     found = []
     for kind, pattern in _BY_NAME:
@@ -96,7 +96,7 @@ def _fully(pattern: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda text: pattern.fullmatch(text) is not None
 
 
-def _grouped(described: Described) -> list[Row]:
+def _grouped(described: Described) -> list[Parallelism]:
     groups = sorted({group for _, group, _ in described.keys if group})
     return [
         _row(kind, "named", "group", group=group[:80])
@@ -105,7 +105,7 @@ def _grouped(described: Described) -> list[Row]:
     ]
 
 
-def _inferred(view: TraceView, described: Described, named: set[str]) -> list[Row]:
+def _inferred(view: TraceView, described: Described, named: set[str]) -> list[Parallelism]:
     """What the mix of collectives says; steps count for how many there are of each."""
     steps = max(view.steps.count, 1)
     collective = np.array([key[0] for key in described.keys] or [""], object)[described.kind]
@@ -134,7 +134,7 @@ def _inferred(view: TraceView, described: Described, named: set[str]) -> list[Ro
     return found
 
 
-def _of_all_reduces(view: TraceView, rows: NDArray[np.int64], named: set[str]) -> list[Row]:
+def _of_all_reduces(view: TraceView, rows: NDArray[np.int64], named: set[str]) -> list[Parallelism]:
     linked = rows[view.launches.linked[rows]]
     if not len(linked):
         return []

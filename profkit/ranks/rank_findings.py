@@ -7,8 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from profkit.model import Finding, Severity
 from profkit.model.findings import Param
-from profkit.model.report_ranks import CommunicationRow, CommunicationSize
-from profkit.model.result import Row
+from profkit.model.report_ranks import CommunicationRow, CommunicationSize, Messages, Parallelism
 from profkit.ranks.rank_table import RanksFound
 from profkit.ranks.wait_causes import STRAGGLER_SHARE
 
@@ -30,7 +29,9 @@ _MANY: Final = 32
 """All-reduces a step; DDP's buckets of 25 MiB are fewer than this for models below 800 MiB of gradients."""
 
 
-def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int | None) -> list[Finding]:
+def rank_findings(
+    ranks: RanksFound, parallelism: Sequence[Parallelism], world_size: int | None
+) -> list[Finding]:
     """Findings on the ranks.
 
     Args:
@@ -42,27 +43,28 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
         Finding(
             "parallelism",
             Severity.INFO,
-            params={"kind": row["kind"], "sign": row["sign"].code, **row["sign"].params},
+            params={"kind": row.kind, "sign": row.sign.code, **row.sign.params},
         )
         for row in parallelism
+        if row.sign is not None
     ]
-    recorded = len({row["rank"] for row in ranks.rows})
+    recorded = len({row.rank for row in ranks.rows})
     if ranks.rows and world_size is not None and 1 < recorded < world_size:
         missing = world_size - recorded
         params: Params = {"recorded": recorded, "world_size": world_size}
         found.append(Finding("ranks-missing", Severity.INFO, count=missing, params=params))
-    if ranks.rows and "not_compared" in ranks.method:
-        params = {"reason": ranks.method["not_compared"]}
+    if ranks.rows and ranks.method.not_compared:
+        params = {"reason": ranks.method.not_compared}
         found.append(Finding("ranks-not-compared", Severity.INFO, params=params))
     found += _gap_findings(ranks)
     found += _start_findings(ranks)
     found += _length_findings(ranks)
-    found += _message_findings(ranks.method.get("messages"), ranks.method.get("unrecorded_waiting_ns", 0))
-    late = [row for row in ranks.rows if row["straggler"]]
+    found += _message_findings(ranks.method.messages, ranks.method.unrecorded_waiting_ns)
+    late = [row for row in ranks.rows if row.straggler]
     where = "sends and receives" if ranks.waits_in_messages else "collectives"
     for row in late[:8]:
-        share = ranks.caused_shares[row["rank"]]
-        params = {"rank": row["rank"], "waiting_ns": row["holds_up_ns"], "where": where, "share": share}
+        share = ranks.caused_shares[row.rank]
+        params = {"rank": row.rank, "waiting_ns": row.causes_wait_ns, "where": where, "share": share}
         found.append(Finding("straggler", Severity.INFO, params=params))
     return found
 
@@ -70,14 +72,14 @@ def rank_findings(ranks: RanksFound, parallelism: Sequence[Row], world_size: int
 def _gap_findings(ranks: RanksFound) -> list[Finding]:
     """What was left out of the comparison, though other ranks or collectives were compared."""
     found = []
-    unmatched, matched = ranks.method.get("unmatched", 0), ranks.method.get("matched", 0)
-    exposed = ranks.method.get("unmatched_exposed_ns", 0)
-    window = sum(sum(row["shares"].values()) for row in ranks.rows if row["waiting_ns"] is not None)
+    unmatched, matched = ranks.method.unmatched, ranks.method.matched
+    exposed = ranks.method.unmatched_exposed_ns
+    window = sum(sum(row.shares.values()) for row in ranks.compared)
     if matched and exposed > _NOTABLE_SHARE * window:
         params: Params = {"exposed_ns": exposed}
         found.append(Finding("collectives-unmatched", Severity.INFO, count=unmatched, params=params))
-    apart = [row["rank"] for row in ranks.rows if row["waiting_ns"] is None]
-    repeated = ranks.method.get("repeated", [])
+    apart = [row.rank for row in ranks.rows if row.waiting_ns is None]
+    repeated = ranks.method.repeated
     if repeated:
         params = {"ranks": repeated}
         found.append(Finding("ranks-repeated", Severity.INFO, count=len(repeated), params=params))
@@ -88,18 +90,18 @@ def _gap_findings(ranks: RanksFound) -> list[Finding]:
     return found
 
 
-def _message_findings(messages: Row | None, unrecorded_ns: int) -> list[Finding]:
-    exposed_ns = messages["exposed_waiting_ns"] - unrecorded_ns if messages else 0
-    if messages is None or exposed_ns < STRAGGLER_SHARE * messages["window_ns"]:
+def _message_findings(messages: Messages | None, unrecorded_ns: int) -> list[Finding]:
+    exposed_ns = messages.exposed_waiting_ns - unrecorded_ns if messages else 0
+    if messages is None or exposed_ns < STRAGGLER_SHARE * messages.window_ns:
         return []
-    params = {"share": exposed_ns / messages["window_ns"]}
-    return [Finding("waits-in-messages", Severity.INFO, count=len(messages["ranks"]), params=params)]
+    params = {"share": exposed_ns / messages.window_ns}
+    return [Finding("waits-in-messages", Severity.INFO, count=len(messages.ranks), params=params)]
 
 
 def _start_findings(ranks: RanksFound) -> list[Finding]:
     """Waiting for ranks whose profilers were still starting."""
-    unrecorded_ns = ranks.method.get("unrecorded_waiting_ns", 0)
-    window = sum(sum(row["shares"].values()) for row in ranks.rows if row["waiting_ns"] is not None)
+    unrecorded_ns = ranks.method.unrecorded_waiting_ns
+    window = sum(sum(row.shares.values()) for row in ranks.compared)
     if unrecorded_ns < STRAGGLER_SHARE * window or not unrecorded_ns:
         return []
     params = {"waiting_ns": unrecorded_ns, "share": unrecorded_ns / window}
@@ -108,12 +110,10 @@ def _start_findings(ranks: RanksFound) -> list[Finding]:
 
 def _length_findings(ranks: RanksFound) -> list[Finding]:
     """Recordings that are much shorter than others: a straggler must be late in most steps of its own."""
-    compared = {row["rank"] for row in ranks.rows if row["waiting_ns"] is not None}
-    steps = {rank: count for rank, count in ranks.steps.items() if rank in compared and count}
+    compared = {row.rank for row in ranks.compared}
+    steps = {rank: ranks.steps[rank] for rank in compared if ranks.steps[rank]}
     most = max(steps.values(), default=0)
-    short = sorted(
-        rank for rank, count in steps.items() if rank is not None and count * _TIMES_SHORTER < most
-    )
+    short = sorted(rank for rank, count in steps.items() if count * _TIMES_SHORTER < most)
     if not short:
         return []
     counts = [steps[rank] for rank in short]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from profkit.model import Finding
 from profkit.model.report import DeviceRow
-from profkit.model.report_ranks import CommunicationRow
-from profkit.model.result import Row
+from profkit.model.report_ranks import CommunicationRow, Parallelism, RankComparison, StreamRow
+from profkit.model.rows import replace as changed
 from profkit.ranks.collective_events import DeviceCollectives, collectives_of
 from profkit.ranks.collective_table import with_waiting
 from profkit.ranks.parallelism import merge_parallelism, parallelism_of
@@ -25,8 +25,8 @@ class FileOfRanks:
     """What one file gives: plain values and short columns, so that it can be sent around."""
 
     devices: list[DeviceCollectives]
-    parallelism: list[Row]
-    streams: list[Row]
+    parallelism: list[Parallelism]
+    streams: list[StreamRow]
     world_size: int | None
 
     def numbered(self, file: int, first_device: int) -> FileOfRanks:
@@ -35,7 +35,7 @@ class FileOfRanks:
         return replace(
             self,
             devices=[replace(d, file=file, device=d.device + shift) for d in self.devices],
-            streams=[{**row, "device": row["device"] + shift} for row in self.streams],
+            streams=[changed(row, device=row.device + shift) for row in self.streams],
         )
 
 
@@ -46,7 +46,7 @@ class RankSection:
     found: RanksFound
     findings: list[Finding]
     communication: Sequence[CommunicationRow]
-    method: Row
+    method: RankComparison
 
 
 def file_of_ranks(view: TraceView, file: int, devices: Sequence[DeviceRow]) -> FileOfRanks:
@@ -87,5 +87,5 @@ def rank_section(files: Sequence[FileOfRanks], communication: Sequence[Communica
             *stream_findings(streams),
         ],
         communication=communication,
-        method={**found.method, "parallelism": parallelism, "streams": streams},
+        method=changed(found.method, parallelism=parallelism, streams=streams),
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model.result import Row
+from profkit.model.report_ranks import Messages, RankComparison, RankRow, Wait
+from profkit.model.rows import replace as changed
 from profkit.ranks.clocks import Clock, align_clocks
 from profkit.ranks.collective_events import DeviceCollectives, partners_unknown
 from profkit.ranks.collective_waits import Waiting, find_waiting
@@ -32,12 +33,12 @@ _END_SPREAD_NS: Final = 20_000
 class RanksFound:
     """What a comparison of ranks found."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: Sequence[RankRow] = ()
     """The table ``ranks``."""
-    method: Row = field(default_factory=dict)
+    method: RankComparison = field(default_factory=lambda: RankComparison(parallelism=(), streams=()))
     """How the ranks were compared, and who waits for whom."""
     caused_shares: Mapping[int | None, float] = field(default_factory=dict)
-    """By rank: what ``holds_up_ns`` is of the windows of those that wait for it."""
+    """By rank: what ``causes_wait_ns`` is of the windows of those that wait for it."""
     steps: Mapping[int | None, int] = field(default_factory=dict)
     """By rank: the marked steps of its recording."""
     clocks: Mapping[int, Clock] = field(default_factory=dict)
@@ -50,8 +51,13 @@ class RanksFound:
     @property
     def waits_in_messages(self) -> bool:
         """Whether most of the exposed waiting is in sends and receives."""
-        messages = self.method.get("messages") or {"exposed_waiting_ns": 0}
-        return bool(messages["exposed_waiting_ns"] * 2 > sum(r["exposed_waiting_ns"] or 0 for r in self.rows))
+        exposed_ns = self.method.messages.exposed_waiting_ns if self.method.messages else 0
+        return exposed_ns * 2 > sum(row.exposed_waiting_ns or 0 for row in self.rows)
+
+    @property
+    def compared(self) -> list[RankRow]:
+        """The ranks whose waiting is known."""
+        return [row for row in self.rows if row.waiting_ns is not None]
 
 
 def compare_ranks(devices: Sequence[DeviceCollectives], world_size: int | None = None) -> RanksFound:
@@ -65,7 +71,7 @@ def compare_ranks(devices: Sequence[DeviceCollectives], world_size: int | None =
         devices = [partners_unknown(d) for d in devices]
     if _are_nameless(devices):
         found = _compared([replace(d, rank=number) for number, d in enumerate(devices)])
-        method = {**found.method, "numbered_by": "file-order"}
+        method = changed(found.method, numbered_by="file-order")
         return replace(found, method=method) if len(found.clocks) > 1 else RanksFound()
     return _compared([d for d in devices if d.rank is not None])
 
@@ -81,13 +87,13 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
     rows = [_plain_row(d) for d in devices]
     chosen = _first_of_each_rank(devices)
     if len(chosen) < 2:
-        return RanksFound(rows=rows, method={"matched": 0, "not_compared": "one-rank"})
+        return RanksFound(rows=rows, method=_not_compared("one-rank"))
     if len(chosen) < len(devices):
         found_of_some = _compared([devices[at] for at in chosen])
         for at, row in zip(chosen, found_of_some.rows, strict=True):
             rows[at] = row
         repeated = sorted({d.rank for at, d in enumerate(devices) if at not in chosen and d.rank is not None})
-        return replace(found_of_some, rows=rows, method={**found_of_some.method, "repeated": repeated})
+        return replace(found_of_some, rows=rows, method=changed(found_of_some.method, repeated=repeated))
     found = match_collectives(devices)
     clocks = align_clocks(devices, found)
     shifts = _device_shifts(devices, clocks)
@@ -97,17 +103,17 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
         end = np.concatenate([d.end_ns for d in devices])
         found = match_again(found, end + shifts[found.device], tolerance)
     if not (found.event >= 0).any():
-        return RanksFound(rows=rows, method={"matched": 0, "not_compared": "no-common-collective"})
+        return RanksFound(rows=rows, method=_not_compared("no-common-collective"))
     shift = shifts[found.device]
     everywhere = find_waiting(devices, found.device, found.event, shift)
     waiting = everywhere.in_window()
     errors = _errors(devices, found, shift)
-    _add_comparison(rows, devices, waiting, errors, clocks)
+    rows = _with_comparison(rows, devices, waiting, errors, clocks)
     caused = caused_waits(devices, everywhere, common_steps(devices)[everywhere.row], shifts)
-    name_stragglers(rows, devices, waiting, caused)
+    rows = name_stragglers(rows, devices, waiting, caused)
     return RanksFound(
         rows=rows,
-        method={**_method(devices, found, waiting, rows), "unrecorded_waiting_ns": caused.unrecorded_ns},
+        method=changed(_method(devices, found, waiting, rows), unrecorded_waiting_ns=caused.unrecorded_ns),
         caused_shares={d.rank: float(s) for d, s in zip(devices, caused.caused_share, strict=True)},
         steps={d.rank: len(d.steps) for d in devices},
         clocks=clocks,
@@ -126,29 +132,38 @@ def _first_of_each_rank(devices: Sequence[DeviceCollectives]) -> list[int]:
     return sorted(first.values())
 
 
-def _plain_row(device: DeviceCollectives) -> Row:
+def _not_compared(reason: Literal["one-rank", "no-common-collective"]) -> RankComparison:
+    return RankComparison(parallelism=(), streams=(), matched=0, not_compared=reason)
+
+
+def _plain_row(device: DeviceCollectives) -> RankRow:
     steps, communication = device.step_ns, int(device.shares["communication"])
     collectives = Intervals.of(device.start_ns[device.kept], device.end_ns[device.kept]).total_ns
-    return {
-        "rank": device.rank,
-        "device": device.device,
-        "step_ns": device.window_ns // max(len(steps), 1),
-        "step_min_ns": min(steps, default=None),
-        "step_max_ns": max(steps, default=None),
-        "shares": dict(device.shares),
-        "late_ns": None,
-        "straggler": None,
-        "critical": None,
-        "collective_ns": collectives,
-        "exposed_ns": communication,
-        "overlapped_ns": max(collectives - communication, 0),
-        "waiting_ns": None,
-        "exposed_waiting_ns": None,
-        "transfer_ns": None,
-        "holds_up_ns": None,
-        "clock_offset_ns": None,
-        "clock_error_ns": None,
-    }
+    return RankRow(
+        rank=_rank(device),
+        device=device.device,
+        step_ns=device.window_ns // max(len(steps), 1),
+        step_min_ns=min(steps, default=None),
+        step_max_ns=max(steps, default=None),
+        shares=device.shares,
+        late_ns=None,
+        straggler=None,
+        critical=None,
+        collective_ns=collectives,
+        exposed_ns=communication,
+        overlapped_ns=max(collectives - communication, 0),
+        waiting_ns=None,
+        exposed_waiting_ns=None,
+        transfer_ns=None,
+        causes_wait_ns=None,
+        clock_offset_ns=None,
+        clock_error_ns=None,
+    )
+
+
+def _rank(device: DeviceCollectives) -> int:
+    """Its rank; only devices that have one are compared."""
+    return -1 if device.rank is None else device.rank
 
 
 def _device_shifts(devices: Sequence[DeviceCollectives], clocks: Mapping[int, Clock]) -> Column:
@@ -175,29 +190,37 @@ def _errors(devices: Sequence[DeviceCollectives], found: Matching, shift: Column
     return errors
 
 
-def _add_comparison(
-    rows: list[Row],
+def _with_comparison(
+    rows: Sequence[RankRow],
     devices: Sequence[DeviceCollectives],
     waiting: Waiting,
     errors: Sequence[int | None],
     clocks: Mapping[int, Clock],
-) -> None:
+) -> list[RankRow]:
     starts = np.concatenate([d.start_ns for d in devices])[waiting.row]
+    compared = []
     for at, (row, device) in enumerate(zip(rows, devices, strict=True)):
         mine = waiting.device == at
         if errors[at] is None:
+            compared.append(row)
             continue
         spent = Intervals.of(starts[mine], starts[mine] + waiting.waiting_ns[mine])
-        row["late_ns"] = _latest_by_step(device, waiting, at)
-        row["waiting_ns"] = spent.total_ns
-        row["exposed_waiting_ns"] = int(device.exposed.within(spent.start, spent.end).sum())
-        row["transfer_ns"] = max(row["collective_ns"] - spent.total_ns, 0)
-        row["clock_offset_ns"] = clocks[device.file].offset_ns
-        row["clock_error_ns"] = errors[at]
-    compared = [r for r in rows if r["waiting_ns"] is not None]
-    least = min(compared, key=lambda r: (r["waiting_ns"], r["rank"]), default=None)
-    for row in compared:
-        row["critical"] = row is least
+        compared.append(
+            changed(
+                row,
+                late_ns=_latest_by_step(device, waiting, at),
+                waiting_ns=spent.total_ns,
+                exposed_waiting_ns=int(device.exposed.within(spent.start, spent.end).sum()),
+                transfer_ns=max(row.collective_ns - spent.total_ns, 0),
+                clock_offset_ns=clocks[device.file].offset_ns,
+                clock_error_ns=errors[at],
+            )
+        )
+    least = min(((row.waiting_ns, row.rank) for row in compared if row.waiting_ns is not None), default=None)
+    return [
+        row if row.waiting_ns is None else changed(row, critical=(row.waiting_ns, row.rank) == least)
+        for row in compared
+    ]
 
 
 def _latest_by_step(device: DeviceCollectives, waiting: Waiting, at: int) -> int:
@@ -230,28 +253,30 @@ def _buffered(devices: Sequence[DeviceCollectives], waiting: Waiting) -> frozens
 
 
 def _method(
-    devices: Sequence[DeviceCollectives], found: Matching, waiting: Waiting, rows: Sequence[Row]
-) -> Row:
+    devices: Sequence[DeviceCollectives], found: Matching, waiting: Waiting, rows: Sequence[RankRow]
+) -> RankComparison:
     pairs = waiting.pairs()
-    steps = [row["step_ns"] for row in rows]
-    return {
-        "matched": int(np.unique(found.event[found.event >= 0]).size),
-        "unmatched": int(((found.event < 0) & np.concatenate([d.kept for d in devices])).sum()),
-        "unmatched_exposed_ns": _unmatched_exposed_ns(devices, found),
-        "step_spread_ns": max(steps) - min(steps),
-        "critical_rank": next((row["rank"] for row in rows if row["critical"]), None),
-        "waits": [
-            {
-                "rank": devices[who].rank,
-                "for": devices[whom].rank,
-                "waiting_ns": waiting_ns,
-                "exposed_ns": exposed_ns,
-            }
+    steps = [row.step_ns or 0 for row in rows]
+    return RankComparison(
+        parallelism=(),
+        streams=(),
+        matched=int(np.unique(found.event[found.event >= 0]).size),
+        unmatched=int(((found.event < 0) & np.concatenate([d.kept for d in devices])).sum()),
+        unmatched_exposed_ns=_unmatched_exposed_ns(devices, found),
+        step_spread_ns=max(steps) - min(steps),
+        critical_rank=next((row.rank for row in rows if row.critical), None),
+        waits=[
+            Wait(
+                rank=_rank(devices[who]),
+                waits_for=_rank(devices[whom]),
+                waiting_ns=waiting_ns,
+                exposed_ns=exposed_ns,
+            )
             for who, whom, waiting_ns, exposed_ns in pairs[:_MOST_PAIRS]
         ],
-        "waits_left_out": max(len(pairs) - _MOST_PAIRS, 0),
-        "messages": _messages(devices, waiting),
-    }
+        waits_left_out=max(len(pairs) - _MOST_PAIRS, 0),
+        messages=_messages(devices, waiting),
+    )
 
 
 def _unmatched_exposed_ns(devices: Sequence[DeviceCollectives], found: Matching) -> int:
@@ -273,13 +298,13 @@ def _exposed_in(device: DeviceCollectives, rows: NDArray[np.bool_]) -> int:
     return int(device.exposed.within(times.start, times.end).sum())
 
 
-def _messages(devices: Sequence[DeviceCollectives], waiting: Waiting) -> Row | None:
+def _messages(devices: Sequence[DeviceCollectives], waiting: Waiting) -> Messages | None:
     """The waiting in sends and receives, of the ranks that have matched ones."""
     if not waiting.message.any():
         return None
     members = np.unique(waiting.device[waiting.message]).tolist()
-    return {
-        "ranks": [devices[at].rank for at in members],
-        "exposed_waiting_ns": int(waiting.exposed_ns[waiting.message].sum()),
-        "window_ns": sum(devices[at].window_ns for at in members),
-    }
+    return Messages(
+        ranks=[_rank(devices[at]) for at in members],
+        exposed_waiting_ns=int(waiting.exposed_ns[waiting.message].sum()),
+        window_ns=sum(devices[at].window_ns for at in members),
+    )

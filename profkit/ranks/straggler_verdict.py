@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from profkit.model.names import SHARES, ShareName
-from profkit.model.report_ranks import Straggler
-from profkit.model.result import Row
+from profkit.model.report_ranks import RankRow, Straggler
+from profkit.model.report_verdict import Verdict
+from profkit.model.rows import replace
 from profkit.ranks.rank_table import RanksFound
 
 __all__ = ["verdict_on_ranks"]
@@ -22,7 +23,7 @@ _EXPLAINS: Final = 0.1
 """Of the waiting that a rank causes: with less extra time of its own than this, that is not why it is late."""
 
 
-def verdict_on_ranks(verdict: Any, ranks: RanksFound) -> Row:
+def verdict_on_ranks(verdict: Verdict, ranks: RanksFound) -> Verdict:
     """The verdict, with the waiting for other ranks told from the transfer.
 
     The shares stay what they are. Where most exposed communication is waiting, it leads the verdict if communication
@@ -32,23 +33,23 @@ def verdict_on_ranks(verdict: Any, ranks: RanksFound) -> Row:
         verdict: The verdict over all devices.
         ranks: What the comparison of ranks found.
     """
-    compared = [row for row in ranks.rows if row["waiting_ns"] is not None]
-    waiting = sum(row["exposed_waiting_ns"] for row in compared)
+    compared = ranks.compared
+    waiting = sum(row.exposed_waiting_ns or 0 for row in compared)
     # Where the others' recordings have ended, nothing tells waiting from transfer.
-    exposed = sum(row["exposed_ns"] for row in compared) - ranks.method.get("unmatched_exposed_ns", 0)
+    exposed = sum(row.exposed_ns for row in compared) - ranks.method.unmatched_exposed_ns
     exposed = max(exposed, waiting)
-    total = sum(sum(row["shares"].values()) for row in compared)
+    total = sum(sum(row.shares.values()) for row in compared)
     late = _latest_rank(compared)
     if late is None or not waiting or waiting < _MOSTLY * exposed or waiting < _WORTH_SAYING * total:
-        return {**verdict, "straggler": None}
+        return replace(verdict, straggler=None)
     extra, extra_ns = _own_bottleneck(late, compared)
-    is_straggler = late["straggler"]
-    explained = is_straggler and extra_ns >= _EXPLAINS * late["holds_up_ns"]
-    before_recording = ranks.method.get("unrecorded_waiting_ns", 0) > _MOSTLY * waiting
-    by_one = is_straggler and verdict["bound"] in SHARES and _costs_most(late, compared, extra, extra_ns)
-    by_communication = verdict["bound"] == "communication"
+    is_straggler = bool(late.straggler)
+    explained = is_straggler and extra_ns >= _EXPLAINS * _caused_ns(late)
+    before_recording = ranks.method.unrecorded_waiting_ns > _MOSTLY * waiting
+    by_one = is_straggler and verdict.bound in SHARES and _costs_most(late, compared, extra, extra_ns)
+    by_communication = verdict.bound == "communication"
     straggler = Straggler(
-        rank=late["rank"] if is_straggler else None,
+        rank=late.rank if is_straggler else None,
         waiting_ns=waiting,
         share=waiting / total,
         bound=extra if explained else None,
@@ -56,42 +57,46 @@ def verdict_on_ranks(verdict: Any, ranks: RanksFound) -> Row:
         waits_in="message" if ranks.waits_in_messages else "collective",
         before_recording=before_recording,
         exposed_share=waiting / exposed,
-        caused_share=ranks.caused_shares[late["rank"]],
-        late_ns=late["late_ns"],
+        caused_share=ranks.caused_shares[late.rank],
+        late_ns=late.late_ns,
         extra_ns=_per_step_ns(late, extra_ns) if explained else None,
         mostly_for=None if is_straggler else _mostly_for(late, compared),
     )
     # What is close behind a late rank has the same cause, or is far from it.
-    second = None if by_one and not by_communication else verdict["runner_up"]
-    return {**verdict, "runner_up": second, "straggler": straggler}
+    second = None if by_one and not by_communication else verdict.runner_up
+    return replace(verdict, runner_up=second, straggler=straggler)
 
 
-def _latest_rank(rows: Sequence[Row]) -> Row | None:
-    return max(rows, key=lambda r: (r["straggler"], r["holds_up_ns"], -r["rank"]), default=None)
+def _caused_ns(row: RankRow) -> int:
+    return row.causes_wait_ns or 0
 
 
-def _cost(late: Row, rows: Sequence[Row]) -> float:
+def _latest_rank(rows: Sequence[RankRow]) -> RankRow | None:
+    return max(rows, key=lambda r: (bool(r.straggler), _caused_ns(r), -r.rank), default=None)
+
+
+def _cost(late: RankRow, rows: Sequence[RankRow]) -> float:
     """Of the mean window: at most so much shorter is the step without it."""
-    return float(late["holds_up_ns"] * len(rows) / sum(sum(row["shares"].values()) for row in rows))
+    return float(_caused_ns(late) * len(rows) / sum(sum(row.shares.values()) for row in rows))
 
 
-def _costs_most(late: Row, rows: Sequence[Row], extra: ShareName, extra_ns: int) -> bool:
+def _costs_most(late: RankRow, rows: Sequence[RankRow], extra: ShareName, extra_ns: int) -> bool:
     """Whether a late rank costs more than any share would without it.
 
     What it does while the others wait, and their waiting, have one cause, though they are two shares of the mean.
     """
-    total = sum(sum(row["shares"].values()) for row in rows)
-    left = {share: sum(row["shares"][share] for row in rows) for share in SHARES}
-    left[extra] -= min(extra_ns, late["holds_up_ns"])
-    left["communication"] -= late["holds_up_ns"] * (len(rows) - 1)
+    total = sum(sum(row.shares.values()) for row in rows)
+    left = {share: sum(row.shares[share] for row in rows) for share in SHARES}
+    left[extra] -= min(extra_ns, _caused_ns(late))
+    left["communication"] -= _caused_ns(late) * (len(rows) - 1)
     return bool(_cost(late, rows) * total >= max(left.values()))
 
 
-def _own_bottleneck(late: Row, rows: Sequence[Row]) -> tuple[ShareName, int]:
+def _own_bottleneck(late: RankRow, rows: Sequence[RankRow]) -> tuple[ShareName, int]:
     """The share that the late rank has most more of than the others do in the mean, and how much more."""
     others = [row for row in rows if row is not late]
     more: Mapping[ShareName, int] = {
-        share: late["shares"][share] - round(sum(row["shares"][share] for row in others) / len(others))
+        share: late.shares[share] - round(sum(row.shares[share] for row in others) / len(others))
         for share in SHARES
         if share != "communication"
     }
@@ -99,13 +104,13 @@ def _own_bottleneck(late: Row, rows: Sequence[Row]) -> tuple[ShareName, int]:
     return largest, more[largest]
 
 
-def _mostly_for(late: Row, rows: Sequence[Row]) -> int | None:
+def _mostly_for(late: RankRow, rows: Sequence[RankRow]) -> int | None:
     """The rank that most of the time is waited for, if there is one."""
-    waiting = sum(row["exposed_waiting_ns"] for row in rows)
-    return int(late["rank"]) if late["holds_up_ns"] * (len(rows) - 1) > _MOSTLY * waiting else None
+    waiting = sum(row.exposed_waiting_ns or 0 for row in rows)
+    return late.rank if _caused_ns(late) * (len(rows) - 1) > _MOSTLY * waiting else None
 
 
-def _per_step_ns(late: Row, extra_ns: int) -> int:
-    window = sum(late["shares"].values())
-    steps = max(round(window / late["step_ns"]), 1) if late["step_ns"] else 1
+def _per_step_ns(late: RankRow, extra_ns: int) -> int:
+    window = sum(late.shares.values())
+    steps = max(round(window / late.step_ns), 1) if late.step_ns else 1
     return round(extra_ns / steps)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import Finding, OperationKind, Severity
-from profkit.model.result import Row
+from profkit.model.report_ranks import StreamRow
+from profkit.model.rows import replace
 from profkit.model.states import State
 from profkit.model.work import OperationBound
-from profkit.ranks.unordered import unordered_copies
+from profkit.ranks.unordered import DEFAULT_STREAM, unordered_copies
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.view import TraceView
 
@@ -24,12 +25,9 @@ _NOTABLE: Final = 0.01
 _OVERLAPPED: Final = 0.05
 """Of the smaller stream's time: with less beside the other's, two streams take turns."""
 
-_DEFAULT_STREAM: Final = 7
-"""The number that CUPTI gives to the legacy default stream of a context."""
 
-
-def stream_rows(view: TraceView, device_ids: Sequence[int]) -> list[Row]:
-    """What could overlap on each device of a trace and does not: ``{device, kind, stream, ns, window_ns, count}``.
+def stream_rows(view: TraceView, device_ids: Sequence[int]) -> list[StreamRow]:
+    """What could overlap on each device of a trace and does not.
 
     ``copies`` and ``collectives`` are issued on the stream that computes, and run alone there: no other order of
     the same stream could hide them. ``alone`` is the time of copies that have streams of their own, and yet mostly
@@ -39,26 +37,25 @@ def stream_rows(view: TraceView, device_ids: Sequence[int]) -> list[Row]:
     """
     found = []
     for device, number in enumerate(device_ids):
-        rows = [*_of_device(view, device), *unordered_copies(view, device)]
-        found += [{"device": number, **row, "window_ns": view.windows[device].total_ns} for row in rows]
+        found += [*_of_device(view, device, number), *unordered_copies(view, device, number)]
     return found
 
 
-def stream_findings(rows: Sequence[Row]) -> list[Finding]:
+def stream_findings(rows: Sequence[StreamRow]) -> list[Finding]:
     """The notable rows as findings."""
     found = []
     for kind, code in _CODES.items():
-        mine = [row for row in rows if row["kind"] == kind]
-        ns, window = sum(row["ns"] for row in mine), sum(row["window_ns"] for row in mine)
+        mine = [row for row in rows if row.kind == kind]
+        ns, window = sum(row.ns for row in mine), sum(row.window_ns for row in mine)
         if mine and window:
             params = {
                 "total_ns": ns,
                 "share": ns / window,
-                "stream": mine[0]["stream"],
-                "default_stream": any(row.get("default", row["stream"] == _DEFAULT_STREAM) for row in mine),
-                "pageable": sum(row.get("pageable", 0) for row in mine),
+                "stream": mine[0].stream,
+                "default_stream": any(row.default for row in mine),
+                "pageable": sum(row.pageable for row in mine),
             }
-            count = sum(row["count"] for row in mine)
+            count = sum(row.count for row in mine)
             found.append(Finding(code, Severity.INFO, count=count, params=params))
     return found
 
@@ -72,7 +69,7 @@ _CODES: Final = {
 }
 
 
-def _of_device(view: TraceView, device: int) -> list[Row]:
+def _of_device(view: TraceView, device: int, number: int) -> list[StreamRow]:
     operations = view.trace.operations
     window = view.windows[device]
     inside = (operations.device == device) & (window.within(operations.start_ns, operations.end_ns) > 0)
@@ -83,33 +80,52 @@ def _of_device(view: TraceView, device: int) -> list[Row]:
         return []
     segments = view.window_segments(device)
     length = segments.end_ns - segments.start_ns
+    empty = StreamRow(
+        device=number, kind="alone", stream=-1, ns=0, count=0, window_ns=view.windows[device].total_ns
+    )
     found = []
-    for kind, state in (("copies", State.TRANSFER), ("collectives", State.COMMUNICATION)):
+    for kind, state in _ON_COMPUTE_STREAM.items():
         shown = segments.state == state
         shown &= operations.stream[np.maximum(segments.operation, 0)] == streams[0]
-        found.append(_shown(view, kind, segments.operation[shown], length[shown]))
+        found.append(replace(_shown(view, empty, segments.operation[shown], length[shown]), kind=kind))
     alone = segments.state == State.TRANSFER
     alone &= ~np.isin(operations.stream[np.maximum(segments.operation, 0)], streams)
-    row = _shown(view, "alone", segments.operation[alone], length[alone])
+    row = _shown(view, empty, segments.operation[alone], length[alone])
     copies = inside & (operations.kind == OperationKind.COPY) & ~np.isin(operations.stream, streams)
     copied = (
         Intervals.of(operations.start_ns[copies], operations.end_ns[copies]).intersection(window).total_ns
     )
-    found += [row] if row["ns"] * 2 > copied else []
+    found += [row] if row.ns * 2 > copied else []
     if len(time) > 1:
         both = time[0].intersection(time[1]).total_ns
         turns = time[1].total_ns if both <= _OVERLAPPED * time[1].total_ns else 0
-        default = _DEFAULT_STREAM in streams[:2]
-        found.append({**_row("turns", streams[1], turns, len(time[1])), "default": default})
-    return [row for row in found if row["ns"] >= _NOTABLE * window.total_ns]
+        default = DEFAULT_STREAM in streams[:2]
+        second = {"stream": streams[1], "ns": turns, "count": len(time[1]), "default": default}
+        found.append(replace(empty, kind="turns", **second))
+    return [row for row in found if row.ns >= _NOTABLE * window.total_ns]
 
 
-def _shown(view: TraceView, kind: str, operation: NDArray[np.int64], length: NDArray[np.int64]) -> Row:
+_ON_COMPUTE_STREAM: Final[Mapping[Literal["copies", "collectives"], State]] = {
+    "copies": State.TRANSFER,
+    "collectives": State.COMMUNICATION,
+}
+
+
+def _shown(
+    view: TraceView, empty: StreamRow, operation: NDArray[np.int64], length: NDArray[np.int64]
+) -> StreamRow:
     """Copies or collectives by the segments in which they run alone."""
     operations, rows = view.trace.operations, np.unique(operation)
     stream = int(operations.stream[rows[0]]) if len(rows) else -1
     pageable = int((operations.pageable[rows] == 1).sum())
-    return {**_row(kind, stream, int(length.sum()), len(rows)), "pageable": pageable}
+    return replace(
+        empty,
+        stream=stream,
+        ns=int(length.sum()),
+        count=len(rows),
+        pageable=pageable,
+        default=stream == DEFAULT_STREAM,
+    )
 
 
 def _busy_streams(view: TraceView, rows: NDArray[np.int64]) -> tuple[list[int], list[Intervals]]:
@@ -122,7 +138,3 @@ def _busy_streams(view: TraceView, rows: NDArray[np.int64]) -> tuple[list[int], 
         found.append((each, Intervals.of(operations.start_ns[mine], operations.end_ns[mine])))
     found.sort(key=lambda item: (-item[1].total_ns, item[0]))
     return [each for each, _ in found], [when for _, when in found]
-
-
-def _row(kind: str, stream: int, ns: int, count: int) -> Row:
-    return {"kind": kind, "stream": stream, "ns": ns, "count": count}

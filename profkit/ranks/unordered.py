@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import CopyKind, OperationKind
-from profkit.model.result import Row
+from profkit.model.report_ranks import StreamRow
 from profkit.model.work import OperationBound
 from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
 
-__all__ = ["unordered_copies"]
+__all__ = ["DEFAULT_STREAM", "unordered_copies"]
 
 Column = NDArray[np.int64]
 
@@ -30,14 +30,20 @@ _ORDERS: Final = re.compile(
 )
 """Calls that make the host or a stream wait, or may; and those whose name is lost."""
 
+DEFAULT_STREAM: Final = 7
+"""The number that CUPTI gives to the legacy default stream of a context."""
+
 _FEWEST: Final = 3
 """Batches of copies: after fewer, the wait may lie outside of the recording."""
 
 
-def unordered_copies(view: TraceView, device: int) -> list[Row]:
-    """Streams of a device that only copy, and that nothing else is ordered with: ``{kind, stream, ns, count}``.
+def unordered_copies(view: TraceView, device: int, number: int) -> list[StreamRow]:
+    """Streams of a device that only copy, and that nothing else is ordered with.
 
-    ``ns`` is the time of the copies, ``count`` how many there are.
+    Args:
+        view: The trace.
+        device: The device's place in it.
+        number: The report's id of the device.
     """
     operations, launches = view.trace.operations, view.launches
     mine = operations.device == device
@@ -55,7 +61,17 @@ def unordered_copies(view: TraceView, device: int) -> list[Row]:
             rows = np.flatnonzero(copies & (operations.stream == stream))
             if _is_unordered(view, rows, working, reads=late):
                 ns = int((operations.end_ns[rows] - operations.start_ns[rows]).sum())
-                found.append({"kind": "unordered", "stream": stream, "ns": ns, "count": len(rows)})
+                found.append(
+                    StreamRow(
+                        device=number,
+                        kind="unordered",
+                        stream=stream,
+                        ns=ns,
+                        count=len(rows),
+                        window_ns=view.windows[device].total_ns,
+                        default=stream == DEFAULT_STREAM,
+                    )
+                )
     return found
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model.result import Row
+from profkit.model.report_ranks import RankRow
+from profkit.model.rows import replace
 from profkit.ranks.collective_events import DeviceCollectives
 from profkit.ranks.collective_waits import Waiting
 from profkit.ranks.wait_attribution import attribute
@@ -81,9 +82,9 @@ def _mean_step_ns(devices: Sequence[DeviceCollectives]) -> float:
 
 
 def name_stragglers(
-    rows: Sequence[Row], devices: Sequence[DeviceCollectives], waiting: Waiting, caused: CausedWaits
-) -> None:
-    """Fill in ``holds_up_ns`` and ``straggler``.
+    rows: Sequence[RankRow], devices: Sequence[DeviceCollectives], waiting: Waiting, caused: CausedWaits
+) -> list[RankRow]:
+    """The rows with ``causes_wait_ns`` and ``straggler``.
 
     Args:
         rows: The table of ranks, whose waiting is known.
@@ -91,25 +92,28 @@ def name_stragglers(
         waiting: Who waits for whom.
         caused: The waiting that each causes.
     """
-    compared = [row for row in rows if row["waiting_ns"] is not None]
+    compared = [row for row in rows if row.waiting_ns is not None]
     usual = int(np.sort(caused.caused_ns)[(len(devices) - 1) // 2])
-    windows = [d.window_ns for row, d in zip(rows, devices, strict=True) if row["waiting_ns"] is not None]
+    windows = [d.window_ns for row, d in zip(rows, devices, strict=True) if row.waiting_ns is not None]
     least = STRAGGLER_SHARE * float(np.mean(windows))
-    error = max(row["clock_error_ns"] for row in compared)
+    error = max(row.clock_error_ns or 0 for row in compared)
     by_messages = int(waiting.exposed_ns[waiting.message].sum()) * 2 > int(waiting.exposed_ns.sum())
-    typical = float(np.median([row["exposed_waiting_ns"] for row in compared]))
+    typical = float(np.median([row.exposed_waiting_ns or 0 for row in compared]))
+    named = []
     for row, device, ns, notable in zip(
         rows, devices, caused.caused_ns.tolist(), caused.steps.tolist(), strict=True
     ):
-        if row["waiting_ns"] is None:
+        if row.waiting_ns is None:
+            named.append(row)
             continue
         steps = max(len(device.step_ns), 1)
         # The stages of a pipeline wait for each other even when all are equally fast.
-        most_waiting: Any = typical - least if by_messages else ns
-        row["holds_up_ns"] = ns
-        row["straggler"] = (
+        most_waiting = typical - least if by_messages else ns
+        straggler = (
             ns >= max(least, _TIMES_THE_USUAL * usual)
             and ns > 2 * error * steps
             and notable * 2 > steps
-            and row["exposed_waiting_ns"] <= most_waiting
+            and (row.exposed_waiting_ns or 0) <= most_waiting
         )
+        named.append(replace(row, causes_wait_ns=ns, straggler=straggler))
+    return named

@@ -113,7 +113,7 @@ def _kernels(comparison: ComparisonDocument) -> Section:
             duration_text(row.after_ns),
             signed_text(row.delta_ns),
             _counts(row.count_before, row.count_after),
-            "new" if row.name is None else "gone" if row.name_after is None else f"by {row['matched_by']}",
+            "new" if row.name is None else "gone" if row.name_after is None else f"by {row.matched_by}",
         )
         for row in comparison.kernels
         if row.delta_ns

@@ -10,10 +10,12 @@ from profkit.memory import memory_row
 from profkit.model import Finding, Trace
 from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
-from profkit.model.report import InputRow
+from profkit.model.report import InputRow, Method, Report
+from profkit.model.report import Options as StatedOptions
 from profkit.model.report_memory import Memory
+from profkit.model.report_ranks import RankComparison
 from profkit.model.report_verdict import Health
-from profkit.model.result import Result, Row
+from profkit.model.rows import replace
 from profkit.ranks import compare_ranks, file_of_ranks, report_offsets
 from profkit.report.fit_rows import fit_rows
 from profkit.report.health import health_row, undecided_reason
@@ -42,7 +44,7 @@ _FINDINGS_ON_THE_PROGRAM: Final = frozenset(
 )
 
 
-def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | None = None) -> Result:
+def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | None = None) -> Report:
     """Analyse recordings as one report.
 
     Args:
@@ -55,7 +57,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     joined = Joined.of(Part.together([Part.of(view) for view in views]), options.device or 0)
     memory = memory_row(histories, views, joined.offsets)
     undecided = undecided_of(recordings, views)
-    return Result(
+    return Report(
         **joined.tables(memory),
         inputs=[input_row(r) for r in recordings],
         health=health_of(recordings, views, joined.part, memory, joined.ranks.findings),
@@ -66,7 +68,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         advice=advise([v for v in views if v.has_timeline], memory),
         fit=fit_rows(recordings, views),
         timeline=timeline_row(views, joined.offsets, joined.device_ids),
-        method={**method_of(recordings, views, options), "ranks": joined.ranks.method},
+        method=replace(method_of(recordings, views, options), ranks=joined.ranks.method),
     )
 
 
@@ -134,19 +136,20 @@ def _dropped(recordings: Sequence[Trace | MemoryHistory]) -> dict[str, int]:
 
 def method_of(
     recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView], options: Options
-) -> Row:
+) -> Method:
     """How the numbers were made, but for the comparison of ranks."""
     gpus = [gpu for view in views for gpu in view.gpus]
-    return {
-        "options": {
-            "step": options.step_name,
-            "device": options.device,
-            "peaks": options.peaks.name if options.peaks else None,
-            "plain_step_ns": next((v.plain_step_ns for v in views if v.plain_step_ns), None),
-        },
-        "thresholds": threshold_rows(gpus),
-        "steps_found": [view.steps.count for view in views],
-        "events": sum(
+    return Method(
+        options=StatedOptions(
+            step=options.step_name,
+            device=options.device,
+            peaks=options.peaks.name if options.peaks else None,
+            plain_step_ns=next((v.plain_step_ns for v in views if v.plain_step_ns), None),
+        ),
+        thresholds=threshold_rows(gpus),
+        steps_found=[view.steps.count for view in views],
+        events=sum(
             len(r.operations) + len(r.calls) + len(r.ranges) for r in recordings if isinstance(r, Trace)
         ),
-    }
+        ranks=RankComparison(parallelism=(), streams=()),
+    )

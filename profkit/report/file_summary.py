@@ -13,11 +13,10 @@ from profkit.memory import memory_row
 from profkit.model import Trace
 from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
-from profkit.model.report import InputRow
+from profkit.model.report import InputRow, Method
 from profkit.model.report_memory import Memory
 from profkit.model.report_time import Timeline
 from profkit.model.report_verdict import AdviceRow, Health
-from profkit.model.result import Row
 from profkit.report.assembly import health_of, input_row, method_of, undecided_of
 from profkit.report.joining import Joined
 from profkit.report.part import Part
@@ -44,7 +43,7 @@ class FileSummary:
     """Empty unless it was asked for."""
     timeline: Timeline | None
     """In the trace's own times and device numbers; None unless it was asked for."""
-    method: Row
+    method: Method
     step_device_ns: Column
     """The length of every step, also of those that were left out."""
     kinds: list[str]

@@ -12,7 +12,7 @@ from profkit.model.findings import Fact
 from profkit.model.report import DeviceRow
 from profkit.model.report_memory import Memory
 from profkit.model.report_time import Window
-from profkit.model.report_verdict import Step
+from profkit.model.report_verdict import Step, Verdict
 from profkit.model.rows import replace
 from profkit.ranks import RankSection, rank_section, report_offsets, verdict_on_ranks
 from profkit.report.part import Part
@@ -121,7 +121,7 @@ class Joined:
         found = self.unprofiled.pace
         return {"limits": found.limits, "pace": found.pace, "between": found.between}
 
-    def verdict(self, *, undecided: Fact | None, facts: Sequence[Fact] = ()) -> Any:
+    def verdict(self, *, undecided: Fact | None, facts: Sequence[Fact] = ()) -> Verdict:
         """The verdict over all devices.
 
         Args:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.errors import AnalysisError, ProfkitError, ReadError
-from profkit.model import Finding, Severity
-from profkit.model.result import Result
+from profkit.model import Finding, Severity, rows
+from profkit.model.report import Report
 from profkit.readers import read
 from profkit.readers.registry import role_of
 from profkit.readers.remote import is_remote, shown_name, without_secrets
@@ -127,7 +127,7 @@ def summarise_many(
     options: Options,
     cluster: str | None = None,
     progress: Callable[[str], None] | None = None,
-) -> Result:
+) -> Report:
     """One report of many files.
 
     Args:
@@ -197,17 +197,17 @@ def failure_findings(errors: Iterable[str]) -> list[Finding]:
     return [Finding("file-failed", Severity.WARNING, params={"error": error}) for error in errors]
 
 
-def with_findings(result: Result, findings: Sequence[Finding]) -> Result:
-    """The result with more to say of its health."""
-    health = result.health
-    return replace(result, health={**health, "ok": False, "findings": [*findings, *health["findings"]]})
+def with_findings(report: Report, findings: Sequence[Finding]) -> Report:
+    """The report with more to say of its health."""
+    health = rows.replace(report.health, ok=False, findings=[*findings, *report.health.findings])
+    return rows.replace(report, health=health)
 
 
-def _with_failures(result: Result, failures: Sequence[Failure], set_aside: int) -> Result:
+def _with_failures(report: Report, failures: Sequence[Failure], set_aside: int) -> Report:
     findings = failure_findings(f.message for f in failures)
     if set_aside:
         findings.append(Finding("traces-set-aside", Severity.WARNING, count=set_aside))
-    return with_findings(result, findings) if findings else result
+    return with_findings(report, findings) if findings else report
 
 
 class _ThisProcess:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from profkit.advice import MOST_DEVICES, saving_of
 from profkit.model import Finding
 from profkit.model.findings import Fact
+from profkit.model.report import Report
 from profkit.model.report_time import Timeline
 from profkit.model.report_verdict import AdviceRow, Health
-from profkit.model.result import Result
 from profkit.model.rows import replace
 from profkit.model.states import State
 from profkit.model.summing import added
@@ -70,7 +70,7 @@ def _advice(files: Sequence[FileSummary]) -> list[AdviceRow]:
     return sorted(found.values(), key=lambda row: -saving_of(row))
 
 
-def merge_files(files: Sequence[FileSummary]) -> Result:
+def merge_files(files: Sequence[FileSummary]) -> Report:
     """One report of many files, whose tables are those of all of them in one process.
 
     Args:
@@ -80,19 +80,19 @@ def merge_files(files: Sequence[FileSummary]) -> Result:
     memory = max(
         (f.memory for f in files if f.memory), key=lambda m: m.peak_allocated_bytes or 0, default=None
     )
-    return Result(
+    return Report(
         **joined.tables(memory),
         inputs=[f.source for f in files],
         health=_health([f.health for f in files], joined.ranks.findings),
         verdict=joined.verdict(undecided=_undecided(files, joined.part.grounds)),
         advice=_advice(files),
         timeline=_timeline(files, joined),
-        method={
-            **files[0].method,
-            "steps_found": [count for f in files for count in f.method["steps_found"]],
-            "events": sum(f.method["events"] for f in files),
-            "ranks": joined.ranks.method,
-        },
+        method=replace(
+            files[0].method,
+            steps_found=[count for f in files for count in f.method.steps_found],
+            events=sum(f.method.events for f in files),
+            ranks=joined.ranks.method,
+        ),
     )
 
 

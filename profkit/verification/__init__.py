@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from profkit.errors import ReadError
 from profkit.model.findings import Finding, Param, Severity
-from profkit.model.result import Result
+from profkit.model.report import Report
+from profkit.model.rows import replace as changed
 from profkit.readers.registry import role_of
 from profkit.readers.remote import shown_name
+from profkit.rendering.document import Document
+from profkit.rendering.document_of import said_findings
 from profkit.rendering.sentences.verification import verification_lines
-from profkit.rendering.spoken import spoken
 from profkit.verification.events import Recording, UnreadError
 from profkit.verification.figures import Figure, memory_figures, timeline_figures
 from profkit.verification.inputs import read_input
@@ -45,7 +47,7 @@ class Verification:
 
 
 def verify(
-    result: Result,
+    report: Report,
     files: Sequence[str],
     *,
     step: str | None = None,
@@ -55,7 +57,7 @@ def verify(
     """Work the totals of a report out again, from its files, and compare.
 
     Args:
-        result: The report.
+        report: The report.
         files: The files that it was made of, in their order; those that it left out are skipped.
         step: The name of the steps that the report was asked for.
         device: The only device that the report was asked for.
@@ -65,7 +67,7 @@ def verify(
     recordings: list[Recording] = []
     snapshots: list[list[DeviceMemory]] = []
     unread_timelines = False
-    for file, format_ in _used(result, files):
+    for file, format_ in _used(report, files):
         name = shown_name(file)
         if progress:
             progress(f"verifying {name} by brute force")
@@ -86,14 +88,14 @@ def verify(
             recordings.append(read)
     if snapshots:
         # A report has the memory of one snapshot: the one that it agrees with most is the one that it means.
-        candidates = [memory_figures(result, devices) for devices in snapshots]
+        candidates = [memory_figures(report, devices) for devices in snapshots]
         found.figures += min(candidates, key=lambda figures: sum(f[1] != f[2] for f in figures))
     if recordings and not unread_timelines:
-        found.figures += timeline_figures(result, _timelines(recordings, step, device, _damaged(result)))
+        found.figures += timeline_figures(report, _timelines(recordings, step, device, _damaged(report)))
     return found
 
 
-def with_verification(result: Result, verification: Verification) -> Result:
+def with_verification(document: Document, verification: Verification) -> Document:
     """The report with what was found as findings of its health."""
     wrong, compared = verification.differing, len(verification.figures)
     findings = list(verification.unread)
@@ -108,28 +110,28 @@ def with_verification(result: Result, verification: Verification) -> Result:
         findings.insert(0, Finding("verification-failed", Severity.ERROR, count=len(wrong), params=params))
     elif compared:
         findings.insert(0, Finding("verified", Severity.INFO, count=compared))
-    health = result.health
-    order = [*findings, *health["findings"]] if wrong else [*health["findings"], *findings]
-    return spoken(replace(result, health={**health, "ok": health["ok"] and not wrong, "findings": order}))
+    health, told = document.health, said_findings(findings)
+    order = [*told, *health.findings] if wrong else [*health.findings, *told]
+    return changed(document, health=changed(health, ok=health.ok and not wrong, findings=order))
 
 
 def _unread(name: str, error: str | None) -> Finding:
     return Finding("not-verified", Severity.INFO, params={"file": name, "error": error})
 
 
-def _used(result: Result, files: Sequence[str]) -> list[tuple[str, str]]:
+def _used(report: Report, files: Sequence[str]) -> list[tuple[str, str]]:
     """The files that are in the report, with their formats; those that failed have no row in it."""
-    rows, used = list(result.inputs), []
+    rows, used = list(report.inputs), []
     for file in files:
-        if rows and rows[0]["path"] in (shown_name(file), "stdin" if file == "-" else None):
-            used.append((file, rows.pop(0)["format"]))
+        if rows and rows[0].path in (shown_name(file), "stdin" if file == "-" else None):
+            used.append((file, rows.pop(0).format))
     return used
 
 
-def _damaged(result: Result) -> set[int]:
+def _damaged(report: Report) -> set[int]:
     """The numbers of the steps that the report leaves out since records of them are missing."""
-    found = (row for row in result.health["findings"] if row["code"] == "steps-damaged")
-    return {number for row in found for number in row["params"]["numbers"]}
+    found = [row.params["numbers"] for row in report.health.findings if row.code == "steps-damaged"]
+    return {int(number) for numbers in found if isinstance(numbers, Sequence) for number in numbers}
 
 
 def _timelines(

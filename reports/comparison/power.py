@@ -174,7 +174,7 @@ def series() -> list[tuple[float, np.ndarray]]:
     data = ROOT / "reports" / "advice" / "data"
     sessions = [json.loads((data / f"{name}.json").read_text())["pairs"] for name in ("before", "after")]
     for name in sessions[0]:
-        result = profkit.analyze(data / f"{name}.json.gz").result
+        result = profkit.analyze(data / f"{name}.json.gz").document
         side = Side([result])
         busy = float(np.mean(side.step_times("busy"))) / 1e6
         for session in sessions:

@@ -279,7 +279,7 @@ def say(case, folder):
     import profkit
 
     files = sorted(folder.glob(f"{case}_rank*.json.gz"))
-    result = profkit.analyze(files).result
+    result = profkit.analyze(files).document
     kinds = [row["kind"] for row in result.method.get("ranks", {}).get("parallelism", [])]
     late = [row["rank"] for row in result.ranks if row["straggler"]]
     codes = [f["code"] for f in result.health["findings"] if f["severity"] == "info"]

@@ -55,7 +55,7 @@ def analyse(files, cluster):
     """In the process that is measured."""
     import profkit
 
-    result = profkit.analyze(files, cluster=cluster).result
+    result = profkit.analyze(files, cluster=cluster).document
     failed = [f["message"][:10] for f in result.health["findings"] if f["code"] == "file-failed"]
     told = {
         "ranks": [row["rank"] for row in result.ranks],

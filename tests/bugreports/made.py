@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import profkit
-from profkit.model.result import Result
+from profkit.model.report import Report
 
 Event = dict[str, Any]
 
@@ -40,13 +40,13 @@ def written(folder: Path, *events: Event, name: str = "trace.json", **header: An
     return path
 
 
-def analysed(folder: Path, *events: Event, **header: Any) -> Result:
-    return profkit.analyze(written(folder, *events, **header)).result
+def analysed(folder: Path, *events: Event, **header: Any) -> Report:
+    return profkit.analyze(written(folder, *events, **header)).document
 
 
-def codes(result: Result) -> dict[str, int]:
-    return {finding["code"]: finding["count"] for finding in result.health["findings"]}
+def codes(result: Report) -> dict[str, int]:
+    return {finding.code: finding.count for finding in result.health.findings}
 
 
 def by_name(rows: list[dict[str, Any]], value: str) -> dict[str, Any]:
-    return {row["name"]: row[value] for row in rows}
+    return {row.name: getattr(row, value) for row in rows}

@@ -29,7 +29,7 @@ def segment(address, size, *blocks):
 def analysed(folder, *entries, segments=(), protocol=4):
     path = folder / "snapshot.pickle"
     path.write_bytes(pickle.dumps({"segments": list(segments), "device_traces": [list(entries)]}, protocol))
-    return profkit.analyze(path).result
+    return profkit.analyze(path).document
 
 
 def test_a_ring_buffer_keeps_the_newest_and_is_read_from_its_end(tmp_path):
@@ -42,12 +42,12 @@ def test_a_ring_buffer_keeps_the_newest_and_is_read_from_its_end(tmp_path):
         entry("alloc", 512, 1000),
         segments=[segment(0, 2097152, *kept)],
     )
-    (device,) = result.memory["devices"]
-    assert (device["allocated_at_start_bytes"], device["allocated_bytes"]) == (512 + 2048, 512 + 1024)
-    assert device["peak_allocated_bytes"] == 2560
+    (device,) = result.memory.devices
+    assert (device.allocated_at_start_bytes, device.allocated_bytes) == (512 + 2048, 512 + 1024)
+    assert device.peak_allocated_bytes == 2560
     assert "history-truncated" in codes(result)
-    assert not device["complete"]
-    assert min(result.memory["curve"][0]["allocated_bytes"]) >= 0
+    assert not device.complete
+    assert min(result.memory.curve[0].allocated_bytes) >= 0
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -58,8 +58,8 @@ def test_addresses_of_64_bits_in_every_protocol(tmp_path, protocol):
         tmp_path, entry("segment_alloc", address, 1 << 21), entry("alloc", address, 512), protocol=protocol,
         segments=[segment(address, 1 << 21, block(address, 512), block(address + 512, (1 << 21) - 512, "inactive"))],
     )  # fmt: skip
-    assert result.memory["devices"][0]["peak_allocated_bytes"] == 512
-    assert result.memory["complete"]
+    assert result.memory.devices[0].peak_allocated_bytes == 512
+    assert result.memory.complete
 
 
 def test_running_out_of_memory_shows_the_request_beside_what_was_free(tmp_path):
@@ -68,9 +68,9 @@ def test_running_out_of_memory_shows_the_request_beside_what_was_free(tmp_path):
         tmp_path, entry("segment_alloc", 0, 1 << 21), entry("alloc", 0, 512), oom,
         segments=[segment(0, 1 << 21, block(0, 512), block(512, (1 << 21) - 512, "inactive"))],
     )  # fmt: skip
-    (row,) = result.memory["oom"]
-    assert (row["requested_bytes"], row["free_bytes"]) == (1 << 34, 1 << 30)
-    assert result.memory["peak_allocated_bytes"] == 512, "what was refused was never held"
+    (row,) = result.memory.oom
+    assert (row.requested_bytes, row.free_bytes) == (1 << 34, 1 << 30)
+    assert result.memory.peak_allocated_bytes == 512, "what was refused was never held"
 
 
 def test_a_block_is_allocated_until_it_is_given_back_and_active_until_it_can_be_used_again(tmp_path):
@@ -91,8 +91,8 @@ def test_a_block_is_allocated_until_it_is_given_back_and_active_until_it_can_be_
             )
         ],
     )
-    (device,) = result.memory["devices"]
-    assert (device["peak_allocated_bytes"], device["peak_active_bytes"]) == (1024, 1536)
+    (device,) = result.memory.devices
+    assert (device.peak_allocated_bytes, device.peak_active_bytes) == (1024, 1536)
 
 
 # --- hostile

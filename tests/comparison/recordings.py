@@ -14,7 +14,6 @@ from profkit.model.rows import replace
 from profkit.readers import read
 from profkit.rendering.comparison_document import comparison_document
 from profkit.rendering.document_of import document_of
-from profkit.rendering.spoken import spoken
 from profkit.report.assembly import summarise
 from tests.shared import DATA
 
@@ -48,7 +47,7 @@ def with_slower_kernels(name, factor):
         start[row], end[row] = first, first + length
         now = max(now, first + length)
     slower = changed(trace, operations=changed(operations, start_ns=start, end_ns=end))
-    return document_of(spoken(summarise([slower])))
+    return document_of(summarise([slower]))
 
 
 def resampled(report, count, random, *, factor=1.0, run_spread=0.0):

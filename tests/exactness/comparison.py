@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from profkit.model.result import Result
+from profkit.model.report import Report
 from profkit.verification.intervals import length, within
 from tests.exactness.brute_force import nature
 from tests.exactness.brute_idle import IDLE_CAUSES, BruteIdle
@@ -15,21 +15,21 @@ OTHER = (
 """The idle causes of the share of that name."""
 
 
-def told(result: Result) -> Numbers:
+def told(result: Report) -> Numbers:
     """What a report says."""
-    totals, window, steps = result.totals, result.window, result.window["steps"]
+    totals, window, steps = result.totals, result.window, result.window.steps
     told_by_device = [_told_of_device(row) for row in result.devices]
     return {
-        "kernels": totals["kernel_count"],
-        "kernel sum": totals["kernel_sum_ns"],
-        "kernel union": totals["kernel_union_ns"],
-        "kernels by name": {row["name"]: (row["count"], row["total_ns"]) for row in totals["kernels"]},
-        "busy": totals["gpu_busy_ns"],
-        "span": totals["gpu_span_ns"],
-        "copies": totals["copy_ns"],
-        "communication": totals["communication_sum_ns"],
-        "exposed communication": totals["communication_exposed_ns"],
-        "window": (window["start_ns"], window["end_ns"], window["device_ns"]),
+        "kernels": totals.kernel_count,
+        "kernel sum": totals.kernel_sum_ns,
+        "kernel union": totals.kernel_union_ns,
+        "kernels by name": {row.name: (row.count, row.total_ns) for row in totals.kernels},
+        "busy": totals.gpu_busy_ns,
+        "span": totals.gpu_span_ns,
+        "copies": totals.copy_ns,
+        "communication": totals.communication_sum_ns,
+        "exposed communication": totals.communication_exposed_ns,
+        "window": (window.start_ns, window.end_ns, window.device_ns),
         "steps": [(row["kept"], row["device_ns"], row["gpu_busy_ns"]) for row in steps],
         "phases": {
             row["path"]: (row["count"], row["kernel_count"], row["gpu_inclusive_ns"], row["gpu_exclusive_ns"])
@@ -40,17 +40,17 @@ def told(result: Result) -> Numbers:
             for row in result.phases
         },
         "kernels of the window": {
-            shape: (sum(row["count"] for row in rows), sum(row["total_ns"] for row in rows))
+            shape: (sum(row.count for row in rows), sum(row.total_ns for row in rows))
             for shape, rows in _rows_by_shape(result).items()
         },
         "launches by phase": _told_by_phase(result),
         "devices": told_by_device,
-        "idle": result.idle["by_cause"],
+        "idle": result.idle.by_cause,
         "waits": {
             (row["api"], row["phase"]): (row["count"], row["blocked_ns"], row["cost_ns"])
             for row in result.syncs
         },
-        "gaps": sorted((row["start_ns"], row["dur_ns"], row["cause"]) for row in result.idle["gaps"]),
+        "gaps": sorted((row.start_ns, row.dur_ns, row.cause) for row in result.idle.gaps),
     }
 
 
@@ -94,11 +94,11 @@ def worked_out(brute: BruteIdle) -> Numbers:
 
 
 def _told_of_device(row: dict[str, Any]) -> Numbers:
-    shares = row["shares"]
+    shares = row.shares
     work = ("compute", "memory", "launch", "unclassified")
     return {
-        "window": row["window_ns"],
-        "busy": row["busy_ns"],
+        "window": row.window_ns,
+        "busy": row.busy_ns,
         "work and late launches": sum(shares[share] for share in work),
         **{
             share: shares[share]
@@ -150,18 +150,18 @@ def _by_name(brute: BruteIdle) -> dict[str, tuple[int, int]]:
     return rows
 
 
-def _rows_by_shape(result: Result) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+def _rows_by_shape(result: Report) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
     """Rows of one kernel and launch shape, whatever its operators took."""
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in result.kernels:
-        found.setdefault((row["name"], *(row["grid"] or ()), *(row["block"] or ())), []).append(row)
+        found.setdefault((row.name, *(row.grid or ()), *(row.block or ())), []).append(row)
     return found
 
 
-def _told_by_phase(result: Result) -> dict[tuple[str, str], tuple[int, int]]:
+def _told_by_phase(result: Report) -> dict[tuple[str, str], tuple[int, int]]:
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for row in result.kernels:
-        for path, told in row["phases"].items():
+        for path, told in row.phases.items():
             count, ns = found.get((row["name"], path), (0, 0))
             found[row["name"], path] = (count + told["count"], ns + told["ns"])
     return found

@@ -10,7 +10,7 @@ import pytest
 
 import profkit
 from profkit.model import OperationKind, Trace
-from profkit.model.result import Result
+from profkit.model.report import Report
 from profkit.readers import read
 from tests.exactness.test_cases import CASES, TRACES, case_of, result_of
 
@@ -24,7 +24,7 @@ def run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def codes(result: Result) -> dict[str, int]:
+def codes(result: Report) -> dict[str, int]:
     return {finding["code"]: finding["count"] for finding in result.health["findings"]}
 
 
@@ -77,9 +77,9 @@ def test_kernels_below_a_microsecond_keep_their_length() -> None:
 
 def test_two_ranks_stay_two_devices() -> None:
     paths = [CASES / "09_rank0.json", CASES / "09_rank1.json"]
-    result = profkit.analyze(paths).result
+    result = profkit.analyze(paths).document
     assert len(result.devices) == 2
-    spans = [profkit.analyze(path).result.window["device_ns"] for path in paths]
+    spans = [profkit.analyze(path).document.window["device_ns"] for path in paths]
     assert [device["window_ns"] for device in result.devices] == spans
 
 
@@ -172,14 +172,14 @@ def test_hostile_names_stay_readable_and_reach_no_markup() -> None:
     page = report.render("html")
     for tag in ("<script>window.__pwned", "<img src=x", "</script><script>window"):
         assert tag not in page
-    names = [row["name"] for row in report.result.totals["kernels"]]
+    names = [row["name"] for row in report.document.totals["kernels"]]
     assert any("__pwned" in name for name in names)
 
 
 def test_a_bomb_is_read_in_bounded_memory() -> None:
     # VmHWM is of the program itself; ru_maxrss remembers the size of the process that forked it.
     script = (
-        "import re, sys, profkit; r = profkit.analyze(sys.argv[1]).result;"
+        "import re, sys, profkit; r = profkit.analyze(sys.argv[1]).document;"
         "print(r.totals['kernel_count'], re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
     )
     path = str(case_of("92_gz_bomb").path)
@@ -193,7 +193,7 @@ def test_a_bomb_is_read_in_bounded_memory() -> None:
 
 def test_a_view_in_the_place_of_a_table_is_refused_at_once() -> None:
     started = time.monotonic()
-    result = profkit.analyze(case_of("93_view_trigger_names").path).result
+    result = profkit.analyze(case_of("93_view_trigger_names").path).document
     assert time.monotonic() - started < 5
     assert codes(result)["table-refused"] == 1
     assert result.verdict["bound"] == "unknown"

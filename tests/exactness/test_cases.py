@@ -15,7 +15,7 @@ import pytest
 
 import profkit
 from profkit.model import CopyKind, OperationKind, Trace
-from profkit.model.result import Result
+from profkit.model.report import Report
 from profkit.readers import read
 from tests.shared import DATA
 
@@ -40,7 +40,7 @@ class Case:
         return path
 
     @property
-    def result(self) -> Result:
+    def result(self) -> Report:
         return result_of(self.path)
 
     @property
@@ -57,8 +57,8 @@ class Case:
 
 
 @cache
-def result_of(path: Path) -> Result:
-    return profkit.analyze(path).result
+def result_of(path: Path) -> Report:
+    return profkit.analyze(path).document
 
 
 @cache

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import profkit
-from profkit.model.result import SHARES, Result
+from profkit.model.names import SHARES
+from profkit.model.report import Report
 from tests.shared import SHARED, needs_shared
 
 CORPUS = SHARED / "corpus"
@@ -30,9 +31,9 @@ def may_be_refused(row: dict[str, str]) -> bool:
     )
 
 
-def analysed(path: Path) -> tuple[Result | None, str]:
+def analysed(path: Path) -> tuple[Report | None, str]:
     try:
-        return profkit.analyze(path).result, ""
+        return profkit.analyze(path).document, ""
     except profkit.ReadError as error:
         return None, str(error)
 

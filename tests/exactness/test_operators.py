@@ -12,7 +12,7 @@ CPU_ONLY = Path(__file__).parent / "cpu_mlp.json.gz"
 
 def test_host_times_of_operators_equal_the_brute_force() -> None:
     rows: dict[str, dict[str, int]] = {}
-    for row in profkit.analyze(CPU_ONLY).result.operators:
+    for row in profkit.analyze(CPU_ONLY).document.operators:
         known = rows.setdefault(row["name"], {"count": 0, "host_ns": 0, "host_self_ns": 0})
         for key in known:
             known[key] += row[key]
@@ -27,13 +27,13 @@ def test_host_times_of_phases_are_the_sums_of_their_ranges() -> None:
         if span.kind == "annotation" and not span.name.startswith(("ProfilerStep", "Optimizer.")):
             count, total = by_hand.get(span.name, (0, 0))
             by_hand[span.name] = (count + 1, total + span.end - span.start)
-    rows = profkit.analyze(CPU_ONLY).result.phases
+    rows = profkit.analyze(CPU_ONLY).document.phases
     assert {row["name"]: (row["count"], row["host_wall_ns"]) for row in rows} == by_hand
     assert {row["path"] for row in rows} == {"forward", "forward/loss", "backward", "optimizer"}
 
 
 def test_a_trace_without_a_gpu_has_no_verdict() -> None:
-    result = profkit.analyze(CPU_ONLY).result
+    result = profkit.analyze(CPU_ONLY).document
     assert result.verdict["bound"] == "unknown"
     assert result.devices == []
     assert result.window["wall_ns"] > 0

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profkit.model import Trace
-from profkit.model.result import Result
+from profkit.model.report import Report
 from profkit.report.assembly import summarise
 from profkit.timeline.idle import QUEUE_LATENCY_NS
 from tests.exactness.brute_idle import BruteIdle
@@ -129,7 +129,7 @@ def test_two_recordings_of_one_report_have_the_numbers_of_each(one: Recording, o
         ]
 
 
-def _left_out(result: Result) -> int:
+def _left_out(result: Report) -> int:
     return sum(not step["kept"] for step in result.window["steps"])
 
 
@@ -137,7 +137,7 @@ def _of_device(row: dict[str, Any]) -> dict[str, Any]:
     return {key: row[key] for key in ("window_ns", "busy_ns", "shares")}
 
 
-def numbers(result: Result) -> dict[str, Any]:
+def numbers(result: Report) -> dict[str, Any]:
     """All that is a number of time; names of examples (the gap's neighbours, say) may depend on the order."""
     steps = [step["shares"] for step in result.window["steps"]]
     shares = [device["shares"] for device in result.devices]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import profkit
-from profkit.model.result import SHARES, Result
+from profkit.model.names import SHARES
+from profkit.model.report import Report
 from profkit.model.work import OperationBound
 from profkit.readers import read
 from profkit.report.assembly import timelines
@@ -39,8 +40,8 @@ def name_of(path: Path) -> str:
 
 
 @cache
-def report_of(path: Path) -> Result:
-    return profkit.analyze(path).result
+def report_of(path: Path) -> Report:
+    return profkit.analyze(path).document
 
 
 @cache
@@ -48,7 +49,7 @@ def brute_force_of(path: Path) -> BruteIdle:
     return BruteIdle(read_plainly(path), queue_latency_of(report_of(path)))
 
 
-def queue_latency_of(result: Result) -> int:
+def queue_latency_of(result: Report) -> int:
     """Q is measured, not computed: the report says which value it took."""
     name = "Longest gap between queued operations"
     (value,) = (row["value"] for row in result.method["thresholds"] if row["name"] == name)
@@ -174,7 +175,7 @@ def test_a_step_of_a_busy_device_lasts_as_long_as_without_a_profiler(
 
 def test_the_ranks_of_one_report_have_the_numbers_that_each_has_alone() -> None:
     paths = [DATA / "kineto/ddp_rank0.json.gz", DATA / "kineto/ddp_rank1.json.gz"]
-    together = profkit.analyze(paths).result
+    together = profkit.analyze(paths).document
     alone = [report_of(path) for path in paths]
     for row, single in zip(together.devices, alone, strict=True):
         (only,) = single.devices

@@ -50,7 +50,7 @@ def test_a_card_that_did_nothing_at_all_is_idle(tmp_path, mark):
         tmp_path,
         {"traceEvents": [event(mark, 5, 50, "forward"), memory_event(5), memory_event(30)]},
     )
-    (device,) = report.result.devices
+    (device,) = report.document.devices
     assert device["busy_ns"] == 0
     assert device["shares"]["other"] == device["window_ns"] == 50_000
     assert report.verdict["bound"] == "unknown"
@@ -58,7 +58,7 @@ def test_a_card_that_did_nothing_at_all_is_idle(tmp_path, mark):
 
 def test_launches_of_one_kernel_at_once_are_no_more_than_all_of_the_busy_time(tmp_path):
     report = report_of(tmp_path, {"traceEvents": [kernel(10, 100, 7), kernel(10, 100, 8)]})
-    (row,) = report.result.kernels
+    (row,) = report.document.kernels
     assert (row["count"], row["total_ns"], row["share"]) == (2, 200_000, 1.0)
 
 
@@ -70,7 +70,7 @@ def test_an_annotation_that_ends_before_it_starts_is_a_moment(tmp_path):
         "device_traces": [[{**entry, "time_us": at, "addr": 4096 * at} for at in (10, 60, 100, 120)]],
         "external_annotations": [mark, {**mark, "stage": "END", "time_us": 15}],
     }
-    memory = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle").result.memory
+    memory = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle").document.memory
     assert [step["net_bytes"] for step in memory["steps"]] == [0]
 
 
@@ -108,7 +108,7 @@ def test_a_cell_of_a_hundred_megabytes_is_not_read(tmp_path):
             "UPDATE StringIds SET value = hex(zeroblob(50000000)) WHERE rowid = (SELECT max(rowid) FROM StringIds)"
         )
     report = profkit.analyze(export)
-    assert "damaged" in {finding["code"] for finding in report.result.health["findings"]}
+    assert "damaged" in {finding["code"] for finding in report.document.health["findings"]}
     assert len(report.render("json")) < 1_000_000
 
 
@@ -119,8 +119,8 @@ def test_ranges_that_are_never_closed_do_not_fill_the_memory(tmp_path):
     report = report_of(tmp_path, {"traceEvents": [*opened, launch, kernel(count + 5, 9, correlation=1)]})
     assert len(report.render("json")) < 1_000_000
     assert len(report.phases) == 64
-    assert report.result.phases[-1]["kernel_count"] == 1
-    (finding,) = (f for f in report.result.health["findings"] if f["code"] == "phases-too-deep")
+    assert report.document.phases[-1]["kernel_count"] == 1
+    (finding,) = (f for f in report.document.health["findings"] if f["code"] == "phases-too-deep")
     assert finding["count"] == count - 64
 
 
@@ -158,7 +158,7 @@ def test_numbers_of_64_bits_are_read(tmp_path, protocol):
         "time_us": 1,
     }
     snapshot = {"segments": [], "device_traces": [[{**entry, "addr": 2**63 - 512}, entry]]}
-    assert report_of(tmp_path, pickle.dumps(snapshot, protocol), "s.pickle").result.memory is not None
+    assert report_of(tmp_path, pickle.dumps(snapshot, protocol), "s.pickle").document.memory is not None
 
 
 def test_operators_without_end_cost_no_more_than_their_work(tmp_path):
@@ -174,9 +174,9 @@ def test_operators_without_end_cost_no_more_than_their_work(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 60_000_000
     finally:
         tracemalloc.stop()
-    inclusive = {row["name"]: row["gpu_inclusive_ns"] for row in report.result.ranges}
+    inclusive = {row["name"]: row["gpu_inclusive_ns"] for row in report.document.ranges}
     assert inclusive["o0"] == 1000 * launches
-    (finding,) = (f for f in report.result.health["findings"] if f["code"] == "ranges-too-deep")
+    (finding,) = (f for f in report.document.health["findings"] if f["code"] == "ranges-too-deep")
     assert finding["count"] == count - 128
 
 
@@ -223,7 +223,7 @@ def test_a_memory_history_has_no_more_devices_than_torch_can_number(tmp_path):
             for stage in ("START", "END")
         ],
     }
-    memory = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle").result.memory
+    memory = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle").document.memory
     assert len(memory["devices"]) == 128
     assert not memory["complete"]
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit.model import Process
+from profkit.model.report_ranks import Wait
 from profkit.ranks.matching import _median
 from profkit.readers import read
 from profkit.report.assembly import time_offsets, timelines
@@ -23,11 +24,11 @@ DDP = [DATA / "kineto" / f"ddp_rank{rank}.json.gz" for rank in (0, 1)]
 
 
 def by_rank(result):
-    return {row["rank"]: row for row in result.ranks}
+    return {row.rank: row for row in result.ranks}
 
 
 def codes(result):
-    return {finding["code"] for finding in result.health["findings"]}
+    return {finding.code for finding in result.health.findings}
 
 
 @cache
@@ -38,25 +39,23 @@ def ddp():
 def test_a_sleeping_rank_is_the_straggler_and_the_waiting_is_charged_to_it():
     result = summarise(job([Rank(0), Rank(1, sleep_ns=20 * MS)]))
     early, late = by_rank(result)[0], by_rank(result)[1]
-    assert late["straggler"] is True
-    assert early["straggler"] is False
-    assert late["late_ns"] == 20 * MS
-    assert early["late_ns"] == 0
-    assert early["waiting_ns"] == 3 * 20 * MS
-    assert late["waiting_ns"] == 0
-    assert late["holds_up_ns"] == 3 * 20 * MS
-    assert result.method["ranks"]["waits"] == [
-        {"rank": 0, "for": 1, "waiting_ns": 60 * MS, "exposed_ns": 60 * MS}
-    ]
-    assert result.method["ranks"]["critical_rank"] == 1
+    assert late.straggler is True
+    assert early.straggler is False
+    assert late.late_ns == 20 * MS
+    assert early.late_ns == 0
+    assert early.waiting_ns == 3 * 20 * MS
+    assert late.waiting_ns == 0
+    assert late.causes_wait_ns == 3 * 20 * MS
+    assert result.method.ranks.waits == [Wait(rank=0, waits_for=1, waiting_ns=60 * MS, exposed_ns=60 * MS)]
+    assert result.method.ranks.critical_rank == 1
     assert "straggler" in codes(result)
 
 
 def test_the_verdict_names_the_late_rank_and_what_it_does_instead_of_the_network():
     verdict = summarise(job([Rank(0), Rank(1, sleep_ns=30 * MS)])).verdict
-    assert verdict["held_up_by"]["rank"] == 1
-    assert verdict["held_up_by"]["bound"] == "launch"
-    told = " ".join([verdict["sentence"], *verdict["caveats"]])
+    assert verdict.straggler.rank == 1
+    assert verdict.straggler.bound == "launch"
+    told = " ".join([verdict.sentence, *verdict.caveats])
     assert "rank 1" in told.lower()
     assert "waiting for launches" in told
     assert "slow all hosts" in told  # the host is late perhaps only while it is recorded
@@ -64,28 +63,28 @@ def test_the_verdict_names_the_late_rank_and_what_it_does_instead_of_the_network
 
 def test_a_rank_with_more_gpu_work_is_told_from_one_that_sleeps():
     verdict = summarise(job([Rank(0), Rank(1, compute_ns=(30 * MS,))])).verdict
-    assert not any("slow all hosts" in text for text in verdict["caveats"])
-    assert verdict["held_up_by"]["rank"] == 1
-    assert verdict["held_up_by"]["bound"] != "launch"
+    assert not any("slow all hosts" in text for text in verdict.caveats)
+    assert verdict.straggler.rank == 1
+    assert verdict.straggler.bound != "launch"
 
 
 def test_transfer_alone_is_no_waiting_and_no_one_is_late():
     result = summarise(job([Rank(0), Rank(1)], transfer_ns=20 * MS))
-    assert result.verdict["bound"] == "communication"
-    assert result.verdict["held_up_by"] is None
-    assert [row["straggler"] for row in result.ranks] == [False, False]
-    assert [row["waiting_ns"] for row in result.ranks] == [0, 0]
+    assert result.verdict.bound == "communication"
+    assert result.verdict.straggler is None
+    assert [row.straggler for row in result.ranks] == [False, False]
+    assert [row.waiting_ns for row in result.ranks] == [0, 0]
 
 
 def test_ranks_that_wait_for_each_other_in_turn_have_no_straggler():
     result = summarise(job([Rank(0, compute_ns=(10 * MS, 2 * MS)), Rank(1, compute_ns=(2 * MS, 10 * MS))]))
-    assert [row["straggler"] for row in result.ranks] == [False, False]
-    assert [row["waiting_ns"] for row in result.ranks] == [24 * MS, 24 * MS]
+    assert [row.straggler for row in result.ranks] == [False, False]
+    assert [row.waiting_ns for row in result.ranks] == [24 * MS, 24 * MS]
 
 
 def late_ranks(*ranks, steps=5):
     result = summarise(job(ranks, steps=steps))
-    return [row["rank"] for row in result.ranks if row["straggler"]], result
+    return [row.rank for row in result.ranks if row.straggler], result
 
 
 @pytest.mark.parametrize(
@@ -94,7 +93,7 @@ def late_ranks(*ranks, steps=5):
 def test_a_straggler_is_late_in_most_steps(steps_late, named):
     found, result = late_ranks(Rank(0), Rank(1, sleep_ns=30 * MS, sleeps_in=steps_late), Rank(2))
     assert found == named
-    told = " ".join(map(str, (result.verdict["sentence"], *result.verdict["caveats"])))
+    told = " ".join(map(str, (result.verdict.sentence, *result.verdict.caveats)))
     assert "rank 1" in told.lower()
     assert ("not steadily" in told) is (not named)
 
@@ -114,35 +113,35 @@ def test_two_ranks_that_are_late_by_turns_are_no_stragglers():
 def test_one_late_rank_of_two_is_the_verdict_though_its_idling_and_the_waiting_are_two_shares():
     """15 ms of sleep in a step of 25.6 ms: a third each of the mean are launch, communication and computing."""
     verdict = summarise(job([Rank(0), Rank(1, sleep_ns=15 * MS)])).verdict
-    assert verdict["bound"] != "communication"
-    assert verdict["sentence"].startswith(
+    assert verdict.bound != "communication"
+    assert verdict.sentence.startswith(
         "Rank 1 delays the step: the other ranks wait in collectives 59 % of their time."
     )
-    assert "waiting for launches" in verdict["sentence"]
+    assert "waiting for launches" in verdict.sentence
 
 
 def test_a_late_rank_that_costs_less_than_the_work_does_is_a_caveat():
     verdict = summarise(job([Rank(0), Rank(1, sleep_ns=3 * MS)])).verdict
-    assert verdict["bound"] == "compute"
-    assert verdict["held_up_by"]["rank"] == 1
-    assert any("Rank 1" in text for text in verdict["caveats"])
+    assert verdict.bound == "compute"
+    assert verdict.straggler.rank == 1
+    assert any("Rank 1" in text for text in verdict.caveats)
 
 
 @pytest.mark.parametrize("clock_ns", [0, 3 * MS, -700 * US, 10**12])
 def test_a_wrong_clock_is_found_and_changes_nothing(clock_ns):
     ranks = [Rank(0), Rank(1, sleep_ns=20 * MS, clock_ns=clock_ns)]
     row = by_rank(summarise(job(ranks)))[1]
-    assert row["clock_offset_ns"] == -clock_ns
-    assert row["clock_error_ns"] == 0
-    assert row["late_ns"] == 20 * MS
+    assert row.clock_offset_ns == -clock_ns
+    assert row.clock_error_ns == 0
+    assert row.late_ns == 20 * MS
 
 
 def test_clocks_without_unix_time_are_brought_together_by_the_collectives():
     ranks = [Rank(0), Rank(1, sleep_ns=20 * MS, clock_ns=123 * MS, epoch_ns=None)]
     traces = job(ranks)
     result = summarise(traces)
-    assert by_rank(result)[1]["clock_offset_ns"] == EPOCH - 123 * MS
-    assert by_rank(result)[1]["late_ns"] == 20 * MS
+    assert by_rank(result)[1].clock_offset_ns == EPOCH - 123 * MS
+    assert by_rank(result)[1].late_ns == 20 * MS
     views, _ = timelines(traces, Options())
     ends = [int(v.trace.operations.end_ns.max()) + o for v, o in zip(views, time_offsets(views), strict=True)]
     assert ends[0] == ends[1]
@@ -150,8 +149,8 @@ def test_clocks_without_unix_time_are_brought_together_by_the_collectives():
 
 def test_the_error_of_a_clock_covers_the_spread_of_the_ends():
     rows = by_rank(summarise(job([Rank(0), Rank(1), Rank(2)], ends_ns={1: 8 * US, 2: 3 * US})))
-    assert all(abs(row["waiting_ns"]) <= 3 * 8 * US for row in rows.values())
-    assert max(row["clock_error_ns"] for row in rows.values()) <= 8 * US
+    assert all(abs(row.waiting_ns) <= 3 * 8 * US for row in rows.values())
+    assert max(row.clock_error_ns for row in rows.values()) <= 8 * US
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -161,17 +160,17 @@ def test_a_rank_that_lacks_some_collectives_is_still_matched(lost, marked):
     ranks = [Rank(0, **steps), Rank(1, **steps, sleep_ns=20 * MS, clock_ns=2 * MS, **lost)]
     result = summarise(job(ranks, marked=marked))
     row = by_rank(result)[1]
-    assert row["clock_offset_ns"] == -2 * MS
-    assert row["straggler"] is True
-    assert result.method["ranks"]["matched"] == 12 - (2 if "first_lost" in lost else 1)
-    assert result.method["ranks"]["unmatched"] == (2 if "first_lost" in lost else 1)
+    assert row.clock_offset_ns == -2 * MS
+    assert row.straggler is True
+    assert result.method.ranks.matched == 12 - (2 if "first_lost" in lost else 1)
+    assert result.method.ranks.unmatched == (2 if "first_lost" in lost else 1)
 
 
 def test_without_steps_the_ends_tell_the_order_even_if_the_clock_is_far_off():
     uneven = (10 * MS, 3 * MS, 7 * MS, 5 * MS, 2 * MS, 12 * MS, 4 * MS, 9 * MS)
     ranks = [Rank(0, uneven), Rank(1, uneven, clock_ns=47 * MS, first_lost=2)]
     result = summarise(job(ranks, steps=1, marked=False))
-    assert result.method["ranks"]["matched"] == 6
+    assert result.method.ranks.matched == 6
     assert by_rank(result)[1]["clock_offset_ns"] == -47 * MS
 
 
@@ -179,14 +178,14 @@ def test_without_steps_the_ends_tell_the_order_even_if_the_clock_is_far_off():
 def test_one_shared_collective_is_compared_if_the_unix_times_agree(apart_ns, matched):
     ranks = [Rank(0), Rank(1, sleep_ns=5 * MS, clock_ns=apart_ns)]
     result = summarise(job(ranks, steps=1))
-    assert result.method["ranks"]["matched"] == matched
+    assert result.method.ranks.matched == matched
 
 
 def test_the_files_of_two_ranks_on_their_own_clocks_agree_with_their_unix_times():
     """Case 09: rank 1 starts 50 us after rank 0, and both end at the same instant."""
     result = summarise([read(DATA / "cases" / f"09_rank{rank}.json") for rank in (0, 1)])
-    assert by_rank(result)[1]["late_ns"] == 50 * US
-    assert by_rank(result)[0]["waiting_ns"] == 50 * US
+    assert by_rank(result)[1].late_ns == 50 * US
+    assert by_rank(result)[0].waiting_ns == 50 * US
 
 
 def test_numbers_in_the_group_win_over_the_order():
@@ -198,15 +197,15 @@ def test_numbers_in_the_group_win_over_the_order():
         for t, first in zip(traces, (0, 2), strict=True)
     ]
     result = summarise(traces)
-    assert result.method["ranks"]["matched"] == 6
-    assert by_rank(result)[1]["clock_offset_ns"] == -5 * MS
+    assert result.method.ranks.matched == 6
+    assert by_rank(result)[1].clock_offset_ns == -5 * MS
 
 
 def test_ranks_of_different_groups_are_not_matched():
     one, other = job([Rank(0)], group="mesh_dp (1)"), job([Rank(1)], group="mesh_dp (2)")
     result = summarise([*one, *other])
-    assert [row["late_ns"] for row in result.ranks] == [None, None]
-    assert [row["straggler"] for row in result.ranks] == [None, None]
+    assert [row.late_ns for row in result.ranks] == [None, None]
+    assert [row.straggler for row in result.ranks] == [None, None]
     assert "ranks-not-compared" in codes(result)
 
 
@@ -214,12 +213,12 @@ def test_unrelated_recordings_are_not_compared():
     one = job([Rank(0, compute_ns=(10 * MS, 2 * MS, 3 * MS))])
     other = job([Rank(1, compute_ns=(1 * MS, 9 * MS, 5 * MS), epoch_ns=EPOCH + 10**12)])
     rows = by_rank(summarise([*one, *other]))
-    assert [row["late_ns"] for row in rows.values()] == [None, None]
+    assert [row.late_ns for row in rows.values()] == [None, None]
 
 
 def test_two_recordings_of_one_rank_are_not_compared():
     result = summarise([*job([Rank(0)]), *job([Rank(0, sleep_ns=20 * MS)])])
-    assert [row["late_ns"] for row in result.ranks] == [None, None]
+    assert [row.late_ns for row in result.ranks] == [None, None]
     assert "ranks-not-compared" in codes(result)
 
 
@@ -230,7 +229,7 @@ def test_of_several_recordings_of_a_rank_the_first_is_compared(later):
     again = job([Rank(0, epoch_ns=EPOCH + 3600 * 10**9), Rank(1, epoch_ns=EPOCH + 3600 * 10**9)])
     traces = [*again, *first] if later == 0 else [*first, *again]
     result = summarise(traces)
-    told = [(row["rank"], row["straggler"], row["late_ns"]) for row in result.ranks]
+    told = [(row.rank, row.straggler, row.late_ns) for row in result.ranks]
     compared, left = [(0, False, 0), (1, True, 20 * MS)], [(0, None, None), (1, None, None)]
     assert told == (left + compared if later == 0 else compared + left)
     assert "ranks-repeated" in codes(result)
@@ -241,9 +240,9 @@ def test_where_one_recording_ends_earlier_its_lateness_is_still_the_verdict():
     """Rank 0 recorded six steps, the late rank three of them: what cannot be matched is not taken for transfer."""
     ranks = [Rank(0), Rank(1, sleep_ns=20 * MS)]
     result = summarise([job(ranks, steps=6)[0], job(ranks, steps=3)[1]])
-    assert result.verdict["held_up_by"]["rank"] == 1
-    assert result.verdict["held_up_by"]["waiting_ns"] == 3 * 20 * MS
-    assert result.method["ranks"]["unmatched_exposed_ns"] == 3 * (20 * MS + 500 * US)
+    assert result.verdict.straggler.rank == 1
+    assert result.verdict.straggler.waiting_ns == 3 * 20 * MS
+    assert result.method.ranks.unmatched_exposed_ns == 3 * (20 * MS + 500 * US)
     assert "collectives-unmatched" in codes(result)
 
 
@@ -257,17 +256,17 @@ def test_where_one_recording_ends_earlier_its_lateness_is_still_the_verdict():
 )
 def test_recordings_of_unlike_length_are_told(counts, told):
     traces = [job([Rank(rank) for rank in range(len(counts))], steps=n)[at] for at, n in enumerate(counts)]
-    found = summarise(traces).health["findings"]
-    messages = [f["message"] for f in found if f["code"] == "recordings-uneven"]
+    found = summarise(traces).health.findings
+    messages = [f.message for f in found if f.code == "recordings-uneven"]
     assert len(messages) == (told is not None)
     assert all(message.startswith(told) for message in messages)
 
 
 def test_a_rank_without_collectives_is_named_and_the_others_are_compared():
     result = summarise(job([Rank(0), Rank(1, sleep_ns=20 * MS), Rank(2, lost=(0, 1, 2))]))
-    assert [row["straggler"] for row in result.ranks] == [False, True, None]
-    (finding,) = [f for f in result.health["findings"] if f["code"] == "ranks-not-compared"]
-    assert finding["message"].endswith("too few common collectives: rank 2.")
+    assert [row.straggler for row in result.ranks] == [False, True, None]
+    (finding,) = [f for f in result.health.findings if f.code == "ranks-not-compared"]
+    assert finding.message.endswith("too few common collectives: rank 2.")
 
 
 def test_matched_ranks_have_neither_finding():
@@ -278,14 +277,14 @@ def test_matched_ranks_have_neither_finding():
 def test_files_without_a_rank_are_numbered_in_their_order_when_they_share_collectives():
     traces = [_nameless(t) for t in job([Rank(0), Rank(1, sleep_ns=20 * MS)])]
     result = summarise(traces)
-    assert [row["straggler"] for row in result.ranks] == [False, True]
-    assert result.method["ranks"]["numbered_by"] == "file-order"
+    assert [row.straggler for row in result.ranks] == [False, True]
+    assert result.method.ranks.numbered_by == "file-order"
 
 
 def test_files_without_a_rank_that_share_nothing_are_no_ranks():
     one = job([Rank(0, compute_ns=(10 * MS, 2 * MS, 3 * MS))])
     other = job([Rank(1, compute_ns=(1 * MS, 9 * MS, 5 * MS), epoch_ns=EPOCH + 10**12)])
-    assert summarise([_nameless(t) for t in (*one, *other)]).ranks == []
+    assert summarise([_nameless(t) for t in (*one, *other)]).ranks == ()
 
 
 def _nameless(trace):
@@ -302,7 +301,7 @@ def test_many_ranks_of_crossing_groups_share_one_clock():
             traces.setdefault(trace.source.rank, []).append(trace)
     chained = [parts[0] if len(parts) == 1 else _joined(*parts) for _, parts in sorted(traces.items())]
     rows = by_rank(summarise(chained))
-    assert {rank: row["clock_offset_ns"] for rank, row in rows.items()} == {r: -c for r, c in clocks.items()}
+    assert {rank: row.clock_offset_ns for rank, row in rows.items()} == {r: -c for r, c in clocks.items()}
 
 
 def _joined(first, second):
@@ -336,7 +335,7 @@ def test_exposed_and_overlapped_communication_of_ddp_equals_the_brute_force():
         last = max(
             op.end for op in recording.ops if launched.get(op.correlation, steps[-1][1]) < steps[-1][1]
         )
-        start = last - sum(row["shares"].values())
+        start = last - sum(row.shares.values())
         nccl = within(united([(o.start, o.end) for o in recording.ops if "nccl" in o.name]), start, last)
         other = within(
             united(
@@ -346,9 +345,9 @@ def test_exposed_and_overlapped_communication_of_ddp_equals_the_brute_force():
             start,
             last,
         )
-        assert row["collective_ns"] == length(nccl)
-        assert row["exposed_ns"] == length(without(nccl, other))
-        assert row["overlapped_ns"] == row["collective_ns"] - row["exposed_ns"]
+        assert row.collective_ns == length(nccl)
+        assert row.exposed_ns == length(without(nccl, other))
+        assert row.overlapped_ns == row.collective_ns - row.exposed_ns
 
 
 def test_waiting_of_ddp_equals_a_pairwise_count_by_hand():
@@ -357,24 +356,24 @@ def test_waiting_of_ddp_equals_a_pairwise_count_by_hand():
         *(sorted((o.start, o.end) for o in r.ops if "nccl" in o.name) for r in (first, second)), strict=True
     )
     rows = by_rank(ddp())
-    shift = rows[1]["clock_offset_ns"]
-    kept = sum(step["kept"] for step in ddp().window["steps"])
+    shift = rows[1].clock_offset_ns
+    kept = sum(step.kept for step in ddp().window.steps)
     waiting = [0, 0]
     for (start, end), (other_start, other_end) in list(pairs)[-10 * kept :]:
         start, end = start - shift, end - shift
         waiting[0] += min(max(other_start - start, 0), end - start)
         waiting[1] += min(max(start - other_start, 0), other_end - other_start)
-    assert [rows[0]["waiting_ns"], rows[1]["waiting_ns"]] == waiting
+    assert [rows[0].waiting_ns, rows[1].waiting_ns] == waiting
 
 
 def test_the_bus_bandwidth_of_ddp_is_that_of_nccl_tests():
     (row,) = ddp().communication
-    assert row["bus_gbs"] == pytest.approx(row["bytes"] * 2 * (2 - 1) / 2 / row["total_ns"])
-    assert row["algorithm_gbs"] == pytest.approx(row["bytes"] / row["total_ns"])
-    for size in row["sizes"]:
-        assert size["transfer_bus_gbs"] == pytest.approx(size["bytes"] * size["count"] / size["transfer_ns"])
+    assert row.bus_gbs == pytest.approx(row.bytes * 2 * (2 - 1) / 2 / row.total_ns)
+    assert row.algorithm_gbs == pytest.approx(row.bytes / row.total_ns)
+    for size in row.sizes:
+        assert size.transfer_bus_gbs == pytest.approx(size.bytes * size.count / size.transfer_ns)
     # Two H200 over NVLink: the transfer runs at hundreds of GB/s, what waiting hides in bus_gbs.
-    assert row["transfer_bus_gbs"] > 5 * row["bus_gbs"]
+    assert row.transfer_bus_gbs > 5 * row.bus_gbs
 
 
 @needs_shared
@@ -382,13 +381,13 @@ def test_the_bus_bandwidth_of_ddp_is_that_of_nccl_tests():
 def test_four_ranks_of_somebody_elses_job_are_compared():
     paths = sorted((SHARED / "corpus" / "kineto").glob("*dlrm_kineto__worker*"))
     result = summarise([read(path) for path in paths])
-    assert {row["collective"]: row["count"] for row in result.communication} == {
+    assert {row.collective: row.count for row in result.communication} == {
         "all_to_all": 20,
         "all_reduce": 12,
     }
-    assert [row["rank"] for row in result.ranks] == [0, 1, 2, 3]
-    assert all(row["clock_error_ns"] < 20 * US for row in result.ranks)
-    assert result.method["ranks"]["matched"] == 8
+    assert [row.rank for row in result.ranks] == [0, 1, 2, 3]
+    assert all(row.clock_error_ns < 20 * US for row in result.ranks)
+    assert result.method.ranks.matched == 8
     assert "ranks-missing" in codes(result)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from profkit.model import Collectives, CopyKind, RangeKind
+from profkit.model.report_ranks import Parallelism
 from profkit.ranks.parallelism import merge_parallelism
 from profkit.readers import read
 from tests.builders import BACKWARD, GEMM, MAIN, NCCL, TraceBuilder
@@ -20,11 +21,11 @@ SEND_RECV = "ncclDevKernel_SendRecv"
 
 
 def kinds(trace):
-    return {row["kind"]: row["basis"] for row in summarise([trace]).method["ranks"]["parallelism"]}
+    return {row.kind: row.basis for row in summarise([trace]).method.ranks.parallelism}
 
 
 def findings(trace):
-    return {f["code"]: f for f in summarise([trace]).health["findings"]}
+    return {f.code: f for f in summarise([trace]).health.findings}
 
 
 def program(*names, range_name=None, thread=BACKWARD, kind=RangeKind.ANNOTATION, devices=1):
@@ -120,9 +121,9 @@ def test_a_group_tells_what_it_is_for(group, expected):
 
 
 def test_a_name_wins_over_a_guess_of_another_rank():
-    guess = [{"kind": "data parallel", "basis": "inferred", "sign": None}]
-    name = [{"kind": "DDP", "basis": "named", "sign": None}]
-    assert [row["kind"] for row in merge_parallelism([guess, name])] == ["DDP"]
+    guess = [Parallelism(kind="data parallel", basis="inferred")]
+    name = [Parallelism(kind="DDP", basis="named")]
+    assert [row.kind for row in merge_parallelism([guess, name])] == ["DDP"]
 
 
 def test_many_small_all_reduces_are_told_from_few_large_ones():
@@ -170,9 +171,9 @@ def streams(copy_stream, copy_beside_compute=False):
 
 def test_copies_on_the_compute_stream_are_told_with_their_time():
     finding = findings(streams(7))["copies-on-compute-stream"]
-    assert finding["count"] == 10
-    (row,) = summarise([streams(7)]).method["ranks"]["streams"]
-    assert row["ns"] == 10 * 500
+    assert finding.count == 10
+    (row,) = summarise([streams(7)]).method.ranks.streams
+    assert row.ns == 10 * 500
 
 
 @pytest.mark.parametrize("beside", [True, False])

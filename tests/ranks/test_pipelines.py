@@ -6,7 +6,7 @@ import random
 import pytest
 
 from profkit.readers import read
-from profkit.rendering.spoken import spoken
+from profkit.rendering.document_of import document_of
 from profkit.report import merge_files, summarise_file
 from profkit.report.views import Options
 from tests.ranks.pipelines import MS, US, gpipe, play, write
@@ -27,15 +27,15 @@ def compared(folder, programs, *, told="kernel", clocks=None, world=None, **how)
 
 
 def by_rank(result):
-    return {row["rank"]: row for row in result.ranks}
+    return {row.rank: row for row in result.ranks}
 
 
 def waits(result):
-    return {(w["rank"], w["for"]): w["waiting_ns"] for w in result.method["ranks"]["waits"]}
+    return {(w.rank, w.waits_for): w.waiting_ns for w in result.method.ranks.waits}
 
 
 def findings(result):
-    return {f["code"]: f["message"] for f in result.health["findings"]}
+    return {f.code: f.message for f in result.health.findings}
 
 
 @pytest.mark.parametrize("told", ["kernel", "host", "both", "title"])
@@ -43,10 +43,10 @@ def findings(result):
 def test_waiting_in_messages_is_what_was_played(tmp_path, stages, told):
     played, result = compared(tmp_path, gpipe(stages, 4, even(5 * MS), even(11 * MS)), told=told)
     assert waits(result) == played.waits
-    assert {rank: row["waiting_ns"] for rank, row in by_rank(result).items()} == {
+    assert {rank: row.waiting_ns for rank, row in by_rank(result).items()} == {
         rank: played.waiting(rank) for rank in range(stages)
     }
-    assert result.method["ranks"]["unmatched"] == 0
+    assert result.method.ranks.unmatched == 0
 
 
 @pytest.mark.parametrize("depth", [1, 4, 8])
@@ -63,9 +63,9 @@ def test_a_sender_that_waits_for_room_in_the_buffer_waits_for_its_receiver(tmp_p
     # A send of a buffer of one ends about when its own receive begins: a transfer counts as waiting there.
     assert waits(result) == pytest.approx(played.waits, abs=200 * US * (depth == 1))
     rows = by_rank(result)
-    assert {rank: row["clock_offset_ns"] for rank, row in rows.items()} == {0: 0, 1: -off_ns, 2: -2 * off_ns}
-    assert [rank for rank in rows if rows[rank]["straggler"]] == [2]
-    assert rows[2]["late_ns"] <= 7 * MS
+    assert {rank: row.clock_offset_ns for rank, row in rows.items()} == {0: 0, 1: -off_ns, 2: -2 * off_ns}
+    assert [rank for rank in rows if rows[rank].straggler] == [2]
+    assert rows[2].late_ns <= 7 * MS
 
 
 def test_where_receivers_wait_too_they_tell_how_deep_the_buffer_is_though_the_clock_is_far_off(tmp_path):
@@ -74,7 +74,7 @@ def test_where_receivers_wait_too_they_tell_how_deep_the_buffer_is_though_the_cl
         1: [("recv", 0), ("run", 3 * MS)] * 14,
     }
     _, result = compared(tmp_path, programs, told="host", clocks={1: -5 * MS}, buffered=True, depth=4)
-    assert by_rank(result)[1]["clock_offset_ns"] == 5 * MS
+    assert by_rank(result)[1].clock_offset_ns == 5 * MS
     assert set(waits(result)) == {(0, 1), (1, 0)}
 
 
@@ -96,8 +96,8 @@ def test_uneven_stages_wrong_clocks_and_any_program_are_matched(tmp_path, seed):
     met = {rank for low in links for rank in (low, low + 1)}
     played, result = compared(tmp_path, programs, told="host", clocks=clocks, transfer=300 * US)
     assert waits(result) == played.waits
-    reached = {rank for rank in met if by_rank(result)[rank]["clock_offset_ns"] is not None}
-    shifts = {r: by_rank(result)[r]["clock_offset_ns"] + clocks.get(r, 0) for r in reached}
+    reached = {rank for rank in met if by_rank(result)[rank].clock_offset_ns is not None}
+    shifts = {r: by_rank(result)[r].clock_offset_ns + clocks.get(r, 0) for r in reached}
     assert set(shifts.values()) == {shifts[min(reached)]}
 
 
@@ -106,36 +106,36 @@ def test_a_slow_stage_is_the_straggler_though_its_neighbour_is_waited_for_too(tm
     slow = lambda ns: lambda stage: ns * (2 if stage == 2 else 1)  # noqa: E731
     _, result = compared(tmp_path, gpipe(4, 8, slow(5 * MS), slow(10 * MS)))
     rows = by_rank(result)
-    assert [rank for rank, row in rows.items() if row["straggler"]] == [2]
-    assert rows[2]["critical"] is True
-    assert rows[2]["holds_up_ns"] > 2 * rows[1]["holds_up_ns"]
-    told = " ".join(map(str, (result.verdict["sentence"], *result.verdict["caveats"])))
+    assert [rank for rank, row in rows.items() if row.straggler] == [2]
+    assert rows[2].critical is True
+    assert rows[2].causes_wait_ns > 2 * rows[1].causes_wait_ns
+    told = " ".join(map(str, (result.verdict.sentence, *result.verdict.caveats)))
     assert "Rank 2" in told
-    assert result.verdict["held_up_by"]["bound"] == "compute"
+    assert result.verdict.straggler.bound == "compute"
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2, 8])
 @pytest.mark.parametrize("stages", [2, 4])
 def test_even_stages_have_a_bubble_and_no_straggler(tmp_path, stages, micro_batches):
     played, result = compared(tmp_path, gpipe(stages, micro_batches, even(5 * MS), even(10 * MS)))
-    assert not any(row["straggler"] for row in result.ranks)
+    assert not any(row.straggler for row in result.ranks)
     assert "straggler" not in findings(result)
     assert "waits-in-messages" in findings(result)
-    assert result.method["ranks"]["messages"]["ranks"] == list(range(stages))
-    assert result.method["ranks"]["messages"]["exposed_waiting_ns"] == sum(played.waits.values())
+    assert result.method.ranks.messages.ranks == list(range(stages))
+    assert result.method.ranks.messages.exposed_waiting_ns == sum(played.waits.values())
 
 
 def test_a_verdict_on_a_bubble_says_so_and_blames_nobody(tmp_path):
     _, result = compared(tmp_path, gpipe(4, 2, even(5 * MS), even(10 * MS)))
-    assert result.verdict["bound"] == "communication"
-    assert "GPUs wait in sends and receives" in result.verdict["sentence"]
-    assert "its bubble" in result.verdict["sentence"]
-    assert result.verdict["held_up_by"]["rank"] is None
+    assert result.verdict.bound == "communication"
+    assert "GPUs wait in sends and receives" in result.verdict.sentence
+    assert "its bubble" in result.verdict.sentence
+    assert result.verdict.straggler.rank is None
 
 
 def test_what_is_charged_to_all_ranks_is_what_all_wait(tmp_path):
     played, result = compared(tmp_path, gpipe(3, 4, even(5 * MS), even(10 * MS)))
-    attributed = sum(row["holds_up_ns"] for row in result.ranks)
+    attributed = sum(row.causes_wait_ns for row in result.ranks)
     assert attributed == pytest.approx(sum(played.waits.values()) / 2, abs=3)
 
 
@@ -160,13 +160,13 @@ def test_messages_that_nobody_waited_in_tell_no_clock(tmp_path):
     """Every sender is gone long before its receiver comes: their ends have nothing to do with each other."""
     programs = {0: [("send", 1), ("run", 10 * MS)], 1: [("run", 30 * MS), ("recv", 0)]}
     _, result = compared(tmp_path, programs, buffered=True)
-    assert [row["late_ns"] for row in result.ranks] == [None, None]
+    assert [row.late_ns for row in result.ranks] == [None, None]
 
 
 def test_a_sender_of_a_large_message_waits_for_its_receiver(tmp_path):
     programs = {0: [("send", 1), ("run", 10 * MS)], 1: [("run", 30 * MS), ("recv", 0), ("run", 10 * MS)]}
     played, result = compared(tmp_path, programs)
-    assert by_rank(result)[0]["waiting_ns"] == played.waiting(0) > 3 * 25 * MS
+    assert by_rank(result)[0].waiting_ns == played.waiting(0) > 3 * 25 * MS
 
 
 def test_messages_with_buffers_do_not_spoil_the_clocks(tmp_path):
@@ -176,8 +176,8 @@ def test_messages_with_buffers_do_not_spoil_the_clocks(tmp_path):
         1: [("run", 30 * MS), ("recv", 0), ("run", 30 * MS), ("send", 0)],
     }
     _, result = compared(tmp_path, programs, buffered=True, clocks={1: 7 * MS})
-    assert by_rank(result)[1]["clock_offset_ns"] == -7 * MS
-    assert by_rank(result)[0]["clock_error_ns"] < 20 * US
+    assert by_rank(result)[1].clock_offset_ns == -7 * MS
+    assert by_rank(result)[0].clock_error_ns < 20 * US
 
 
 @pytest.mark.parametrize("told", ["host", "both"])
@@ -191,22 +191,22 @@ def test_a_batch_of_two_messages_is_one_kernel_and_waits_for_the_later_partner(t
     played, result = compared(tmp_path, programs, told=told)
     assert waits(result) == played.waits
     rows = result.communication
-    assert {row["collective"] for row in rows} == {"send_recv"}
-    assert sum(row["count"] for row in rows) == STEPS * 4
-    assert sum(row["waiting_ns"] for row in rows) == sum(played.waits.values())
+    assert {row.collective for row in rows} == {"send_recv"}
+    assert sum(row.count for row in rows) == STEPS * 4
+    assert sum(row.waiting_ns for row in rows) == sum(played.waits.values())
 
 
 @pytest.mark.parametrize(("world", "matched"), [(2, True), (None, True), (4, False)])
 def test_without_a_partner_two_ranks_can_only_mean_each_other(tmp_path, world, matched):
     played, result = compared(tmp_path, gpipe(2, 4, even(5 * MS), even(9 * MS)), told="nowhere", world=world)
-    assert (waits(result) if matched else by_rank(result)[0]["waiting_ns"]) == (
+    assert (waits(result) if matched else by_rank(result)[0].waiting_ns) == (
         played.waits if matched else None
     )
 
 
 def test_without_a_partner_three_ranks_are_not_compared(tmp_path):
     _, result = compared(tmp_path, gpipe(3, 4, even(5 * MS), even(9 * MS)), told="nowhere")
-    assert result.method["ranks"]["matched"] == 0
+    assert result.method.ranks.matched == 0
     assert "ranks-not-compared" in findings(result)
 
 
@@ -222,7 +222,7 @@ def test_titles_with_the_numbers_of_a_group_name_nobody(tmp_path, other, renamed
         for old, new in renamed.items() if rank == other else ():
             text = text.replace(old, new)
         path.write_text(text)
-    assert summarise([read(path) for path in paths]).method["ranks"]["matched"] == 0
+    assert summarise([read(path) for path in paths]).method.ranks.matched == 0
 
 
 def test_two_pipelines_side_by_side_are_two_groups(tmp_path):
@@ -243,8 +243,8 @@ def test_a_merged_report_of_a_pipeline_is_that_of_one_process(tmp_path):
     paths = write(tmp_path, play(programs, steps=STEPS), programs, told="host", clocks={1: 3 * MS})
     traces = [read(path) for path in paths]
     together = summarise(traces)
-    apart = spoken(merge_files([summarise_file(trace, Options()) for trace in traces]))
+    apart = document_of(merge_files([summarise_file(trace, Options()) for trace in traces]))
     assert apart.ranks == together.ranks
-    assert apart.method["ranks"] == together.method["ranks"]
+    assert apart.method.ranks == together.method.ranks
     assert apart.communication == together.communication
     assert sorted(findings(apart)) == sorted(findings(together))

@@ -47,40 +47,40 @@ def report(case, ranks):
 
 
 def codes(result):
-    return {f["code"] for f in result.health["findings"]}
+    return {f.code for f in result.health.findings}
 
 
 def kinds(result):
-    return {row["kind"]: row["basis"] for row in result.method["ranks"]["parallelism"]}
+    return {row.kind: row.basis for row in result.method.ranks.parallelism}
 
 
 def stragglers(result):
-    return [row["rank"] for row in result.ranks if row["straggler"]]
+    return [row.rank for row in result.ranks if row.straggler]
 
 
 @recorded("asleep")
 def test_the_planted_sleep_of_20_ms_is_named_and_attributed(case, ranks):
     result = report(case, ranks)
     assert stragglers(result) == [1]
-    late = next(row for row in result.ranks if row["rank"] == 1)
-    assert 15 * MS < late["late_ns"] < 40 * MS
-    waiting = sum(w["exposed_ns"] for w in result.method["ranks"]["waits"])
-    for_rank_1 = sum(w["exposed_ns"] for w in result.method["ranks"]["waits"] if w["for"] == 1)
+    late = next(row for row in result.ranks if row.rank == 1)
+    assert 15 * MS < late.late_ns < 40 * MS
+    waiting = sum(w.exposed_ns for w in result.method.ranks.waits)
+    for_rank_1 = sum(w.exposed_ns for w in result.method.ranks.waits if w.waits_for == 1)
     assert for_rank_1 > 0.8 * waiting
-    assert result.verdict["held_up_by"]["rank"] == 1
-    assert result.verdict["held_up_by"]["bound"] in ("launch", "other")
+    assert result.verdict.straggler.rank == 1
+    assert result.verdict.straggler.bound in ("launch", "other")
 
 
 @recorded("slow")
 def test_a_rank_with_more_work_is_named_for_it(case, ranks):
     result = report(case, ranks)
     assert stragglers(result) == [1]
-    assert result.verdict["held_up_by"]["bound"] in ("compute", "memory", "unclassified")
+    assert result.verdict.straggler.bound in ("compute", "memory", "unclassified")
 
 
 @recorded("asleep", "slow", "buckets", "messages")
 def test_the_verdict_itself_names_the_rank_that_costs_most(case, ranks):
-    sentence = report(case, ranks).verdict["sentence"]
+    sentence = report(case, ranks).verdict.sentence
     if (case, ranks) == ("messages", 4):
         assert sentence.startswith("The start of the recordings delays the step")
     else:
@@ -97,12 +97,8 @@ def test_without_anything_planted_only_a_rank_that_is_late_in_every_step_is_a_st
     known = {("fsdp", 2): [1], ("fsdp2", 2): [1], ("tensor", 2): [1], ("fsdp2", 4): [3]}
     result = report(case, ranks)
     assert stragglers(result) == known.get((case, ranks), [])
-    held_up = result.verdict["held_up_by"]
-    assert (
-        [held_up["rank"]] == known[case, ranks]
-        if (case, ranks) in known
-        else not (held_up and held_up["rank"])
-    )
+    held_up = result.verdict.straggler
+    assert [held_up.rank] == known[case, ranks] if (case, ranks) in known else not (held_up and held_up.rank)
 
 
 @recorded("ddp")
@@ -110,14 +106,14 @@ def test_large_buckets_that_overlap_have_no_finding(case, ranks):
     result = report(case, ranks)
     assert kinds(result) == {"DDP": "named"}
     assert "small-buckets" not in codes(result)
-    assert result.verdict["bound"] != "communication"
+    assert result.verdict.bound != "communication"
 
 
 @recorded(*COMPARED)
 def test_ranks_of_one_machine_have_one_clock(case, ranks):
     for row in report(case, ranks).ranks:
-        assert abs(row["clock_offset_ns"]) < 200_000
-        assert row["clock_error_ns"] < 100_000
+        assert abs(row.clock_offset_ns) < 200_000
+        assert row.clock_error_ns < 100_000
 
 
 NVLINK_GBS = 450
@@ -126,13 +122,13 @@ NVLINK_GBS = 450
 
 @recorded(*COMPARED)
 def test_bandwidth_without_the_waiting_is_below_that_of_the_links(case, ranks):
-    found = [size for row in report(case, ranks).communication for size in row["sizes"] if size["bytes"]]
-    assert all(size["transfer_bus_gbs"] is None or size["transfer_bus_gbs"] < NVLINK_GBS for size in found)
-    large = [size for size in found if size["bytes"] >= 16 << 20]
+    found = [size for row in report(case, ranks).communication for size in row.sizes if size.bytes]
+    assert all(size.transfer_bus_gbs is None or size.transfer_bus_gbs < NVLINK_GBS for size in found)
+    large = [size for size in found if size.bytes >= 16 << 20]
     if case == "messages":  # what a receiver takes out of its own memory is no bandwidth of the network
-        assert all(size["transfer_bus_gbs"] is None for size in large)
+        assert all(size.transfer_bus_gbs is None for size in large)
     elif case != "pipeline":
-        assert all(size["transfer_bus_gbs"] > 150 for size in large)
+        assert all(size.transfer_bus_gbs > 150 for size in large)
 
 
 @recorded("buckets")
@@ -158,17 +154,17 @@ def test_each_kind_is_recognised(case, kind):
 
 @recorded("pipeline", "messages")
 def test_sends_are_matched_with_receives(case, ranks):
-    method = report(case, ranks).method["ranks"]
-    assert method["messages"]["ranks"] == list(range(ranks))
-    assert method["matched"] > 3 * method["unmatched"]
+    method = report(case, ranks).method.ranks
+    assert method.messages.ranks == list(range(ranks))
+    assert method.matched > 3 * method.unmatched
 
 
 @recorded("messages")
 def test_the_last_rank_works_twice_and_is_waited_for(case, ranks):
     result = report(case, ranks)
-    waits = result.method["ranks"]["waits"]
-    assert sum(w["waiting_ns"] for w in waits if w["for"] == ranks - 1) > 0
-    held = [row["holds_up_ns"] for row in result.ranks]
+    waits = result.method.ranks.waits
+    assert sum(w.waiting_ns for w in waits if w.waits_for == ranks - 1) > 0
+    held = [row.causes_wait_ns for row in result.ranks]
     assert held.index(max(held)) == ranks - 1
 
 
@@ -178,7 +174,7 @@ def test_waiting_for_profilers_that_start_later_is_no_rank_s_fault():
     assert "recordings-apart" in codes(result)
     assert "waits-in-messages" not in codes(result)
     assert stragglers(result) == []
-    assert result.method["ranks"]["unrecorded_waiting_ns"] > 1_500 * MS
+    assert result.method.ranks.unrecorded_waiting_ns > 1_500 * MS
     assert "recordings-apart" not in codes(report("messages", 2))
 
 
@@ -191,10 +187,10 @@ def test_exposed_communication_of_every_rank_equals_the_brute_force(case, ranks)
         launched = {c.correlation: c.start for c in recording.calls}
         ours = [o for o in recording.ops if launched.get(o.correlation, steps[-1][1]) < steps[-1][1]]
         last = max(o.end for o in ours)
-        first = last - sum(row["shares"].values())
+        first = last - sum(row.shares.values())
         nccl = within(united([(o.start, o.end) for o in recording.ops if "nccl" in o.name]), first, last)
         other = united(
             [(o.start, o.end) for o in recording.ops if o.kind == "kernel" and "nccl" not in o.name]
             + [(o.start, o.end) for o in recording.ops if o.kind in ("memset", "DtoD")]
         )
-        assert row["exposed_ns"] == length(without(nccl, within(other, first, last)))
+        assert row.exposed_ns == length(without(nccl, within(other, first, last)))

@@ -15,11 +15,11 @@ COPIER = 21
 
 
 def findings(trace):
-    return {f["code"]: f for f in summarise([trace]).health["findings"]}
+    return {f.code: f for f in summarise([trace]).health.findings}
 
 
 def rows(trace, kind):
-    return [row for row in summarise([trace]).method["ranks"]["streams"] if row["kind"] == kind]
+    return [row for row in summarise([trace]).method.ranks.streams if row.kind == kind]
 
 
 def prefetch(
@@ -56,10 +56,10 @@ def prefetch(
 @pytest.mark.parametrize("kind", [CopyKind.HTOD, CopyKind.DTOH])
 def test_copies_that_nothing_waits_for_are_told(kind):
     found = findings(prefetch(kind=kind))["copies-without-wait"]
-    assert found["count"] == BATCHES
-    assert f"stream {COPIER}" in found["message"]
+    assert found.count == BATCHES
+    assert f"stream {COPIER}" in found.message
     (row,) = rows(prefetch(kind=kind), "unordered")
-    assert row["ns"] == BATCHES * (190 if kind == CopyKind.HTOD else 500) * US
+    assert row.ns == BATCHES * (190 if kind == CopyKind.HTOD else 500) * US
 
 
 @pytest.mark.parametrize("kind", [CopyKind.HTOD, CopyKind.DTOH])
@@ -124,9 +124,9 @@ def apart(*, at=700, stream=COPIER, pageable=0):
 
 def test_copies_that_have_a_stream_of_their_own_and_run_alone_are_told():
     (row,) = rows(apart(), "alone")
-    assert row["ns"] == BATCHES * 200 * US
-    assert row["stream"] == COPIER
-    assert findings(apart())["copies-run-alone"]["count"] == BATCHES
+    assert row.ns == BATCHES * 200 * US
+    assert row.stream == COPIER
+    assert findings(apart())["copies-run-alone"].count == BATCHES
 
 
 @pytest.mark.parametrize(("at", "told"), [(100, False), (400, False), (420, True)])
@@ -142,8 +142,8 @@ def test_copies_on_the_stream_that_computes_are_told_once():
 
 
 def test_pageable_memory_is_named():
-    assert "pageable" in findings(apart(pageable=1))["copies-run-alone"]["message"]
-    assert "pageable" not in findings(apart(pageable=0))["copies-run-alone"]["message"]
+    assert "pageable" in findings(apart(pageable=1))["copies-run-alone"].message
+    assert "pageable" not in findings(apart(pageable=0))["copies-run-alone"].message
 
 
 @pytest.mark.parametrize(("streams", "told"), [((7, 20), True), ((19, 20), False)])
@@ -154,4 +154,4 @@ def test_turns_with_the_default_stream_say_what_it_waits_for(streams, told):
         builder.kernel(at + 100, at + 1100, launch=(at, at + 10), stream=streams[0])
         builder.kernel(at + 1200, at + 2000, launch=(at + 20, at + 30), stream=streams[1])
     found = findings(builder.range(0, 30000, "ProfilerStep#1").trace())["streams-take-turns"]
-    assert ("cudaStreamNonBlocking" in found["message"]) is told
+    assert ("cudaStreamNonBlocking" in found.message) is told

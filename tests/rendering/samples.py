@@ -17,7 +17,6 @@ from msgspec.inspect import (
 )
 
 from profkit.model.names import IDLE_CAUSES, SHARES
-from profkit.model.result import Result
 from profkit.rendering.document import Document
 
 Row = dict[str, Any]
@@ -256,22 +255,6 @@ def edited(report: Document, change: Callable[[Row], object]) -> Document:
     values = msgspec.to_builtins(report)
     change(values)
     return document_of(values)
-
-
-def as_result(report: Document) -> Result:
-    """TRANSITIONAL: the report as what analyses return, under the names of the first edition."""
-    d = msgspec.to_builtins(report)
-    for row in d["ranks"]:
-        row["holds_up_ns"] = row.pop("causes_wait_ns")
-    for row in d["advice"]:
-        row["counter"], row["instead"] = row.pop("caveats"), row.pop("remedy", None)
-    d["verdict"]["instead"], d["verdict"]["held_up_by"] = (
-        d["verdict"].pop("remedy"),
-        d["verdict"].pop("straggler"),
-    )
-    if not d["window"]["parts"]:
-        del d["window"]["parts"]
-    return Result.from_dict(d)
 
 
 def completed(kind: Type, value: Any) -> Any:

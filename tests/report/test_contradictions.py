@@ -47,8 +47,8 @@ def found(tmp_path):
     def analysed(*events):
         path = tmp_path / "trace.json"
         path.write_text(json.dumps({"deviceProperties": [CARD], "traceEvents": events}))
-        result = profkit.analyze(path).result
-        return result, {f["code"]: f for f in result.health["findings"] if f["code"] in CODES}
+        result = profkit.analyze(path).document
+        return result, {f.code: f for f in result.health.findings if f.code in CODES}
 
     return analysed
 
@@ -68,7 +68,7 @@ def steady(count=6, **changes):
 def test_a_steady_recording_contradicts_nothing(found):
     result, codes = found(*steady())
     assert codes == {}
-    assert "impossible" not in result.verdict["sentence"]
+    assert "impossible" not in result.verdict.sentence
 
 
 # --- busy over 100 %
@@ -77,17 +77,17 @@ def test_a_steady_recording_contradicts_nothing(found):
 def test_a_kernel_that_runs_over_all_later_ones_of_its_stream(found):
     result, codes = found(*steady(k1=1_754_000))
     finding = codes["busy-over-100"]
-    assert (finding["severity"], finding["count"]) == ("error", 1)
-    assert "1.75 s as recorded where 20.0 µs are possible" in finding["message"]
-    assert "k1" in finding["message"]
-    assert result.verdict["bound"] == "unknown"
-    assert "impossible" in result.verdict["sentence"]
+    assert (finding.severity, finding.count) == ("error", 1)
+    assert "1.75 s as recorded where 20.0 µs are possible" in finding.message
+    assert "k1" in finding.message
+    assert result.verdict.bound == "unknown"
+    assert "impossible" in result.verdict.sentence
 
 
 def test_a_small_overrun_is_told_and_leaves_the_verdict(found):
     result, codes = found(*steady(k1=45))
-    assert codes["busy-over-100"]["count"] == 1
-    assert "impossible" not in result.verdict["sentence"]
+    assert codes["busy-over-100"].count == 1
+    assert "impossible" not in result.verdict.sentence
 
 
 def test_a_kernel_that_begins_before_the_end_of_the_one_before_is_no_contradiction(found):
@@ -112,7 +112,7 @@ def test_processes_of_one_card_have_streams_of_their_own(tmp_path):
         export.call("cudaLaunchKernel", at - 50, at - 40, correlationId=number, globalTid=other)
         export.kernel("short", at, at + 50, correlationId=number, globalPid=other & ~0xFFFFFF)
     export.connection.close()
-    codes = {f["code"] for f in profkit.analyze(export.path).result.health["findings"]}
+    codes = {f.code for f in profkit.analyze(export.path).document.health.findings}
     assert not codes & set(CODES)
 
 
@@ -122,8 +122,8 @@ def test_processes_of_one_card_have_streams_of_their_own(tmp_path):
 def test_a_stream_that_runs_the_later_launch_first(found):
     events = [launch(10, 1), launch(20, 2), kernel(150, 10, 1), kernel(100, 10, 2)]
     finding = found(*events)[1]["clock-went-back"]
-    assert (finding["severity"], finding["count"]) == ("warning", 1)
-    assert "1 operation started before" in finding["message"]
+    assert (finding.severity, finding.count) == ("warning", 1)
+    assert "1 operation started before" in finding.message
 
 
 def test_another_stream_or_another_thread_may_be_first(found):
@@ -138,7 +138,7 @@ def test_calls_whose_ids_and_times_disagree(found):
 
     rising = [20 * at for at in range(1, 12)]
     finding = called(*rising, 10)["clock-went-back"]
-    assert "1 call started before" in finding["message"]
+    assert "1 call started before" in finding.message
     assert called(*rising, 230) == {}
     assert called(*rising, 10, tid=2) == {}, "another thread has a clock of its own turn"
     assert called(*reversed(rising)) == {}, "ids that mean nothing say nothing"
@@ -151,7 +151,7 @@ def test_steps_whose_numbers_and_times_disagree(found):
         ]
         return found(*steps, launch(10, 1), launch(70, 2), kernel(100, 10, 1), kernel(150, 10, 2))[1]
 
-    assert "1 step started before" in stepped(4, 3)["clock-went-back"]["message"]
+    assert "1 step started before" in stepped(4, 3)["clock-went-back"].message
     assert stepped(3, 4) == stepped(3, 9) == {}
 
 
@@ -163,7 +163,7 @@ def test_entries_of_a_memory_history_that_go_back(tmp_path):
         path = tmp_path / "snapshot.json"
         entries = [entry("alloc" if at % 2 == 0 else "free_completed", us) for at, us in enumerate(times)]
         path.write_text(json.dumps({"segments": [], "device_traces": [entries]}))
-        return [f["code"] for f in profkit.analyze(path).result.health["findings"]]
+        return [f.code for f in profkit.analyze(path).document.health.findings]
 
     assert "clock-went-back" in codes(5, 6, 3, 4)
     assert "clock-went-back" not in codes(5, 6, 6, 7)
@@ -175,7 +175,7 @@ def test_entries_of_a_memory_history_that_go_back(tmp_path):
 def test_one_id_for_two_launches(found):
     events = [launch(10, 1), launch(50, 1), kernel(100, 10, 1), kernel(150, 10, 1)]
     finding = found(*events)[1]["correlation-clash"]
-    assert (finding["severity"], finding["count"]) == ("warning", 1)
+    assert (finding.severity, finding.count) == ("warning", 1)
 
 
 def test_a_driver_call_within_its_runtime_call_and_calls_without_work_share_ids_rightly(found):
@@ -194,7 +194,7 @@ def test_ids_of_two_processes_are_two_ids(tmp_path):
         "b", 300, 400, globalPid=other & ~0xFFFFFF
     )
     export.connection.close()
-    codes = {f["code"] for f in profkit.analyze(export.path).result.health["findings"]}
+    codes = {f.code for f in profkit.analyze(export.path).document.health.findings}
     assert "correlation-clash" not in codes
 
 
@@ -219,29 +219,29 @@ def test_work_that_no_card_can_do_is_left_out(found):
     """1e15 FLOP in a millisecond: 1011 times the peak."""
     result, codes = found(*product(79_370, 1000))
     finding = codes["efficiency-over-105"]
-    assert (finding["severity"], finding["count"]) == ("warning", 1)
-    assert "101071 %" in finding["message"]
+    assert (finding.severity, finding.count) == ("warning", 1)
+    assert "101071 %" in finding.message
     (row,) = result.kernels
-    assert {row[key] for key in ("efficiency", "flop", "tflops", "dram_bytes", "gbs")} == {None}
-    assert (row["bound"], row["basis"]) == ("compute", "inferred"), "what the name says remains"
-    assert result.verdict["confidence"] != "modelled"
+    assert {getattr(row, key) for key in ("efficiency", "flop", "tflops", "dram_bytes", "gbs")} == {None}
+    assert (row.bound, row.basis) == ("compute", "inferred"), "what the name says remains"
+    assert result.verdict.confidence != "modelled"
 
 
 @pytest.mark.parametrize("dur", [300, 1000, 1050])
 def test_work_over_the_peak_has_no_efficiency(found, dur):
     result, codes = found(*product(8192, dur))
     finding = codes["efficiency-over-105"]
-    assert (finding["severity"], finding["count"]) == ("info", 1), "an algorithm may save arithmetic"
+    assert (finding.severity, finding.count) == ("info", 1), "an algorithm may save arithmetic"
     (row,) = result.kernels
-    assert (row["efficiency"], row["flop"]) == (None, 2 * 8192**3)
-    assert row["unsaturated"] is None
+    assert (row.efficiency, row.flop) == (None, 2 * 8192**3)
+    assert row.unsaturated is None
 
 
 @pytest.mark.parametrize("dur", [1065, 1112, 1400])
 def test_work_at_the_peak_or_just_over_it_is_believed(found, dur):
     result, codes = found(*product(8192, dur))
     assert codes == {}
-    assert result.kernels[0]["efficiency"] == pytest.approx(1111.3 / dur, rel=1e-3)
+    assert result.kernels[0].efficiency == pytest.approx(1111.3 / dur, rel=1e-3)
 
 
 def test_a_copy_faster_than_the_memory(found):
@@ -259,7 +259,7 @@ def test_a_copy_faster_than_the_memory(found):
         )
         return found(launch(10, 1), copy)[1]
 
-    assert copied(4 << 30, 100)["efficiency-over-105"]["count"] == 1
+    assert copied(4 << 30, 100)["efficiency-over-105"].count == 1
     assert copied(4 << 30, 3000) == {}
     assert copied(100 << 20, 1) == {}, "as much may stay in a cache"
 
@@ -268,5 +268,5 @@ def test_a_copy_faster_than_the_memory(found):
     "path", sorted([*DATA.glob("nsys/*.gz"), *DATA.glob("kineto/*.gz")]), ids=lambda p: p.name
 )
 def test_real_recordings_do_not_contradict_themselves(path):
-    codes = {f["code"] for f in profkit.analyze(path).result.health["findings"]}
+    codes = {f.code for f in profkit.analyze(path).document.health.findings}
     assert not codes & set(CODES)

@@ -82,8 +82,8 @@ def mixed_lines():
 def test_among_many_files_counters_are_no_device_of_their_own():
     result = summarise_many([str(MIXED_TRACE), str(MIXED)], Options())
 
-    assert [row["format"] for row in result.inputs] == ["kineto"]
-    assert next(f.code for f in result.health["findings"]) == "traces-set-aside"
+    assert [row.format for row in result.inputs] == ["kineto"]
+    assert next(f.code for f in result.health.findings) == "traces-set-aside"
     assert result.totals == merge_files([summarise_file(read(MIXED_TRACE), Options())]).totals
 
 

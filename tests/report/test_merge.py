@@ -44,7 +44,9 @@ def plain(value: Any) -> Any:
     """Floats to nine digits, and findings without their values; everything else as it is."""
     if isinstance(value, Finding):
         return {"code": value.code, "severity": value.severity, "count": value.count}
-    if isinstance(value, dict | Row):
+    if isinstance(value, Row):
+        return plain({name: getattr(value, name) for name in value.__struct_fields__})
+    if isinstance(value, dict):
         return {k: _in_order(k, plain(v)) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
@@ -74,13 +76,14 @@ def test_merged_kernels_equal_those_of_one_process(paths):
     """Bytes of each file are rounded; a slow kernel is judged file by file."""
     together, apart = both(paths)
     for row, own in zip(together.kernels, apart.kernels, strict=True):
-        for name, value in row.items():
+        for name in row.__struct_fields__:
+            value = getattr(row, name)
             if isinstance(value, int | float) and name in _ROUNDED:
-                assert own[name] == pytest.approx(value, rel=1e-5), (row["short_name"], name)
+                assert getattr(own, name) == pytest.approx(value, rel=1e-5), (row["short_name"], name)
             elif name != "unsaturated":
-                assert own[name] == value, (row["short_name"], name)
+                assert getattr(own, name) == value, (row["short_name"], name)
     disagreeing = sum(
-        a["unsaturated"] != b["unsaturated"] for a, b in zip(together.kernels, apart.kernels, strict=True)
+        a.unsaturated != b.unsaturated for a, b in zip(together.kernels, apart.kernels, strict=True)
     )
     assert disagreeing <= 1
 

@@ -30,17 +30,17 @@ def test_one_device_of_several_is_reported_alone():
     made = TraceBuilder(devices=2).kernel(5, 8, launch=(1, 2)).kernel(20, 50, launch=(3, 4), device=1).trace()
     result = summarise([made], Options(device=1))
 
-    assert [row["id"] for row in result.devices] == [1]
-    assert result.totals["kernel_sum_ns"] == 30
+    assert [row.id for row in result.devices] == [1]
+    assert result.totals.kernel_sum_ns == 30
 
 
 def test_one_file_of_several_may_fail_and_is_named():
     report = profkit.analyze([CASES / "22b_empty_file.json", CASES / "21_async_step_tail.json"])
-    found = [f for f in report.result.health["findings"] if f["code"] == "file-failed"]
+    found = [f for f in report.document.health.findings if f.code == "file-failed"]
 
     assert len(found) == 1
-    assert "22b_empty_file.json" in found[0]["message"]
-    assert report.result.totals["kernel_count"] == 3
+    assert "22b_empty_file.json" in found[0].message
+    assert report.document.totals.kernel_count == 3
 
 
 def test_when_all_files_fail_one_says_why():
@@ -53,10 +53,10 @@ def test_advice_without_steps_speaks_of_the_recording_and_is_trusted_less():
     stepped, whole = profkit.analyze(files), profkit.analyze(files, step="forward")
     plain = profkit.analyze(DATA / "cases/27_launch_api_names.json")
 
-    assert stepped.result.advice
-    assert len(whole.result.window["steps"]) == 3
-    assert all("a step" not in row["why"] for row in plain.result.advice)
-    assert {row["confidence"] for row in plain.result.advice} <= {"low"}
+    assert stepped.document.advice
+    assert len(whole.document.window.steps) == 3
+    assert all("a step" not in row["why"] for row in plain.document.advice)
+    assert {row["confidence"] for row in plain.document.advice} <= {"low"}
 
 
 def test_allocating_while_it_starts_is_no_churn_of_steps():
@@ -68,6 +68,6 @@ def test_allocating_while_it_starts_is_no_churn_of_steps():
     whole = summarise([made.trace()])
     made.range(-100_000, 1_950_000, "step")
 
-    assert whole.idle["by_cause"]["allocation"] == 900_000
-    assert "allocator-churn" not in {row["id"] for row in [*whole.advice, *report.result.advice]}
-    assert any("lloc" in row["title"] for row in summarise([made.trace()]).advice)
+    assert whole.idle.by_cause["allocation"] == 900_000
+    assert "allocator-churn" not in {row.id for row in [*whole.advice, *report.document.advice]}
+    assert any("lloc" in row.title for row in summarise([made.trace()]).advice)

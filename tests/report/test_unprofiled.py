@@ -76,5 +76,5 @@ def test_a_recording_without_steps_has_no_estimate():
         .kernel(90_000, 99_000, launch=(80_000, 81_000))
     )
 
-    doubts = [fact.code for fact in summarise([made.trace()]).verdict["doubts"]]
+    doubts = [fact.code for fact in summarise([made.trace()]).verdict.doubts]
     assert doubts == ["profiler-slows-host"]

@@ -203,7 +203,7 @@ def test_grounds_of_a_trace_are_its_window_its_kept_steps_and_its_busy_time():
     found = Grounds.of(views)
 
     assert (found.steps, found.devices, found.slow_host) == (3, 2, True)
-    window = summarise([made.trace()]).window["device_ns"]
+    window = summarise([made.trace()]).window.device_ns
     assert found.states.sum() == window
     assert found.basis_ns.sum() == found.states[: State.COMMUNICATION].sum() == 270 + 150
     assert (

@@ -14,10 +14,10 @@ def only_kernel(builder):
 
 def test_times_by_step_and_device_add_up_to_the_row():
     report = profkit.analyze([DATA / "kineto/ddp_rank0.json.gz", DATA / "kineto/ddp_rank1.json.gz"])
-    for row in report.result.kernels:
+    for row in report.document.kernels:
         assert sum(row["steps"].values()) == row["total_ns"]
         assert sum(row["devices"].values()) == row["total_ns"]
-    assert {d for row in report.result.kernels for d in row["devices"]} == {"0", "1"}
+    assert {d for row in report.document.kernels for d in row["devices"]} == {"0", "1"}
 
 
 def test_a_line_is_the_innermost_frame_of_the_users_own_code():

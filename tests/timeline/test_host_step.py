@@ -22,8 +22,8 @@ def a_step(made, at):
 
 def told(made):
     report = summarise([made.trace()])
-    assert report.verdict["undecided"].code == "host-only"
-    return report.verdict["undecided"].params
+    assert report.verdict.undecided.code == "host-only"
+    return report.verdict.undecided.params
 
 
 def test_a_steps_parts_are_by_marks():
@@ -43,7 +43,7 @@ def test_parts_name_their_busiest_operators_per_step():
     for at in (0, 1000, 2000):
         a_step(made, at)
     report = summarise([made.trace()])
-    backward = next(f for f in report.verdict["doubts"] if f.params.get("part") == "backward")
+    backward = next(f for f in report.verdict.doubts if f.params.get("part") == "backward")
     assert backward.params["operators"] == ["aten::mm"]
     assert backward.params["operator_times"] == [180]
     assert backward.params["part_ns"] == 200
@@ -61,7 +61,7 @@ def test_a_call_to_a_gpu_whose_kernels_are_missing_is_no_host_alone():
     made = TraceBuilder(devices=0, format="kineto").range(0, 400, "aten::mm", kind=OPERATOR)
     made.call(10, 20, "cudaStreamSynchronize")
     report = summarise([made.trace()])
-    assert report.verdict["undecided"].code == "no-gpu-events"
+    assert report.verdict.undecided.code == "no-gpu-events"
 
 
 @pytest.mark.parametrize(("gpus", "asked"), [([], False), ([{"id": 0, "name": "NVIDIA A100"}], True)])

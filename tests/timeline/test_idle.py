@@ -137,7 +137,7 @@ def test_a_wait_is_attributed_to_later_idle_host_time_oldest_first_and_never_mor
     assert causes(made) == {
         "host": 4 + 10 + 135, "sync": 90, "queue": 1 + 5 + 10,
     }  # fmt: skip
-    assert [(s["api"], s["count"], s["blocked_ns"], s["cost_ns"]) for s in result.syncs] == [
+    assert [(s.api, s.count, s.blocked_ns, s.cost_ns) for s in result.syncs] == [
         ("cudaStreamSynchronize", 1, 90, 90)
     ]
 
@@ -161,7 +161,7 @@ def test_a_harmless_wait_on_a_busy_device_costs_nothing():
         .call(10, 900, "cudaEventSynchronize")
     )
 
-    assert summarise([made.trace()]).syncs[0]["cost_ns"] == 0
+    assert summarise([made.trace()]).syncs[0].cost_ns == 0
 
 
 def test_credit_lapses_with_the_step():
@@ -186,15 +186,13 @@ def test_the_profilers_cost_is_taken_from_launch_first_and_stays_out_of_the_verd
     plain = summarise([made.trace()])
     told = summarise([made.trace()], Options(plain_step_ns=350 * us))
 
-    assert plain.verdict["bound"] == "launch"
-    assert plain.idle["by_cause"]["host"] == (9 + 699 + 699) * us
-    assert told.idle["by_cause"]["profiler"] == told.health["profiler_overhead_ns"] == (2310 - 3 * 350) * us
-    assert told.idle["by_cause"]["host"] == (1407 - 1260) * us
-    assert told.verdict["bound"] == "compute"
-    assert sum(told.verdict["shares"].values()) == told.window["device_ns"] == 2310 * us
-    assert [sum(s["shares"].values()) for s in told.window["steps"]] == [
-        s["device_ns"] for s in told.window["steps"]
-    ]
+    assert plain.verdict.bound == "launch"
+    assert plain.idle.by_cause["host"] == (9 + 699 + 699) * us
+    assert told.idle.by_cause["profiler"] == told.health.profiler_overhead_ns == (2310 - 3 * 350) * us
+    assert told.idle.by_cause["host"] == (1407 - 1260) * us
+    assert told.verdict.bound == "compute"
+    assert sum(told.verdict.shares.values()) == told.window.device_ns == 2310 * us
+    assert [sum(s.shares.values()) for s in told.window.steps] == [s.device_ns for s in told.window.steps]
 
 
 @pytest.mark.parametrize(("start", "beyond"), [(5_100, {}), (5_101, {"unknown": 1})])
@@ -224,7 +222,7 @@ def test_gaps_of_two_processes_on_one_device_are_attributed_to_the_threads_of_ea
     assert causes(made) == {
         "host": 4 + 70 + 60, "sync": 20, "allocation": 30, "queue": 1 + 10 + 10,
     }  # fmt: skip
-    assert sum(step["cost_ns"] for step in result.syncs) == 20
+    assert sum(step.cost_ns for step in result.syncs) == 20
 
 
 def test_a_wait_for_one_device_is_not_attributed_to_another():
@@ -236,11 +234,11 @@ def test_a_wait_for_one_device_is_not_attributed_to_another():
     made.call(20, 110, "cudaStreamSynchronize", correlation=77)
     trace = made.trace()
     one = replace(trace, syncs=Syncs.of(1, process=[0], correlation=[77], context=[11]))
-    either = summarise([trace]).idle["by_cause"]["sync"]
+    either = summarise([trace]).idle.by_cause["sync"]
 
     # Without a row that says which, both devices pay: from 110 to 190 each.
     assert either == 160
-    assert summarise([one]).idle["by_cause"]["sync"] == 80
+    assert summarise([one]).idle.by_cause["sync"] == 80
 
 
 def test_of_waits_that_return_together_the_one_that_began_first_is_the_oldest():
@@ -249,10 +247,10 @@ def test_of_waits_that_return_together_the_one_that_began_first_is_the_oldest():
     result = summarise([made.trace()])
 
     # 80 ns of later idle time before the launch returned: 60 for the one, 20 for the other.
-    assert {row["api"]: row["cost_ns"] for row in result.syncs} == {
+    assert {row.api: row.cost_ns for row in result.syncs} == {
         "cudaDeviceSynchronize": 60, "cudaStreamSynchronize": 20,
     }  # fmt: skip
-    assert result.idle["by_cause"]["sync"] == 80
+    assert result.idle.by_cause["sync"] == 80
 
 
 def test_gaps_that_touch_at_an_instant_of_other_work_keep_their_own_enders():
@@ -262,8 +260,8 @@ def test_gaps_that_touch_at_an_instant_of_other_work_keep_their_own_enders():
     )
     result = summarise([made.trace()])
 
-    assert result.idle["by_cause"]["host"] == 75 + 95
-    launches = {row["path"]: row["shares"]["launch"] for row in result.phases}
+    assert result.idle.by_cause["host"] == 75 + 95
+    launches = {row.path: row.shares["launch"] for row in result.phases}
     # Each has a gap and a small kernel of 100.
     assert launches == {"a": 200, "b": 200}
 
@@ -274,7 +272,7 @@ def test_waits_are_paid_in_the_order_in_which_they_returned():
     result = summarise([made.trace()])
 
     # From 110 on the one that blocked 50, though it began later; then 35 are left for the other, to the launch's return.
-    assert {row["api"]: row["cost_ns"] for row in result.syncs} == {
+    assert {row.api: row.cost_ns for row in result.syncs} == {
         "cudaDeviceSynchronize": 35, "cudaStreamSynchronize": 50,
     }  # fmt: skip
 
@@ -299,10 +297,10 @@ def with_pause(name, length=700 * US, **columns):
 def test_a_long_range_that_launches_nothing_is_the_programs_own_work_and_is_named():
     idle = idle_of(with_pause("log_images"))
 
-    assert idle["by_cause"]["host_work"] == 700 * US
-    assert idle["by_range"] == [IdleRange(cause="host_work", name="log_images", ns=700 * US)]
-    assert [(gap["cause"], gap["range"]) for gap in idle["gaps"]][:1] == [("host", "log_images")]
-    assert idle["gaps"][0]["doing"] == [GapActivity(kind="range", name="log_images", ns=700 * US)]
+    assert idle.by_cause["host_work"] == 700 * US
+    assert idle.by_range == [IdleRange(cause="host_work", name="log_images", ns=700 * US)]
+    assert [(gap.cause, gap.range) for gap in idle.gaps][:1] == [("host", "log_images")]
+    assert idle.gaps[0].doing == [GapActivity(kind="range", name="log_images", ns=700 * US)]
 
 
 @pytest.mark.parametrize(
@@ -324,13 +322,13 @@ def test_a_long_range_that_launches_nothing_is_the_programs_own_work_and_is_name
     ],
 )  # fmt: skip
 def test_what_is_no_work_of_the_program(pause):
-    assert idle_of(pause)["by_cause"]["host_work"] == 0
+    assert idle_of(pause).by_cause["host_work"] == 0
 
 
 def test_a_copy_inside_the_work_does_not_make_it_launching_and_waits_in_it_are_not_work():
     made = with_pause("log_images").call(2_000, 3_000, "cudaMemcpyAsync")
     made.call(10_000, 110_000, "cudaDeviceSynchronize")
-    idle = idle_of(made)["by_cause"]
+    idle = idle_of(made).by_cause
 
     assert idle["sync"] == 100 * US
     assert idle["host_work"] == 500 * US
@@ -340,7 +338,7 @@ def test_a_function_of_python_is_named_with_its_line_and_a_mark_goes_before_it()
     made = with_pause("/home/me/tok.py(12): encode_batch", 1_500 * US, kind=RangeKind.PYTHON)
     made.range(1_000, 601_000, "log_images")
 
-    assert idle_of(made)["by_range"] == [
+    assert idle_of(made).by_range == [
         IdleRange(cause="host_work", name="tok.py:12 encode_batch", ns=900 * US),
         IdleRange(cause="host_work", name="log_images", ns=600 * US),
     ]
@@ -349,8 +347,8 @@ def test_a_function_of_python_is_named_with_its_line_and_a_mark_goes_before_it()
 def test_a_gap_that_data_fills_names_the_phase():
     idle = idle_of(with_pause("get_batch"))
 
-    assert idle["by_range"] == [IdleRange(cause="input", name="get_batch", ns=700 * US)]
-    assert idle["gaps"][0]["range"] == "get_batch"
+    assert idle.by_range == [IdleRange(cause="input", name="get_batch", ns=700 * US)]
+    assert idle.gaps[0].range == "get_batch"
 
 
 def test_a_long_first_call_and_other_long_calls_initialise():
@@ -392,6 +390,6 @@ def test_what_was_captured_launched_nothing_and_is_not_lost():
     made.call(320, 330, "cudaLaunchKernel", correlation=72)
     result = summarise([made.kernel(400, 500, launch=(390, 400)).trace()])
 
-    assert result.health["launches_without_kernel"] == 1
-    assert [f["count"] for f in result.health["findings"] if f["code"] == "launches-captured"] == [2]
-    assert result.idle["by_cause"]["capture"] == 110
+    assert result.health.launches_without_kernel == 1
+    assert [f.count for f in result.health.findings if f.code == "launches-captured"] == [2]
+    assert result.idle.by_cause["capture"] == 110

@@ -81,7 +81,7 @@ def test_before_the_first_recorded_start_of_its_stream_a_busy_device_tells(busy_
 
 def test_idle_time_in_a_blocked_call_waits_for_the_device():
     made = launched_ahead(1_000, blocked_us=300_000)
-    idle = summarise([made.trace()]).idle["by_cause"]
+    idle = summarise([made.trace()]).idle.by_cause
 
     # The device is idle from 190 ms, when the work before has ended, to the blocked call's end.
     assert idle["host"] == 5 * US

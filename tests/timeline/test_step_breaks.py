@@ -68,8 +68,8 @@ def test_what_was_launched_before_a_break_is_in_no_step():
     # It still runs when step 7 begins on the host: the tile begins with the first operation of its own.
     assert found.tile_start_ns[0, 2] == 315 * US
     result = summarise([made.trace()])
-    assert result.window["device_ns"] == (95 + 100 + 80 + 100) * US
-    assert sum(row["count"] for row in result.kernels) == 4
+    assert result.window.device_ns == (95 + 100 + 80 + 100) * US
+    assert sum(row.count for row in result.kernels) == 4
 
 
 def test_leftovers_of_an_earlier_step_are_in_no_step():
@@ -88,10 +88,10 @@ def test_steps_of_two_kinds_are_told_and_not_taken_for_warm_up():
         made.kernel((start + 10) * US, (start + length) * US, launch=((start + 1) * US, (start + 2) * US))
         start += length
     result = summarise([made.trace()])
-    told = {finding["code"]: finding for finding in result.health["findings"]}
+    told = {finding.code: finding for finding in result.health.findings}
 
-    assert [row["kept"] for row in result.window["steps"]] == [True] * 5
-    assert told["steps-differ"]["params"]["kinds"] == ["decode", "prefill"]
+    assert [row.kept for row in result.window.steps] == [True] * 5
+    assert told["steps-differ"].params["kinds"] == ["decode", "prefill"]
     assert result.step.found_by == "names"
     assert result.step.recorded_ns == 100 * US
 
@@ -106,9 +106,16 @@ def test_the_window_without_steps_is_from_the_first_operation_to_the_last():
         1_400 * US, 1_500 * US, "cudaFree"
     )
     result = summarise([made.trace()])
-    told = {finding["code"]: finding["params"] for finding in result.health["findings"]}
+    told = {finding.code: finding.params for finding in result.health.findings}
 
-    assert result.window["device_ns"] == 300 * US
+    assert result.window.device_ns == 300 * US
     assert (result.step.found_by, result.step.recorded_ns) == ("none", None)
     assert (result.step.startup_ns, result.step.teardown_ns) == (1_000 * US, 200 * US)
     assert told["no-steps"] == {"startup_ns": 1_000 * US, "teardown_ns": 200 * US}
+
+
+def test_of_a_kernel_that_took_no_time_nothing_is_before_or_after():
+    made = TraceBuilder()
+    made.kernel(100, 100, launch=(50, 60))
+    step = summarise([made.trace()]).step
+    assert (step.startup_ns, step.teardown_ns) == (None, None)

@@ -34,9 +34,9 @@ def test_steps_are_found_by_their_period(optimizer):
 
     assert result.step.found_by == "period"
     assert marked.step.found_by == "marks"
-    assert len(result.window["steps"]) == 5
+    assert len(result.window.steps) == 5
     assert result.step.recorded_ns == pytest.approx(marked.step.recorded_ns, rel=0.03)
-    assert "steps-by-period" in {finding["code"] for finding in result.health["findings"]}
+    assert "steps-by-period" in {finding.code for finding in result.health.findings}
 
 
 def test_start_up_is_outside_the_steps():
@@ -50,8 +50,8 @@ def test_start_up_is_outside_the_steps():
         )
     result = summarise([training(start=1_000_000 * US, made=made).trace()])
 
-    assert len(result.window["steps"]) == 5
-    assert result.window["device_ns"] < 2_000 * US
+    assert len(result.window.steps) == 5
+    assert result.window.device_ns < 2_000 * US
     assert result.step.startup_ns > 900_000 * US
 
 
@@ -75,7 +75,7 @@ def test_repeated_steps_of_one_optimizer_are_steps_and_those_of_two_that_take_tu
         two.range((at * 300 + 23) * US, (at * 300 + 25) * US, name)
 
     assert summarise([one.trace()]).step.found_by == "names"
-    assert len(summarise([one.trace()]).window["steps"]) == 5
+    assert len(summarise([one.trace()]).window.steps) == 5
     assert summarise([two.trace()]).step.found_by == "period"
 
 
@@ -92,5 +92,5 @@ def test_weights_that_are_moved_once_are_start_up_where_there_are_no_steps():
     made.kernel(5_100 * US, 5_200 * US, launch=(4_992 * US, 4_993 * US), name="another")
     result = summarise([made.trace()])
 
-    assert result.window["device_ns"] == 200 * US
+    assert result.window.device_ns == 200 * US
     assert result.step.startup_ns == 5_000 * US

@@ -57,7 +57,7 @@ def _empty_folder(tmp_path, monkeypatch):
 
 @cache
 def result_of(*paths):
-    return profkit.analyze(list(paths)).result
+    return profkit.analyze(list(paths)).document
 
 
 def verified(*paths, **options) -> Verification:
@@ -116,7 +116,7 @@ def test_damaged_inputs_agree_or_are_not_compared(reader, tmp_path):
     for number in range(60):
         files = [str(file) for file in _written(nth(reader, 7, number), tmp_path)]
         try:
-            result = profkit.analyze(files).result
+            result = profkit.analyze(files).document
         except ProfkitError:
             continue
         found = verify(result, files)
@@ -127,7 +127,7 @@ def test_damaged_inputs_agree_or_are_not_compared(reader, tmp_path):
 
 def test_several_inputs_agree_each_and_together():
     folder = DATA / "run_gpt"
-    found = verify(profkit.analyze(folder).result, expand(folder))
+    found = verify(profkit.analyze(folder).document, expand(folder))
     assert (found.differing, found.unread) == ([], [])
     assert any(name.startswith("memory.") for name, _, _ in found.figures)
     ranks = [DATA / "kineto/ddp_rank0.json.gz", DATA / "kineto/ddp_rank1.json.gz"]
@@ -145,7 +145,7 @@ def test_many_files_summed_one_by_one_agree():
         DATA / "kineto/ddp_rank1.json.gz",
         DATA / "kineto/sync_item.json.gz",
     ]
-    result = profkit.analyze(files, cluster="local").result
+    result = profkit.analyze(files, cluster="local").document
     assert verify(result, [str(file) for file in files]).differing == []
 
 
@@ -154,7 +154,7 @@ def test_remote_files_agree():
     bucket = fsspec.filesystem("memory")
     for name in ("kineto/sync_item.json.gz", "nsys/sync_item.sqlite.gz"):
         bucket.pipe(f"/verified/{name.rpartition('/')[2]}", (DATA / name).read_bytes())
-    result = profkit.analyze("memory://verified").result
+    result = profkit.analyze("memory://verified").document
     found = verify(result, expand("memory://verified"))
     assert (found.differing, found.unread) == ([], [])
     assert found.figures
@@ -173,7 +173,7 @@ def test_a_file_that_was_left_out_is_not_looked_for(tmp_path):
 @pytest.mark.parametrize("device", [0, 1])
 def test_the_only_device_that_was_asked_for(device):
     path = DATA / "nsys/ddp.sqlite.gz"
-    result = profkit.analyze(path, device=device).result
+    result = profkit.analyze(path, device=device).document
     assert verify(result, [str(path)], device=device).differing == []
     other = verify(result, [str(path)], device=1 - device)
     assert other.differing, "the other device's numbers are others"
@@ -181,7 +181,7 @@ def test_the_only_device_that_was_asked_for(device):
 
 def test_steps_of_another_name():
     path = DATA / "nsys/tiny_mlp.sqlite.gz"
-    result = profkit.analyze(path, step="forward").result
+    result = profkit.analyze(path, step="forward").document
     assert verify(result, [str(path)], step="forward").differing == []
     assert verify(result, [str(path)]).differing
 
@@ -303,7 +303,7 @@ def test_equal_figures_are_one_line_and_a_finding(tmp_path):
     (finding,) = [f for f in report["health"]["findings"] if f["code"] == "verified"]
     assert (finding["severity"], finding["count"]) == ("info", 218)
     plain = result_of(STEPPED)
-    assert report["health"]["ok"] == plain.health["ok"]
+    assert report["health"]["ok"] == plain.health.ok
 
 
 def test_every_format_holds_the_finding():
@@ -346,11 +346,11 @@ def test_what_plain_means_cannot_read_is_said_and_is_no_success(tmp_path):
 def test_a_file_that_changed_meanwhile_differs(tmp_path):
     path = tmp_path / "trace.json"
     path.write_bytes(OVERLAPPING.read_bytes())
-    result = profkit.analyze(path).result
+    result = profkit.analyze(path).document
     path.write_bytes((DATA / "cases/06_sub_us_kernels.json").read_bytes())
     found = verify(result, [str(path)])
     assert found.differing
-    assert with_verification(result, found).health["findings"][0]["code"] == "verification-failed"
+    assert with_verification(result, found).health.findings[0].code == "verification-failed"
 
 
 def test_the_longest_list_of_differences_is_cut():
