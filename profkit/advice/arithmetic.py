@@ -134,6 +134,7 @@ RULES = (
         "The sgemm kernels become TF32 ones (tensorop, s1688, tf32). Compare the loss over a few hundred steps.",
         ("Inputs keep 10 bits of mantissa: not for ill-conditioned problems or fp32 references.",
          "No gain if the step is host-bound."), _NUMERICS,
+        change="tf32",
     ),
     Rule(
         "bf16-autocast", "Run forward and loss in bf16 with autocast", _autocast,
@@ -142,6 +143,7 @@ RULES = (
         "Matrix kernels become bf16, and the loss curve stays the same.",
         ("Casts are kernels too: a host-bound step gets slower.",
          "Sums over many small terms need fp32: autocast keeps norms, softmax and losses there."), _AMP,
+        change="bf16",
     ),
     Rule(
         "bf16-without-scaler", "Use bf16 instead of fp16 with a GradScaler", _scaler,
@@ -165,6 +167,7 @@ RULES = (
         "No kernel computes in double any more.",
         ("Keep fp64 where the problem needs it.",),
         "https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
+        change="fp32",
     ),
     Rule(
         "alignment", "Pad matrix sizes to multiples of 8", _alignment,
@@ -173,5 +176,6 @@ RULES = (
         "None of the kernels above has align1 or align2 in its name any more.",
         ("Padding adds arithmetic to very small sizes.", "Losses and samplers must ignore the padding."),
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
+        change="aligned",
     ),
 )  # fmt: skip

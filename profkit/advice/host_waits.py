@@ -231,6 +231,7 @@ RULES = (
         "The loader's range shrinks to the time of taking a finished batch.",
         ("Workers share the host's cores with the step: too many make it slower.", "Each holds its own copy of the dataset's state."),
         "https://docs.pytorch.org/docs/stable/data.html",
+        change="loader-workers",
     ),
     Rule(
         "hidden-sync", "Do not wait for the device inside the step", _syncs,
@@ -238,6 +239,7 @@ RULES = (
         'losses.append(loss.detach())            # not: loss.item()\ntorch.cuda.set_sync_debug_mode("warn")  # names every wait',
         "The calls above no longer appear in the step.",
         ("Little to gain if the step is host-bound (measured: 0.85 to 1.7 times as fast).", "Control flow that depends on values needs these waits."), _TUNING,
+        change="no-sync",
     ),
     Rule(
         "pinned-copies", "Copy batches early, from pinned memory", _pageable,
@@ -246,6 +248,7 @@ RULES = (
         "Copies are named Pinned, and overlap with kernels.",
         ("Pinning within the step (x.pin_memory().to(...)) is slower than a pageable copy.", "Wait for what a side stream copies, and record it (wait_stream, record_stream)."),
         "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+        change="pinned",
     ),
     Rule(
         "allocator-churn", "Stop allocating from the driver in every step", _allocator,
@@ -254,6 +257,7 @@ RULES = (
         "No cudaMalloc or cudaFree after the first steps.",
         ("The first steps of a shape do allocate: record after warm-up.",),
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
+        change="no-allocation",
     ),
     Rule(
         "launch-blocking", "Unset CUDA_LAUNCH_BLOCKING", _blocking,

@@ -51,8 +51,9 @@ def fit_program(
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
     priced = changes.priced(program, operators)
     changed = _applied(program, priced)
-    peak, reserved = _peak(changed, priced), _reserved(program, changed, priced)
     outside = _outside(program, gpu_bytes)
+    room = None if memory_bytes is None else memory_bytes - outside
+    peak, reserved = _peak(changed, priced), _reserved(program, changed, priced, room)
     return Fit(
         before=FitNow(
             peak_bytes=int(program.replayed.allocated.max()),
@@ -109,15 +110,26 @@ def _peak(changed: MemoryProgram, priced: Sequence[PricedChange]) -> Interval:
     return Interval(low=likely * (1 - unsure), likely=likely, high=likely * (1 + unsure))
 
 
-def _reserved(program: MemoryProgram, changed: MemoryProgram, priced: Sequence[PricedChange]) -> Interval:
-    """As the allocator is played; as far off as that is for the recorded step, and as the peak may be."""
-    recorded, played = program.replayed.reserved_peak, reserved_bytes(program)
-    likely = reserved_bytes(changed)
+def _reserved(
+    program: MemoryProgram, changed: MemoryProgram, priced: Sequence[PricedChange], room: int | None = None
+) -> Interval:
+    """As the allocator is played; as far off as that is for the recorded step, and as the peak may be.
+
+    With less ``room`` than it would like, it gives free segments back: the lower end is then what it still runs in.
+    """
+    recorded, played = program.replayed.reserved_peak, reserved_bytes(program) or 0
+    likely = reserved_bytes(changed) or 0
     if recorded and not priced:
         likely = recorded
     missed = abs(recorded / played - 1) if recorded and played else 0.05
     unsure = float(np.hypot(_UNSURE + missed, sum(each.unsure_reserved**2 for each in priced) ** 0.5))
     least = max(likely * (1 - unsure), 0)
+    if (
+        room is not None
+        and least > room >= changed.peak_bytes() * (1 - unsure)
+        and reserved_bytes(changed, round(room * (1 + unsure))) is not None
+    ):
+        least = float(room)
     return Interval(low=least, likely=likely, high=likely * (1 + unsure))
 
 

@@ -5,20 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from profkit.model.report_fit import Fit, FitNote
-from profkit.units import bytes_text
+from profkit.model.report_fit import Fit, FitChoice, FitNote
+from profkit.units import bytes_text, duration_text
 
-__all__ = ["changes_text", "fit_note", "fits_sentence"]
+__all__ = ["changes_text", "cheapest_sentence", "fit_note", "fits_sentence"]
 
 
 def changes_text(found: Fit) -> str:
     """What is changed: ``batch 2, optimizer sgd``."""
     if not found.changes:
         return "The recorded step, unchanged: recorded and played again."
-    said = [
+    return f"With {_names(found)}: before and after."
+
+
+def cheapest_sentence(found: Fit) -> str:
+    """What else makes it fit; empty where it fits, or no limit is known."""
+    if found.fits or found.memory_bytes is None:
+        return ""
+    if found.cheapest is None:
+        return "No set of the changes that profkit knows is sure to make it fit."
+    after = found.cheapest.after
+    time = f", and a step takes {duration_text(after.step_ns.likely)}" if after.step_ns else ""
+    reserved = bytes_text(after.reserved_bytes.likely)
+    return f"It fits with {_names(found.cheapest)}: {reserved} are then reserved{time}."
+
+
+def _names(found: Fit | FitChoice) -> str:
+    return ", ".join(
         f"{name} {_value(found.settings[name])}" if name in found.settings else name for name in found.changes
-    ]
-    return f"With {', '.join(said)}: before and after."
+    )
 
 
 def _value(value: float | str) -> str:
