@@ -11,6 +11,7 @@ from profkit.simulation.precision import (
     align_matrices,
     autocast,
     misaligned,
+    misaligned_sizes,
     simt_products,
     to_fp32,
     use_tf32,
@@ -21,6 +22,7 @@ from profkit.units import percent_text
 __all__ = ["RULES"]
 
 _LARGE_PRODUCT_FLOP = 2e10
+_MOST_SIZES = 4
 _CONVOLUTIONS_IN_TF32 = "Allow TF32 for convolutions: something turned cuDNN's own switch off."
 
 
@@ -113,9 +115,12 @@ def _alignment(case: Case) -> Evidence | None:
     chosen = misaligned(facts)
     if not chosen.any():
         return None
+    sizes = misaligned_sizes(facts, chosen)
+    named = ", ".join(f"{size} ({dimension})" for size, dimension in sizes[:_MOST_SIZES])
+    told = f"No multiple of 8: {named}." if named else "A size is no multiple of 8 (16-bit) or 4 (TF32)."
     return Evidence(
         f"Products over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that are not aligned "
-        "to 16 bytes. A size is no multiple of 8 (16-bit) or 4 (TF32).",
+        f"to 16 bytes. {told}",
         kernels_seen(facts, chosen),
         [align_matrices],
     )

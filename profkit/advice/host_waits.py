@@ -11,7 +11,7 @@ from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model import CopyKind, OperationKind, RangeKind
 from profkit.simulation.copies import load_with, pageable_copies, pin_memory
 from profkit.simulation.edited_step import EditedStep
-from profkit.simulation.launching import keep_memory, lift_waits, without_ranges
+from profkit.simulation.launching import keep_memory, lift_waits, read_at_once, without_ranges
 from profkit.simulation.step_program import LAUNCH
 from profkit.timeline.idle_tables import costliest_syncs, sync_rows
 from profkit.units import bytes_text, duration_text
@@ -23,6 +23,9 @@ _GARBAGE = re.compile(
     r"(?:^|[^\w])gc(?:\.py)?[^\w].*collect|built-in method (?:gc\.)?collect|^gc$|^gc[ _.]collect"
 )
 _SMALL_COPY = 4096
+_FEWEST_SCALARS = 4
+_BETWEEN = 4
+"""Operations from one value that is read to the next of the same time."""
 _MOST_INPUTS = 16
 """Large tensors of a batch; a step that uploads more brings weights."""
 
@@ -68,6 +71,26 @@ def _syncs(case: Case) -> Evidence | None:
         seen
         or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
         [lift_waits],
+    )
+
+
+def _scalars(case: Case) -> Evidence | None:
+    facts = case.facts
+    reads = facts.innermost("aten::_local_scalar_dense") & ~facts.backward
+    rows = np.flatnonzero(reads)
+    # Values of one time: hardly anything is launched between them.
+    run = np.cumsum(np.diff(rows, prepend=rows[:1]) > _BETWEEN)
+    many = np.bincount(run)[run] >= _FEWEST_SCALARS if len(run) else np.zeros(0, bool)
+    if not many.any() or _anomalous(case).any():
+        return None
+    last = np.append(run[1:] != run[:-1], True)
+    rest = np.zeros(facts.count, bool)
+    rest[rows[many & ~last]] = True
+    return Evidence(
+        f"{int(many.sum())} values are read from the device one by one, each with a copy and a wait. Stacked, one read "
+        "brings them all.",
+        kernels_seen(facts, rest),
+        [read_at_once(rest)],
     )
 
 
@@ -240,6 +263,13 @@ RULES = (
         "The calls above no longer appear in the step.",
         ("Little to gain if the step is host-bound (measured: 0.85 to 1.7 times as fast).", "Control flow that depends on values needs these waits."), _TUNING,
         change="no-sync",
+    ),
+    Rule(
+        "stacked-reads", "Read many values at once", _scalars,
+        "Stack the values on the device, and read them with one call.",
+        "values = torch.stack(values).tolist()   # not: [value.item() for value in values]",
+        "One copy to the host replaces many.",
+        ("A value that decides what is launched next has to be read by itself.",), _TUNING,
     ),
     Rule(
         "pinned-copies", "Copy batches early, from pinned memory", _pageable,

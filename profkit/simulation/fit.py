@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.memory.categories import CATEGORIES
+from profkit.memory.private_pools import private_pools
 from profkit.model import Trace
 from profkit.model.memory_history import Action
 from profkit.model.report_fit import Fit, FitCategory, FitNote, FitNow, FitThen
@@ -67,8 +69,14 @@ def fit_program(
         outside_bytes=outside,
         fits=_fits(reserved, outside, memory_bytes),
         by_category=_by_category(program, changed),
-        notes=_notes(program),
+        notes=_notes(program, changes, operators),
     )
+
+
+_LEAST_GAIN: Final = 0.45
+"""Of the logarithm of a likely speed-up, what was gained at least (bf16, fused attention and half the batch, nine rows)."""
+_ANOTHER_RUN: Final = 0.08
+"""The logarithm by which an unchanged step of another run may be longer or shorter (0.2, 5.9 and 7.3 %)."""
 
 
 def gpu_bytes(traces: Sequence[Trace], program: MemoryProgram) -> int | None:
@@ -107,7 +115,7 @@ def _applied(program: MemoryProgram, priced: Sequence[PricedChange]) -> MemoryPr
 def _peak(changed: MemoryProgram, priced: Sequence[PricedChange]) -> Interval:
     likely = changed.peak_bytes()
     unsure = float(np.hypot(_UNSURE, sum(each.unsure**2 for each in priced) ** 0.5))
-    return Interval(low=likely * (1 - unsure), likely=likely, high=likely * (1 + unsure))
+    return _around(likely, likely * (1 - unsure), likely * (1 + unsure))
 
 
 def _reserved(
@@ -130,7 +138,7 @@ def _reserved(
         and reserved_bytes(changed, round(room * (1 + unsure))) is not None
     ):
         least = float(room)
-    return Interval(low=least, likely=likely, high=likely * (1 + unsure))
+    return _around(likely, least, likely * (1 + unsure))
 
 
 def _outside(program: MemoryProgram, gpu_bytes: int | None) -> int:
@@ -155,7 +163,16 @@ def _time(step: Step | None, priced: Sequence[PricedChange]) -> Interval | None:
     if step is None:
         return None
     found = step.predict([change for each in priced for change in each.time])
-    return Interval(low=found.before_ns / found.high, likely=found.after_ns, high=found.before_ns / found.low)
+    alone = [step.predict(each.time).likely for each in priced if each.time]
+    missed = (1 - _LEAST_GAIN) * sum(max(math.log(speedup), 0.0) for speedup in alone)
+    low = math.exp(min(math.log(found.low), math.log(found.likely) - missed) - _ANOTHER_RUN)
+    high = math.exp(math.log(found.high) + _ANOTHER_RUN)
+    return _around(found.after_ns, found.before_ns / high, found.before_ns / low)
+
+
+def _around(likely: float, low: float, high: float) -> Interval:
+    """An interval of whole bytes or ns."""
+    return Interval(low=float(round(low)), likely=float(round(likely)), high=float(round(high)))
 
 
 def _by_category(program: MemoryProgram, changed: MemoryProgram) -> list[FitCategory]:
@@ -173,11 +190,17 @@ def _held(program: MemoryProgram) -> NDArray[Any]:
     return np.bincount(program.use[there], program.bytes[there], minlength=len(CATEGORIES))
 
 
-def _notes(program: MemoryProgram) -> list[FitNote]:
+def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None) -> list[FitNote]:
     notes = []
-    if not program.replayed.complete and not program.before.any():
+    replayed = program.replayed
+    if replayed.lost_frees or replayed.unmatched:
         notes.append(FitNote(code="history-incomplete"))
+    pools = private_pools(program.history, replayed.device)
+    if pools is not None:
+        notes.append(FitNote(code="private-pools", params={"bytes": pools.reserved_bytes}))
+    if changes.sequence != 1 and operators is None:
+        notes.append(FitNote(code="scores-unknown"))
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())
-    if maybe:
+    if maybe and (changes.batch != 1 or changes.sequence != 1):
         notes.append(FitNote(code="unexplained-blocks", params={"bytes": maybe}))
     return notes

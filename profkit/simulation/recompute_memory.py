@@ -230,6 +230,7 @@ def _recomputed(
     dropped = np.zeros(len(recorded.requested), bool)
     dropped[segment.rows[:-1]] = True
     rows = np.flatnonzero(program.like(dropped) & (program.allocated < begin) & (program.requested > 0))
+    rows = rows[np.argsort(program.allocated[rows], kind="stable")]
     again = program.with_rows(rows, allocated=np.full(len(rows), begin))
     after = segment.last(recorded) + 1
     changed = {name: getattr(again, name).copy() for name in ("freed", "reusable")}

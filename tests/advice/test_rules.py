@@ -41,6 +41,7 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "set-to-none": ((arithmetic.zeroed, {}), (arithmetic.zeros_elsewhere, {})),
     "loader-workers": ((waiting.loading, {}), (waiting.loading_hidden, {})),
     "hidden-sync": ((waiting.waiting, {}), (waiting.waiting_of_a_slow_host, {})),
+    "stacked-reads": ((waiting.reading, {}), (waiting.reading_what_decides, {})),
     "pinned-copies": ((waiting.uploading, {}), (waiting.uploading_pinned, {})),
     "allocator-churn": ((waiting.allocating, {}), (waiting.asking, {})),
     "launch-blocking": ((waiting.blocking, {}), (waiting.not_blocking, {})),

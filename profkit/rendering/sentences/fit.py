@@ -8,7 +8,23 @@ from typing import Final
 from profkit.model.report_fit import Fit, FitChoice, FitNote
 from profkit.units import bytes_text, duration_text
 
-__all__ = ["changes_text", "cheapest_sentence", "fit_note", "fits_sentence"]
+__all__ = ["change_label", "changes_text", "cheapest_sentence", "fit_note", "fits_sentence"]
+
+
+_ALONE: Final = {
+    "bf16": "bf16 by autocast",
+    "fused-attention": "fused attention",
+    "recompute": "all layers recomputed",
+    "fused-optimizer": "fused optimizer",
+    "optimizer": "8-bit Adam",
+    "batch": "twice the batch",
+}
+"""What a report prices, each alone (`profkit.report.fit_rows`)."""
+
+
+def change_label(change: str) -> str:
+    """A change of a report's ``fit`` for people."""
+    return _ALONE.get(change, change)
 
 
 def changes_text(found: Fit) -> str:
@@ -55,6 +71,13 @@ def fits_sentence(found: Fit) -> str:
 
 _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     "history-incomplete": lambda _: "The history has gaps: some blocks may be missing.",
+    "private-pools": lambda note: (
+        f"{bytes_text(float(note.params['bytes']))} lie in private pools of CUDA graphs, which are not played again."
+    ),
+    "scores-unknown": lambda _: (
+        "Attention's scores grow with the square of the sequence. Without the trace of the same steps they are not "
+        "told from other blocks."
+    ),
     "unexplained-blocks": lambda note: (
         f"{bytes_text(float(note.params['bytes']))} are from before the history and no parameter's: "
         "where they are inputs, they grow with the batch."
