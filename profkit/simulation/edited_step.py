@@ -134,6 +134,7 @@ class EditedStep:
             gap_ns=np.maximum(gap, 0).astype(np.int64),
             own_ns=np.maximum(self.own_ns[stays], 0).astype(np.int64),
             work_ns=self.work_ns[stays].astype(np.int64),
+            profiler_ns=self._program.profiler_ns[stays],
             held=self.held[stays],
             first=np.concatenate(([0], np.cumsum(launched[stays]))),
             call=self._program.call[stays],
@@ -164,7 +165,7 @@ class EditedStep:
         parts["early_ns"] = np.zeros(len(parts["row"]), np.int64)
         fixed = float(np.minimum(self.kept_ns + self.pause_ns, self.gap_ns).sum())
         none: dict[str, Any] = dict.fromkeys(
-            ("input_ns", "allocation_ns", "work_ns", "ranges", "calls"), np.zeros(1, np.int64)
+            ("input_ns", "allocation_ns", "work_ns", "profiler_ns", "ranges", "calls"), np.zeros(1, np.int64)
         )
         return replace(
             self._program,

@@ -23,8 +23,8 @@ PAIRS = [  # workload, change, ms before and after
 
 def step_of(recorder, workload, plain_ms=None):
     trace = read(DATA / recorder / f"{workload}{RECORDERS[recorder]}")
-    views, _ = timelines([trace], Options())
-    return find_step(views[0], 0, plain_ms and round(plain_ms * 1e6))
+    views, _ = timelines([trace], Options(plain_step_ns=plain_ms and round(plain_ms * 1e6)))
+    return find_step(views[0], 0)
 
 
 @pytest.mark.parametrize("recorder", RECORDERS)
