@@ -153,7 +153,7 @@ def verdict_sentence(report: Report) -> str:
     verdict = report.verdict
     if verdict.undecided is not None or verdict.bound == "unknown":
         return _undecided_sentence(report)
-    return straggler_sentence(verdict) or _bound_sentence(report, verdict)
+    return straggler_sentence(verdict) or f"{_bound_sentence(report, verdict)}{_pace_sentence(report)}"
 
 
 def verdict_remedy(report: Report) -> str | None:
@@ -197,6 +197,37 @@ def _bound_sentence(report: Report, verdict: Verdict) -> str:
     if close is None:
         return f"{text}."
     return f"{text}; {share_label(close.bound).lower()} is close behind with {percent_text(close.share)}."
+
+
+_RESOURCES: Final = {
+    "compute": "arithmetic",
+    "memory": "memory bandwidth",
+    "device_overhead": "the fixed time of kernels",
+    "host": "the host",
+    "input": "loading data",
+    "transfer": "host copies",
+    "communication": "communication",
+}
+
+_RESOURCE_OF_SHARE: Final = {"sync": "host", "host_work": "host"}
+_RESOURCE_OF_LAUNCH: Final = {"host": "host", "queue": "device_overhead", "small_kernels": "device_overhead"}
+
+
+def _pace_sentence(report: Report) -> str:
+    """What sets the pace, where that is not what the step spends most of its time on; else nothing."""
+    bound, pace = report.verdict.bound, report.pace
+    resource = _RESOURCE_OF_SHARE.get(bound, bound)
+    if bound == "launch":
+        resource = _RESOURCE_OF_LAUNCH.get(str(report.verdict.cause), "host")
+    if pace in ("unknown", resource) or resource in report.between:
+        return ""
+    if pace == "balanced":
+        first, second = (_RESOURCES[each] for each in report.between)
+        return f" Its pace is balanced between {first} and {second}."
+    saving = next(row.saving_if_twice_as_fast_ns for row in report.limits if row.resource == pace)
+    assert saving is not None
+    what = _RESOURCES[pace]
+    return f" Yet {what} sets the pace: twice as fast, it would save {duration_text(saving.likely)} per step."
 
 
 def _subject(report: Report) -> tuple[str, str]:
