@@ -85,11 +85,11 @@ def test_the_rule_fires_where_its_evidence_is(rule):
 
     row = advised(body, **options)[rule]
 
-    assert row["evidence"]
-    if row["speedup"]:
-        assert row["speedup"]["low"] <= row["speedup"]["likely"] <= row["speedup"]["high"]
-        assert row["speedup"]["likely"] > 1 + WORTH_SAYING
-        assert row["saving_ns"] > 0
+    assert row.evidence
+    if row.speedup:
+        assert row.speedup.low <= row.speedup.likely <= row.speedup.high
+        assert row.speedup.likely > 1 + WORTH_SAYING
+        assert row.saving_ns > 0
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -126,7 +126,7 @@ def test_small_collectives_that_are_merged_still_send_what_they_sent():
     row = advice_on_ranks(reducing, reducing)["ddp-buckets"]
 
     sent, latency = 23 * 30_000, 10_000
-    assert row["saving_ns"] == pytest.approx(23 * 40_000 + latency - sent - 3 * latency, rel=0.1)
+    assert row.saving_ns == pytest.approx(23 * 40_000 + latency - sent - 3 * latency, rel=0.1)
 
 
 def test_a_loop_over_a_tensor_still_works_on_all_of_it():
@@ -135,7 +135,7 @@ def test_a_loop_over_a_tensor_still_works_on_all_of_it():
             step.launch(ADD, 101.5, host=20, operators=("aten::copy_", "aten::select"), shapes=[[1 << 24]])
 
     # Only the start of each kernel goes, 1.5 us.
-    assert advised(looping)["python-loop"]["speedup"]["likely"] == pytest.approx(1.015, abs=0.005)
+    assert advised(looping)["python-loop"].speedup.likely == pytest.approx(1.015, abs=0.005)
 
 
 def test_attention_is_recognised_without_the_names_of_operators():

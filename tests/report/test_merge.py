@@ -79,9 +79,9 @@ def test_merged_kernels_equal_those_of_one_process(paths):
         for name in row.__struct_fields__:
             value = getattr(row, name)
             if isinstance(value, int | float) and name in _ROUNDED:
-                assert getattr(own, name) == pytest.approx(value, rel=1e-5), (row["short_name"], name)
+                assert getattr(own, name) == pytest.approx(value, rel=1e-5), (row.short_name, name)
             elif name != "unsaturated":
-                assert getattr(own, name) == value, (row["short_name"], name)
+                assert getattr(own, name) == value, (row.short_name, name)
     disagreeing = sum(
         a.unsaturated != b.unsaturated for a, b in zip(together.kernels, apart.kernels, strict=True)
     )

@@ -104,7 +104,7 @@ def test_an_operation_launched_between_steps_goes_to_the_next_and_after_the_last
 
     assert [s.device_ns for s in result.window.steps] == [8, 42]
     assert {k.name for k in result.kernels} == {GEMM, "between"}
-    assert result.totals["kernel_count"] == 3
+    assert result.totals.kernel_count == 3
 
 
 def test_a_step_without_operations_has_an_empty_tile():
