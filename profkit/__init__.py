@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from profkit.api import Report, analyze
     from profkit.api.comparing import compare
     from profkit.api.fitting import fit
+    from profkit.api.what_if import what_if
     from profkit.recording.benchmark import benchmark
     from profkit.recording.instrument import instrument
     from profkit.recording.phases import phase
@@ -48,6 +49,7 @@ __all__ = [
     "instrument",
     "phase",
     "record",
+    "what_if",
 ]
 
 _HOMES = {
@@ -56,6 +58,7 @@ _HOMES = {
     "benchmark": "profkit.recording.benchmark",
     "compare": "profkit.api.comparing",
     "fit": "profkit.api.fitting",
+    "what_if": "profkit.api.what_if",
     "instrument": "profkit.recording.instrument",
     "phase": "profkit.recording.phases",
     "record": "profkit.recording.recorder",

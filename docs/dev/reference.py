@@ -55,7 +55,11 @@ def commands_page() -> str:
         context = click.Context(command, info_name=" ".join(path))
         usage = command.get_usage(context)
         parts += [f"## {' '.join(path)}", f"```text\n{usage}\n```", prose(command.help or "")]
-        options = [each.get_help_record(context) for each in command.params if isinstance(each, click.Option)]
+        options = [
+            each.get_help_record(context)
+            for each in command.get_params(context)
+            if isinstance(each, click.Option)
+        ]
         rows = [f"| `{cell(name)}` | {cell(text)} |" for name, text in filter(None, options)]
         if rows:
             parts.append("\n".join(["| option | meaning |", "|---|---|", *rows]))

@@ -20,6 +20,7 @@ from profkit.advice import (
     updating,
 )
 from profkit.advice.audience import audience_of, suited
+from profkit.advice.order import order_of
 from profkit.advice.rule import Case, Evidence, Rule
 from profkit.model.names import Level
 from profkit.model.report_memory import Memory
@@ -62,7 +63,7 @@ MOST_DEVICES: Final = 4
 def advise(
     views: Sequence[TraceView], memory: Memory | None = None, plain_step_ns: int | None = None
 ) -> list[AdviceRow]:
-    """What to do about the recorded steps, the largest saving first.
+    """What to do about the recorded steps: first what saves most for its work, as far as that is sure.
 
     Args:
         views: The analysed traces.
@@ -90,7 +91,7 @@ def advise(
                 row = _of_a_whole(row)
             if rule.id not in found or saving_of(row) >= saving_of(found[rule.id].row):
                 found[rule.id] = _Found(row, case, evidence.changes or ())
-    best_first = sorted(found.values(), key=lambda each: -saving_of(each.row))
+    best_first = sorted(found.values(), key=lambda each: order_of(each.row))
     return [
         each.row if each is best_first[0] else _beside_the_best(best_first[0], each) for each in best_first
     ]

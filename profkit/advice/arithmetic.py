@@ -11,6 +11,7 @@ from profkit.simulation.precision import (
     align_matrices,
     autocast,
     misaligned,
+    misaligned_sizes,
     simt_products,
     to_fp32,
     use_tf32,
@@ -21,6 +22,7 @@ from profkit.units import percent_text
 __all__ = ["RULES"]
 
 _LARGE_PRODUCT_FLOP = 2e10
+_MOST_SIZES = 4
 _CONVOLUTIONS_IN_TF32 = "Allow TF32 for convolutions: something turned cuDNN's own switch off."
 
 
@@ -113,9 +115,12 @@ def _alignment(case: Case) -> Evidence | None:
     chosen = misaligned(facts)
     if not chosen.any():
         return None
+    sizes = misaligned_sizes(facts, chosen)
+    named = ", ".join(f"{size} ({dimension})" for size, dimension in sizes[:_MOST_SIZES])
+    told = f"No multiple of 8: {named}." if named else "A size is no multiple of 8 (16-bit) or 4 (TF32)."
     return Evidence(
         f"Products over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that are not aligned "
-        "to 16 bytes. A size is no multiple of 8 (16-bit) or 4 (TF32).",
+        f"to 16 bytes. {told}",
         kernels_seen(facts, chosen),
         [align_matrices],
     )
@@ -134,6 +139,7 @@ RULES = (
         "The sgemm kernels become TF32 ones (tensorop, s1688, tf32). Compare the loss over a few hundred steps.",
         ("Inputs keep 10 bits of mantissa: not for ill-conditioned problems or fp32 references.",
          "No gain if the step is host-bound."), _NUMERICS,
+        change="tf32",
     ),
     Rule(
         "bf16-autocast", "Run forward and loss in bf16 with autocast", _autocast,
@@ -142,6 +148,7 @@ RULES = (
         "Matrix kernels become bf16, and the loss curve stays the same.",
         ("Casts are kernels too: a host-bound step gets slower.",
          "Sums over many small terms need fp32: autocast keeps norms, softmax and losses there."), _AMP,
+        change="bf16",
     ),
     Rule(
         "bf16-without-scaler", "Use bf16 instead of fp16 with a GradScaler", _scaler,
@@ -165,6 +172,7 @@ RULES = (
         "No kernel computes in double any more.",
         ("Keep fp64 where the problem needs it.",),
         "https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
+        change="fp32",
     ),
     Rule(
         "alignment", "Pad matrix sizes to multiples of 8", _alignment,
@@ -173,5 +181,6 @@ RULES = (
         "None of the kernels above has align1 or align2 in its name any more.",
         ("Padding adds arithmetic to very small sizes.", "Losses and samplers must ignore the padding."),
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
+        change="aligned",
     ),
 )  # fmt: skip

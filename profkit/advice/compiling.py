@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
-from profkit.model import OperationKind
-from profkit.model.kernel_class import Family
 from profkit.model.states import State
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model, fusible
 from profkit.simulation.kernel_facts import StepFacts
-from profkit.simulation.launching import capture
-from profkit.units import duration_text, percent_text
+from profkit.simulation.launching import capture, lift_waits
+from profkit.simulation.preconditions import graphed, inner_waits
+from profkit.simulation.registry import refusal
+from profkit.units import duration_text, noun_text, percent_text
 
 __all__ = ["RULES"]
 
@@ -25,6 +25,8 @@ _FEWEST_IN_A_LOOP = 24
 _SMALL_NS = 10_000
 _FEWEST_LAUNCHES = 10
 """A graph of fewer launches saves next to nothing of the host."""
+_ADDS = 0.9
+"""Of the step without its waits: a graph that leaves more is no reason to remove them."""
 _COLD = 0.1
 """Of the step: with so much initialisation or compilation in it, the code ran for the first time."""
 
@@ -32,7 +34,7 @@ _COLD = 0.1
 def _compile(case: Case) -> Evidence | None:
     facts = case.facts
     chosen = fusible(facts)
-    if chosen.sum() < 3 or facts.compiled.any() or _replayed(case) or _ran_once(case):
+    if chosen.sum() < 3 or facts.compiled.any() or graphed(case.step) or _ran_once(case):
         return None
     place = " between the matrix products" if facts.matrix.any() else ""
     return Evidence(
@@ -107,11 +109,11 @@ def _recompiles(case: Case) -> Evidence | None:
 
 def _graphs(case: Case) -> Evidence | None:
     facts, program = case.facts, case.step.program
-    few = program.tokens <= _FEWEST_LAUNCHES
-    if few or _replayed(case) or facts.of_family(Family.COMMUNICATION).any():
+    alike = case.view.kept_count >= 2 and refusal(case.step, "cuda-graphs", ["no-sync"]) is None
+    if program.tokens <= _FEWEST_LAUNCHES or not alike:
         return None
-    inner = (program.kind[:-1] != 0)[:-1]
-    if inner.any() or program.allocation_ns.sum() > 0.02 * case.step.plain_ns or not _same_every_step(case):
+    waits = inner_waits(case.step)
+    if waits and case.step.after_ns([lift_waits, capture]) > _ADDS * case.step.after_ns([lift_waits]):
         return None
     small = facts.program.duration_ns < _SMALL_NS
     fetching = float(program.input_ns.sum())
@@ -121,34 +123,20 @@ def _graphs(case: Case) -> Evidence | None:
         if fetching > 0.01 * case.step.plain_ns
         else ""
     )
+    without = (
+        f"The host also waits for the device {noun_text(waits, 'time')} inside, which a graph cannot: remove that first."
+        if waits
+        else "Every step launches the same operations without waiting, so a graph can replay them."
+    )
     return Evidence(
         f"The host needs {duration_text(host)}{besides} to launch {facts.count} operations that keep "
         f"the device busy for {duration_text(float(program.duration_ns.sum()))}; {int(small.sum())} of them are shorter "
-        f"than {duration_text(_SMALL_NS)}. Every step launches the same operations without waiting, so a graph can replay them.",
+        f"than {duration_text(_SMALL_NS)}. {without}",
         kernels_seen(facts, small),
-        [capture],
+        [lift_waits, capture] if waits else [capture],
+        "low" if waits else "medium",
+        unmet="waits inside: remove .item() and other waits first" if waits else None,
     )
-
-
-def _same_every_step(case: Case) -> bool:
-    """Whether there are several steps that launch the same number of operations: else shapes or branches change."""
-    view = case.view
-    if view.kept_count < 2:
-        return False
-    mine = view.trace.operations.device == case.device
-    counts = np.bincount(np.maximum(view.step_of_operation[mine], 0), minlength=view.steps.count)[
-        view.kept_steps
-    ]
-    return int(counts.max() - counts.min()) <= 0.01 * int(counts.max())
-
-
-def _replayed(case: Case) -> bool:
-    """Whether most operations come from CUDA graphs already."""
-    operations, rows = case.view.trace.operations, case.facts.program.row
-    graphs = (operations.kind[rows] == OperationKind.GRAPH) | (operations.graph_node[rows] != 0)
-    calls = case.view.trace.names(case.view.trace.calls.name[np.maximum(case.facts.program.call, 0)])
-    launched = np.array(["GraphLaunch" in n for n in calls], bool)
-    return bool(graphs.mean() > 0.2 or (launched.any() and launched[case.facts.token].mean() > 0.2))
 
 
 def _loop(case: Case) -> Evidence | None:
@@ -209,6 +197,7 @@ RULES = (
         'triton_ kernels replace the chains; TORCH_LOGS="graph_breaks,recompiles" stays silent.',
         ("The first steps compile, which takes minutes for large models.", "Changing shapes compile again: pass dynamic=True.",
          "Little to gain where large matmuls dominate."), _COMPILE,
+        change="compile",
     ),
     Rule(
         "graph-breaks", "Remove the graph breaks", _breaks,
@@ -234,6 +223,7 @@ RULES = (
         ("Shapes, addresses and control flow must stay the same.", "Nothing inside may wait for the device (.item(), prints, blocking copies).",
          "Inputs are copied into static buffers, and the graph keeps its memory."),
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+        change="cuda-graphs",
     ),
     Rule(
         "python-loop", "Replace the Python loop over a tensor", _loop,

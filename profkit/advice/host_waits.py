@@ -11,7 +11,7 @@ from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model import CopyKind, OperationKind, RangeKind
 from profkit.simulation.copies import load_with, pageable_copies, pin_memory
 from profkit.simulation.edited_step import EditedStep
-from profkit.simulation.launching import keep_memory, lift_waits, without_ranges
+from profkit.simulation.launching import keep_memory, lift_waits, read_at_once, without_ranges
 from profkit.simulation.step_program import LAUNCH
 from profkit.timeline.idle_tables import costliest_syncs, sync_rows
 from profkit.units import bytes_text, duration_text
@@ -23,6 +23,9 @@ _GARBAGE = re.compile(
     r"(?:^|[^\w])gc(?:\.py)?[^\w].*collect|built-in method (?:gc\.)?collect|^gc$|^gc[ _.]collect"
 )
 _SMALL_COPY = 4096
+_FEWEST_SCALARS = 4
+_BETWEEN = 4
+"""Operations from one value that is read to the next of the same time."""
 _MOST_INPUTS = 16
 """Large tensors of a batch; a step that uploads more brings weights."""
 
@@ -68,6 +71,26 @@ def _syncs(case: Case) -> Evidence | None:
         seen
         or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
         [lift_waits],
+    )
+
+
+def _scalars(case: Case) -> Evidence | None:
+    facts = case.facts
+    reads = facts.innermost("aten::_local_scalar_dense") & ~facts.backward
+    rows = np.flatnonzero(reads)
+    # Values of one time: hardly anything is launched between them.
+    run = np.cumsum(np.diff(rows, prepend=rows[:1]) > _BETWEEN)
+    many = np.bincount(run)[run] >= _FEWEST_SCALARS if len(run) else np.zeros(0, bool)
+    if not many.any() or _anomalous(case).any():
+        return None
+    last = np.append(run[1:] != run[:-1], True)
+    rest = np.zeros(facts.count, bool)
+    rest[rows[many & ~last]] = True
+    return Evidence(
+        f"{int(many.sum())} values are read from the device one by one, each with a copy and a wait. Stacked, one read "
+        "brings them all.",
+        kernels_seen(facts, rest),
+        [read_at_once(rest)],
     )
 
 
@@ -231,6 +254,7 @@ RULES = (
         "The loader's range shrinks to the time of taking a finished batch.",
         ("Workers share the host's cores with the step: too many make it slower.", "Each holds its own copy of the dataset's state."),
         "https://docs.pytorch.org/docs/stable/data.html",
+        change="loader-workers",
     ),
     Rule(
         "hidden-sync", "Do not wait for the device inside the step", _syncs,
@@ -238,6 +262,14 @@ RULES = (
         'losses.append(loss.detach())            # not: loss.item()\ntorch.cuda.set_sync_debug_mode("warn")  # names every wait',
         "The calls above no longer appear in the step.",
         ("Little to gain if the step is host-bound (measured: 0.85 to 1.7 times as fast).", "Control flow that depends on values needs these waits."), _TUNING,
+        change="no-sync",
+    ),
+    Rule(
+        "stacked-reads", "Read many values at once", _scalars,
+        "Stack the values on the device, and read them with one call.",
+        "values = torch.stack(values).tolist()   # not: [value.item() for value in values]",
+        "One copy to the host replaces many.",
+        ("A value that decides what is launched next has to be read by itself.",), _TUNING,
     ),
     Rule(
         "pinned-copies", "Copy batches early, from pinned memory", _pageable,
@@ -246,6 +278,7 @@ RULES = (
         "Copies are named Pinned, and overlap with kernels.",
         ("Pinning within the step (x.pin_memory().to(...)) is slower than a pageable copy.", "Wait for what a side stream copies, and record it (wait_stream, record_stream)."),
         "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+        change="pinned",
     ),
     Rule(
         "allocator-churn", "Stop allocating from the driver in every step", _allocator,
@@ -254,6 +287,7 @@ RULES = (
         "No cudaMalloc or cudaFree after the first steps.",
         ("The first steps of a shape do allocate: record after warm-up.",),
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
+        change="no-allocation",
     ),
     Rule(
         "launch-blocking", "Unset CUDA_LAUNCH_BLOCKING", _blocking,

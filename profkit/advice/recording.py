@@ -12,6 +12,8 @@ from profkit.units import bytes_text, duration_text, noun_text, percent_text
 __all__ = ["RULES"]
 
 _STARVED = 0.6
+_IDLE = 0.15
+"""Of the step: a device that is busy for less has room for a larger batch, whatever its memory."""
 _ROOM = 0.5
 _SHORT = 0.92
 _FEWEST_FRAMES = 50
@@ -23,13 +25,22 @@ def _batch(case: Case) -> Evidence | None:
     used = case.memory_used
     played = case.step.unchanged
     busy = played.device_busy_ns / max(case.step.plain_ns, 1.0)
-    if used is None or used > _ROOM or busy > _STARVED:
+    if busy > (_STARVED if used is not None else _IDLE) or (used is not None and used > _ROOM):
         return None
+    # Fetching and the program's own work may grow with the batch; a single step may be cold.
+    if case.view.kept_count < 2 or case.step.program.kept_ns.sum() > 0.5 * case.step.plain_ns:
+        return None
+    memory = (
+        f"{percent_text(used)} of its memory is used"
+        if used is not None
+        else "how much of its memory is free is not recorded"
+    )
     return Evidence(
-        f"The device is busy for {percent_text(busy)} of the step and {percent_text(used)} of its memory is used. A larger "
-        "batch costs the host nothing, so throughput grows until the step is GPU-bound.",
+        f"The device is busy for {percent_text(busy)} of the step, and {memory}. A larger batch costs the host next to "
+        "nothing, so throughput grows until the step is GPU-bound.",
         [f"device busy {duration_text(played.device_busy_ns)} of {duration_text(case.step.plain_ns)}"],
         None,
+        "medium" if used is not None else "low",
     )
 
 

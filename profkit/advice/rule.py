@@ -76,6 +76,8 @@ class Evidence:
     action: str = ""
     """What to do in this case, where that differs from the rule's."""
     code: str = ""
+    unmet: str | None = None
+    """What has to be done before; the price is of both."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class Rule:
     counter: Sequence[str] = field(default_factory=tuple)
     """When it does not help, or harms."""
     link: str = ""
+    change: str | None = None
+    """Its name in the registry of changes, where it is one of them."""
 
     def row(self, evidence: Evidence) -> AdviceRow:
         """The advice without its price."""
@@ -110,6 +114,8 @@ class Rule:
             limit=None,
             confidence=evidence.confidence,
             link=self.link,
+            change=self.change,
+            precondition_unmet=evidence.unmet,
         )
 
 

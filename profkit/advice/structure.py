@@ -169,6 +169,7 @@ RULES = (
         "No nchwToNhwc or nhwcToNchw kernels are left.",
         ("Channels should be multiples of 8.", "Operators without this layout convert back: look for new copies."),
         "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",
+        change="channels-last",
     ),
     Rule(
         "fused-attention", "Use scaled_dot_product_attention", _attention,
@@ -177,6 +178,7 @@ RULES = (
         "Flash, cuDNN or efficient attention kernels replace bmm and softmax.",
         ("Flash kernels take only 16-bit inputs, and no arbitrary mask.", "The attention weights are not returned."),
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
+        change="fused-attention",
     ),
     Rule(
         "keep-activations", "Recompute less in backward", _checkpointing,
@@ -184,6 +186,7 @@ RULES = (
         "x = block(x)   # not: checkpoint(block, x)",
         "Forward kernels run once. Watch the memory peak.",
         ("Memory grows by the activations of each block.",), _CHECKPOINT,
+        change="no-checkpointing",
     ),
     Rule(
         "cudnn-benchmark", "Let cuDNN benchmark its algorithms", _benchmark,

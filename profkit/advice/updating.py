@@ -45,6 +45,7 @@ RULES = (
         "Optimizer.step runs one or a few FusedAdam kernels.",
         ("All parameters must be floating-point tensors on the device, without sparse gradients.",),
         "https://docs.pytorch.org/docs/stable/optim.html",
+        change="fused-optimizer",
     ),
     Rule(
         "set-to-none", "Drop gradients instead of zeroing them", _set_to_none,
@@ -53,5 +54,6 @@ RULES = (
         "zero_grad has no fill kernels, and AccumulateGrad no add_.",
         ("Code that reads .grad before the first backward sees None.", "With gradients accumulated over micro-steps, only the first add disappears."),
         "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+        change="set-to-none",
     ),
 )  # fmt: skip

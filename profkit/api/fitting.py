@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+import msgspec
+
 from profkit.api.report import PathLike, expand, run_step_ns
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.model import Trace
@@ -16,6 +18,7 @@ from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation.answer import first_step
 from profkit.simulation.block_operators import BlockOperators, block_operators
+from profkit.simulation.cheapest_fit import cheapest_fit
 from profkit.simulation.fit import fit_program, gpu_bytes, largest_batch
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.memory_program import MemoryProgram, memory_program
@@ -77,20 +80,20 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         ranks=ranks,
         shard=shard,
     )
-    operators = next((found for each in traces if (found := block_operators(program, each))), None)
+    operators = next((made for each in traces if (made := block_operators(program, each))), None)
     _refuse_unknown(files, program, asked, operators)
     card_bytes = gpu_bytes(traces, program)
     if batch == "max":
         limit = memory_bytes if memory_bytes is not None else card_bytes
         batch = _largest(program, asked, operators, limit)
-    return fit_program(
-        program,
-        replace(asked, batch=batch),
-        operators,
-        step=first_step(views, plain),
-        memory_bytes=memory_bytes,
-        gpu_bytes=card_bytes,
+    asked, step = replace(asked, batch=batch), first_step(views, plain)
+    found = fit_program(program, asked, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=card_bytes)
+    if found.fits or found.memory_bytes is None:
+        return found
+    cheapest = cheapest_fit(
+        program, asked, operators, step=step, memory_bytes=found.memory_bytes, gpu_bytes=card_bytes
     )
+    return msgspec.structs.replace(found, cheapest=cheapest)
 
 
 def _program(files: Sequence[str], histories: Sequence[MemoryHistory]) -> MemoryProgram:

@@ -59,6 +59,8 @@ def command(files: tuple[str, ...], output: str | None, format_: str | None, **a
       profkit fit snapshot.pickle trace.json.gz --optimizer adam8bit --memory 24GB
       profkit fit runs/today --batch max --memory 40GB
     """
+    if (asked["shard"] is None) != (asked["ranks"] == 1):
+        raise click.UsageError("--shard and --ranks N (2 or more) belong together")
     from profkit.api import refuse_input, write_whole
     from profkit.api.fitting import fit
     from profkit.rendering.fit import render_fit_json, render_fit_text

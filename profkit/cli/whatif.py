@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,27 +10,9 @@ import click
 from profkit.cli.options import format_options, plain_step_option
 
 if TYPE_CHECKING:
-    from profkit.simulation.answer import WhatIf
+    from profkit.simulation.answer import WhatIf, WhatIfChange
 
 __all__ = ["command"]
-
-_FLAGS = {
-    "tf32": "Run fp32 matmuls in TF32.",
-    "bf16": "Run forward and loss in bf16 with autocast.",
-    "fp32": "Compute in fp32 instead of fp64.",
-    "aligned": "Pad matrix sizes to multiples of 8.",
-    "compile": "Compile the model.",
-    "cuda-graphs": "Capture the whole step in a CUDA graph.",
-    "fused-optimizer": "Use the fused optimizer.",
-    "foreach-optimizer": "Use the foreach optimizer.",
-    "set-to-none": "Drop gradients instead of zeroing them.",
-    "no-sync": "Remove host synchronisation.",
-    "no-allocation": "Allocate no memory from the driver.",
-    "pinned": "Copy batches early, from pinned memory.",
-    "channels-last": "Keep model and images in channels_last.",
-    "fused-attention": "Use scaled_dot_product_attention.",
-    "no-checkpointing": "Keep activations instead of recomputing them.",
-}
 
 _LIMITS = {
     "host": "the host",
@@ -44,15 +26,22 @@ _AS_GIVEN = 0.06
 """A replayed step that is further from the plain time that was given is not that step."""
 
 
-def _flags(function: Callable[..., None]) -> Callable[..., None]:
-    for name, text in reversed(_FLAGS.items()):
-        function = click.option(f"--{name}", is_flag=True, help=text)(function)
-    return function
+class _WithChanges(click.Command):
+    """A command with a flag for each change of the registry, which is loaded when the command is used."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*_flags(), *super().get_params(ctx)]
 
 
-@click.command(name="whatif")
+@cache
+def _flags() -> tuple[click.Option, ...]:
+    from profkit.simulation import CHANGES
+
+    return tuple(click.Option([f"--{name}"], is_flag=True, help=each.help) for name, each in CHANGES.items())
+
+
+@click.command(name="whatif", cls=_WithChanges)
 @click.argument("file", metavar="FILE")
-@_flags
 @click.option(
     "--loader-workers", type=click.IntRange(1, 4096), metavar="N", help="Prepare batches in N processes."
 )
@@ -72,7 +61,8 @@ def command(
     """Estimate the step time after some changes, alone and together.
 
     FILE is an nsys export or report, or a torch.profiler trace. profkit edits the recorded step and replays it, so a
-    saving ends where something else becomes the limit. Without a change, all that save at least 1 % are shown.
+    saving ends where something else becomes the limit. Without a change, all that save at least 1 % are shown, and
+    why the others cannot be made.
 
     \b
     Examples:
@@ -80,21 +70,13 @@ def command(
       profkit whatif report.sqlite --fused-optimizer --cuda-graphs --plain-step 17.5ms
       profkit whatif trace.json --loader-workers 8 --json
     """
-    from profkit.errors import AnalysisError
-    from profkit.readers import read
-    from profkit.report.assembly import timelines
-    from profkit.report.views import Options
-    from profkit.simulation.answer import what_if
+    from profkit.api.what_if import what_if
+    from profkit.simulation import CHANGES
 
-    chosen = [name for name in _FLAGS if flags[name.replace("-", "_")]]
-    views, _ = timelines([read(file)], Options(step_name=step, device=device))
-    found = what_if(views, chosen, loader_workers=loader_workers, plain_step_ns=plain_step_ns)
-    if found is None:
-        raise AnalysisError(
-            file,
-            "it has no step with device work to replay",
-            "Record a few steps with kernels, and mark them",
-        )
+    chosen = [name for name in CHANGES if flags[name.replace("-", "_")]]
+    found = what_if(
+        file, chosen, loader_workers=loader_workers, step=step, device=device, plain_step_ns=plain_step_ns
+    )
     if format_ == "json":
         import msgspec
 
@@ -120,8 +102,19 @@ def _text(found: WhatIf, plain_step_ns: int | None) -> str:
         gain = row.speedup
         lines.append(
             f"  {row.name:<28} {duration_text(row.after_ns):>10}   {gain.likely:.2f}x "
-            f"({gain.low:.2f}x to {gain.high:.2f}x)   then limited by {_LIMITS[row.limit]}"
+            f"({gain.low:.2f}x to {gain.high:.2f}x)   then limited by {_LIMITS[row.limit]}{_added(row)}"
         )
     if not found.changes:
-        lines.append("  No change would save 1 % of it.")
+        lines.append(
+            "  No change would save 1 % of it." if len(found.refused) > 1 else "  Nothing is priced."
+        )
+    if found.refused:
+        lines.append("Not applicable:")
+        lines += [f"  {row.name:<28} {row.reason}" for row in found.refused]
     return "\n".join(lines)
+
+
+def _added(row: WhatIfChange) -> str:
+    """What a change adds to those above it; nothing for the first, and for all together."""
+    added = row.after_previous
+    return f"   {added.speedup:.2f}x after those above" if added and added.saving_ns != row.saving_ns else ""

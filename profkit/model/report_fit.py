@@ -8,7 +8,7 @@ from typing import Literal
 from profkit.model.names import MemoryCategory
 from profkit.model.rows import Bytes, Interval, Ns, Row
 
-__all__ = ["Fit", "FitCategory", "FitNote", "FitNow", "FitThen"]
+__all__ = ["Fit", "FitCategory", "FitChoice", "FitNote", "FitNow", "FitThen"]
 
 
 class FitNow(Row, frozen=True, kw_only=True):
@@ -27,6 +27,7 @@ class FitThen(Row, frozen=True, kw_only=True):
 
     peak_bytes: Interval
     reserved_bytes: Interval
+    """The lower end is what it still runs in when memory is short and free segments are given back."""
     step_ns: Interval | None
 
 
@@ -47,6 +48,14 @@ class FitNote(Row, frozen=True, kw_only=True):
     params: Mapping[str, str | int | float] = {}
 
 
+class FitChoice(Row, frozen=True, kw_only=True):
+    """A set of changes with which the step fits."""
+
+    changes: Sequence[str]
+    settings: Mapping[str, float | str]
+    after: FitThen
+
+
 class Fit(Row, frozen=True, kw_only=True):
     """Whether a step fits into memory after some changes, and what it then takes."""
 
@@ -64,4 +73,6 @@ class Fit(Row, frozen=True, kw_only=True):
     fits: bool | None
     """True when the upper end of reserved memory and what is outside fit, False when the lower end does not."""
     by_category: Sequence[FitCategory]
+    cheapest: FitChoice | None = None
+    """Where it is not sure to fit: the further changes with which it does, and with which the step is shortest."""
     notes: Sequence[FitNote] = ()

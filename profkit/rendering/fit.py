@@ -8,7 +8,7 @@ import msgspec
 
 from profkit.model.report_fit import Fit
 from profkit.model.rows import Interval
-from profkit.rendering.sentences.fit import changes_text, fit_note, fits_sentence
+from profkit.rendering.sentences.fit import changes_text, cheapest_sentence, fit_note, fits_sentence
 from profkit.units import bytes_text, duration_text
 
 __all__ = ["render_fit_json", "render_fit_text"]
@@ -33,7 +33,7 @@ def render_fit_text(found: Fit) -> str:
         f"    {row.category.replace('_', ' '):<16} {bytes_text(row.before_bytes):>10}  {bytes_text(row.after_bytes):>10}"
         for row in found.by_category
     ]
-    lines += [fits_sentence(found), *map(fit_note, found.notes)]
+    lines += [fits_sentence(found), cheapest_sentence(found), *map(fit_note, found.notes)]
     return "\n".join(filter(None, lines))
 
 

@@ -31,6 +31,7 @@ from profkit.rendering.page_devices import memory_section, ranks_section
 from profkit.rendering.page_summary import advice_entry, health_section, method_section, verdict_section
 from profkit.rendering.page_tables import idle_section, operators_section, phases_section, steps_section
 from profkit.rendering.report_json import json_text
+from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import SHARES, bound_term
 from profkit.units import bytes_text, count_text, duration_text
 
@@ -77,7 +78,7 @@ def render_html(report: Document) -> str:
             noscript_kernels=kernels_by_name(report)[:20],
             operators=operators_section(report),
             idle=idle_section(report, scale),
-            held=memory_section(report.memory),
+            held=memory_section(report.memory, report.fit),
             ranks=ranks_section(report),
             method=method_section(report),
             # Plotly sets style attributes; styles cannot reach out, as images and fonts from anywhere are forbidden.
@@ -163,6 +164,7 @@ def _environment() -> jinja2.Environment:
         clip=clip,
         tone=tone,
         where=where_text,
+        change_label=change_label,
         bound=bound_term,
         bar=bar_text,
     )

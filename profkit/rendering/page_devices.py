@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from profkit.model.report import CommunicationRow, RankRow
-from profkit.model.report_memory import CategoryRow, MemoryStep
+from profkit.model.report_memory import CategoryRow, FitRow, MemoryStep
 from profkit.rendering.digest import kept_steps
 from profkit.rendering.document import Document, Memory
 from profkit.rendering.page_cells import Segment, segments_of
@@ -47,6 +47,14 @@ class HolderTable:
 
 
 @dataclass(frozen=True)
+class FitLine:
+    """The peak after a change alone, with its share of the largest peak that is shown."""
+
+    row: FitRow
+    share: float
+
+
+@dataclass(frozen=True)
 class MemorySection:
     """The memory section with the tables that it has rows for."""
 
@@ -55,6 +63,7 @@ class MemorySection:
     holders: Sequence[HolderTable]
     steps: Sequence[MemoryStep]
     steps_left: int
+    fit: Sequence[FitLine]
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,13 @@ class RanksSection:
     """Whether it is known who waits for whom."""
 
 
-def memory_section(memory: Memory | None) -> MemorySection | None:
-    """The memory section; None where nothing recorded it."""
+def memory_section(memory: Memory | None, fit: Sequence[FitRow] = ()) -> MemorySection | None:
+    """The memory section; None where nothing recorded it.
+
+    Args:
+        memory: The report's.
+        fit: What each change would do to it.
+    """
     if memory is None:
         return None
     total = sum(row.bytes for row in memory.by_category) or 1
@@ -91,12 +105,14 @@ def memory_section(memory: Memory | None) -> MemorySection | None:
     tables = (("Held at the peak", peak), ("Never freed", kept))
     steps = memory.steps
     shown = steps if len(steps) <= _STEPS else [*steps[: _STEPS // 2], *steps[-_STEPS // 2 :]]
+    most = max((memory.peak_allocated_bytes or 0, *(row.peak_bytes.likely for row in fit))) or 1
     return MemorySection(
         memory=memory,
         categories=[CategoryLine(row, row.bytes / total) for row in memory.by_category],
         holders=[HolderTable(title, rows[:_HOLDERS], len(rows) - _HOLDERS) for title, rows in tables if rows],
         steps=shown,
         steps_left=len(steps) - len(shown),
+        fit=[FitLine(row, row.peak_bytes.likely / most) for row in fit],
     )
 
 

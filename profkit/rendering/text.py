@@ -32,6 +32,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text, percent_text
 
@@ -238,6 +239,12 @@ def _memory(console: Console, report: Document, scale: Scale) -> None:
             name = where_text(category, where) or "unknown"
             table.add_row(Text(_clean(name)), bytes_text(size), count_text(count))
         _print(console, table, len(rows) - 6, "call sites")
+    if report.fit:
+        changes = _table(("with one change", "left"), ("peak", "right"), ("step", "right"))
+        for change in report.fit:
+            after, step = change.peak_bytes.likely, change.step_ns.likely
+            changes.add_row(Text(_clean(change_label(change.change))), bytes_text(after), duration_text(step))
+        _print(console, changes, 0, "changes")
     for row in memory.oom[:3]:
         text = f"  out of memory: {bytes_text(row.requested_bytes)} wanted, {bytes_text(row.free_bytes)} free"
         console.print(Text(_clean(where_text(text, row.where), None), style="bold red"))

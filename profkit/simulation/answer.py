@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from profkit.model.rows import Interval, Ns, Row
+from profkit.model.rows import replace as with_fields
 from profkit.simulation.predict import Change, Prediction, Step, find_step
-from profkit.simulation.registry import CHANGES, changes_named
+from profkit.simulation.registry import CHANGES, LOADER_WORKERS, changes_named, refusal
 from profkit.timeline.view import TraceView
 
-__all__ = ["first_step", "what_if"]
+__all__ = ["AfterPrevious", "Refused", "WhatIf", "WhatIfChange", "first_step", "what_if"]
 
 _WORTH_SAYING: Final = 0.01
-_LOADER: Final = "loader-workers"
 _WORKERS: Final = 8
+
+
+class AfterPrevious(Row, frozen=True, kw_only=True):
+    """What a change adds to those listed before it."""
+
+    saving_ns: int
+    """Negative where it takes away from what they save."""
+    speedup: float
+    """The step with those before it over the step with this one as well."""
 
 
 class WhatIfChange(Row, frozen=True, kw_only=True):
@@ -30,11 +39,22 @@ class WhatIfChange(Row, frozen=True, kw_only=True):
     """The step's time over what it would be."""
     limit: str
     """What limits the step then."""
+    after_previous: AfterPrevious | None = None
+    """What it adds to the changes before it; None for all together."""
+
+
+class Refused(Row, frozen=True, kw_only=True):
+    """A change that the step cannot have, or that is not worth it."""
+
+    name: str
+    reason: str
+    """Why, as half a sentence."""
 
 
 class WhatIf(Row, frozen=True, kw_only=True):
-    """What a recorded step would take with some changes."""
+    """What a recorded step would take with some changes: `profkit.whatif/1`."""
 
+    schema: Literal["profkit.whatif/1"] = "profkit.whatif/1"
     recorded_ns: Ns
     """The recorded step."""
     before_ns: Ns
@@ -42,7 +62,9 @@ class WhatIf(Row, frozen=True, kw_only=True):
     limit: str
     """What limits it."""
     changes: Sequence[WhatIfChange]
-    """Each change alone, and last all together where there are several."""
+    """Each change alone, and last all together where there are several that were asked for."""
+    refused: Sequence[Refused]
+    """The others, each with the reason."""
 
 
 def what_if(
@@ -57,7 +79,7 @@ def what_if(
     Args:
         views: The analysed traces; the first device with a step that can be replayed is taken.
         names: Changes by their names in `CHANGES`; with none (and no workers), all that would save 1 %
-            (loading then with 8 workers).
+            (loading then with 8 workers), the largest saving first.
         loader_workers: Processes that prepare batches beside the step.
         plain_step_ns: The step's time without a recorder, where known.
 
@@ -67,26 +89,51 @@ def what_if(
     step = first_step(views, plain_step_ns)
     if step is None:
         return None
-    asked = [*names, *([_LOADER] if loader_workers is not None else [])]
+    asked = [*names, *([LOADER_WORKERS] if loader_workers is not None else [])]
+    workers = loader_workers if loader_workers is not None else _WORKERS
+    reasons = {name: refusal(step, name, asked) for name in asked or [*CHANGES, LOADER_WORKERS]}
+    can = [name for name, reason in reasons.items() if reason is None]
     if asked:
-        rows = [_row(name, step.predict(_changes([name], loader_workers))) for name in asked]
+        priced = [(name, step.predict(_changes([name], workers))) for name in can]
     else:
-        every = [*CHANGES, _LOADER]
-        priced = [(n, step.predict_where_worth(_changes([n], _WORKERS), _WORTH_SAYING)) for n in every]
-        rows = sorted((_row(n, p) for n, p in priced if p is not None), key=lambda row: -row.saving_ns)
-    if len(asked) > 1:
-        rows.append(_row(" + ".join(asked), step.predict(_changes(asked, loader_workers))))
+        priced = _worth_saying(step, can, workers)
+        shown = {name for name, _ in priced}
+        reasons |= {name: "it saves less than 1 %" for name in can if name not in shown}
+    rows = [_row(name, found) for name, found in priced]
+    if asked and len(rows) > 1:
+        rows.append(_row(" + ".join(can), step.predict(_changes(can, workers))))
     unchanged = step.predict([])
     return WhatIf(
         recorded_ns=step.facts.program.step_ns,
         before_ns=round(unchanged.before_ns),
         limit=unchanged.limit,
-        changes=rows,
+        changes=_after_previous(step, rows, [name for name, _ in priced], workers),
+        refused=[Refused(name=name, reason=reason) for name, reason in reasons.items() if reason],
     )
 
 
-def _changes(names: Sequence[str], loader_workers: int | None) -> list[Change]:
-    return changes_named(names, loader_workers if _LOADER in names else None)
+def _worth_saying(step: Step, names: Sequence[str], workers: int) -> list[tuple[str, Prediction]]:
+    """The changes that save something, the largest saving first."""
+    every = [(n, step.predict_where_worth(_changes([n], workers), _WORTH_SAYING)) for n in names]
+    return sorted(((n, p) for n, p in every if p is not None), key=lambda each: -each[1].saving_ns)
+
+
+def _after_previous(
+    step: Step, rows: Sequence[WhatIfChange], names: Sequence[str], workers: int
+) -> list[WhatIfChange]:
+    """The rows of single changes, each with what it adds to those before it; then what else there is."""
+    found, before = [], step.plain_ns
+    for at, row in enumerate(rows[: len(names)]):
+        # Alone, the first is after nothing.
+        after = row.after_ns if not at else step.after_ns(_changes(names[: at + 1], workers))
+        added = AfterPrevious(saving_ns=round(before - after), speedup=before / max(after, 1.0))
+        found.append(with_fields(row, after_previous=added))
+        before = after
+    return [*found, *rows[len(names) :]]
+
+
+def _changes(names: Sequence[str], loader_workers: int) -> list[Change]:
+    return changes_named(names, loader_workers if LOADER_WORKERS in names else None)
 
 
 def first_step(views: Sequence[TraceView], plain_step_ns: int | None) -> Step | None:

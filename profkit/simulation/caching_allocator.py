@@ -27,9 +27,14 @@ _SMALLEST_REST: Final = 512
 
 
 def most_reserved(
-    sizes: IntColumn, start: IntColumn, stop: IntColumn, stream: IntColumn, rules: AllocatorRules
-) -> int:
-    """The most that the allocator reserves for blocks, in bytes.
+    sizes: IntColumn,
+    start: IntColumn,
+    stop: IntColumn,
+    stream: IntColumn,
+    rules: AllocatorRules,
+    limit: int | None = None,
+) -> int | None:
+    """The most that the allocator reserves for blocks, in bytes; None when they do not fit into ``limit``.
 
     Args:
         sizes: Rounded sizes; rows of 0 are left out.
@@ -37,18 +42,22 @@ def most_reserved(
         stop: When its place can be used again; what ends at a time ends before another begins.
         stream: The stream it belongs to; streams share nothing.
         rules: The settings of the allocator.
+        limit: The most that it may reserve: where it would exceed that, it first gives back whole free segments.
     """
     rows = np.flatnonzero((sizes > 0) & (stop > start))
     if rules.expandable:
-        return _expandable_peak(sizes[rows], start[rows], stop[rows], stream[rows])
-    allocator = _Allocator(rules.max_split_bytes)
+        most = _expandable_peak(sizes[rows], start[rows], stop[rows], stream[rows])
+        return most if limit is None or most <= limit else None
+    allocator = _Allocator(rules.max_split_bytes, limit)
     size, queue = sizes.tolist(), stream.tolist()
     for row, ends in _changes(rows, start, stop):
         if ends:
             allocator.free(row)
         else:
             allocator.allocate(row, size[row], queue[row])
-    return allocator.reserved
+            if limit is not None and allocator.reserved > limit:
+                return None
+    return allocator.most_reserved
 
 
 def _changes(rows: NDArray[np.int64], start: IntColumn, stop: IntColumn) -> Iterator[tuple[int, bool]]:
@@ -78,9 +87,10 @@ def _expandable_peak(sizes: IntColumn, start: IntColumn, stop: IntColumn, stream
 class _Allocator:
     """Free blocks by pool; blocks know their neighbours in the segment."""
 
-    def __init__(self, max_split_bytes: int) -> None:
-        self.reserved = 0
+    def __init__(self, max_split_bytes: int, limit: int | None) -> None:
+        self.reserved = self.most_reserved = 0
         self._most = max_split_bytes
+        self._limit = limit
         self._next_address = 0
         self._free: dict[tuple[int, bool], list[tuple[int, int]]] = {}
         """(size, address), sorted: the first that is large enough fits best."""
@@ -137,9 +147,22 @@ class _Allocator:
             length = -(-size // _SMALL_SEGMENT) * _SMALL_SEGMENT
         address = self._next_address
         self._next_address += length
+        if self._limit is not None and self.reserved + length > self._limit:
+            self._give_back()
         self.reserved += length
+        self.most_reserved = max(self.most_reserved, self.reserved)
         self._size[address] = length
         return address
+
+    def _give_back(self) -> None:
+        """Free what is a segment of its own: CUDA gets it back."""
+        for free in self._free.values():
+            whole = [each for each in free if each[1] not in self._left and each[1] not in self._right]
+            for size, address in whole:
+                self.reserved -= size
+                del self._size[address]
+                self._is_free.discard(address)
+            free[:] = [each for each in free if each[1] in self._size]
 
     def _split(self, address: int, size: int, free: list[tuple[int, int]]) -> None:
         rest = address + size

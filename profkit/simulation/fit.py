@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.memory.categories import CATEGORIES
+from profkit.memory.private_pools import private_pools
 from profkit.model import Trace
 from profkit.model.memory_history import Action
 from profkit.model.report_fit import Fit, FitCategory, FitNote, FitNow, FitThen
@@ -51,8 +53,9 @@ def fit_program(
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
     priced = changes.priced(program, operators)
     changed = _applied(program, priced)
-    peak, reserved = _peak(changed, priced), _reserved(program, changed, priced)
     outside = _outside(program, gpu_bytes)
+    room = None if memory_bytes is None else memory_bytes - outside
+    peak, reserved = _peak(changed, priced), _reserved(program, changed, priced, room)
     return Fit(
         before=FitNow(
             peak_bytes=int(program.replayed.allocated.max()),
@@ -66,8 +69,14 @@ def fit_program(
         outside_bytes=outside,
         fits=_fits(reserved, outside, memory_bytes),
         by_category=_by_category(program, changed),
-        notes=_notes(program),
+        notes=_notes(program, changes, operators),
     )
+
+
+_LEAST_GAIN: Final = 0.45
+"""Of the logarithm of a likely speed-up, what was gained at least (bf16, fused attention and half the batch, nine rows)."""
+_ANOTHER_RUN: Final = 0.08
+"""The logarithm by which an unchanged step of another run may be longer or shorter (0.2, 5.9 and 7.3 %)."""
 
 
 def gpu_bytes(traces: Sequence[Trace], program: MemoryProgram) -> int | None:
@@ -106,19 +115,30 @@ def _applied(program: MemoryProgram, priced: Sequence[PricedChange]) -> MemoryPr
 def _peak(changed: MemoryProgram, priced: Sequence[PricedChange]) -> Interval:
     likely = changed.peak_bytes()
     unsure = float(np.hypot(_UNSURE, sum(each.unsure**2 for each in priced) ** 0.5))
-    return Interval(low=likely * (1 - unsure), likely=likely, high=likely * (1 + unsure))
+    return _around(likely, likely * (1 - unsure), likely * (1 + unsure))
 
 
-def _reserved(program: MemoryProgram, changed: MemoryProgram, priced: Sequence[PricedChange]) -> Interval:
-    """As the allocator is played; as far off as that is for the recorded step, and as the peak may be."""
-    recorded, played = program.replayed.reserved_peak, reserved_bytes(program)
-    likely = reserved_bytes(changed)
+def _reserved(
+    program: MemoryProgram, changed: MemoryProgram, priced: Sequence[PricedChange], room: int | None = None
+) -> Interval:
+    """As the allocator is played; as far off as that is for the recorded step, and as the peak may be.
+
+    With less ``room`` than it would like, it gives free segments back: the lower end is then what it still runs in.
+    """
+    recorded, played = program.replayed.reserved_peak, reserved_bytes(program) or 0
+    likely = reserved_bytes(changed) or 0
     if recorded and not priced:
         likely = recorded
     missed = abs(recorded / played - 1) if recorded and played else 0.05
     unsure = float(np.hypot(_UNSURE + missed, sum(each.unsure_reserved**2 for each in priced) ** 0.5))
     least = max(likely * (1 - unsure), 0)
-    return Interval(low=least, likely=likely, high=likely * (1 + unsure))
+    if (
+        room is not None
+        and least > room >= changed.peak_bytes() * (1 - unsure)
+        and reserved_bytes(changed, round(room * (1 + unsure))) is not None
+    ):
+        least = float(room)
+    return _around(likely, least, likely * (1 + unsure))
 
 
 def _outside(program: MemoryProgram, gpu_bytes: int | None) -> int:
@@ -143,7 +163,16 @@ def _time(step: Step | None, priced: Sequence[PricedChange]) -> Interval | None:
     if step is None:
         return None
     found = step.predict([change for each in priced for change in each.time])
-    return Interval(low=found.before_ns / found.high, likely=found.after_ns, high=found.before_ns / found.low)
+    alone = [step.predict(each.time).likely for each in priced if each.time]
+    missed = (1 - _LEAST_GAIN) * sum(max(math.log(speedup), 0.0) for speedup in alone)
+    low = math.exp(min(math.log(found.low), math.log(found.likely) - missed) - _ANOTHER_RUN)
+    high = math.exp(math.log(found.high) + _ANOTHER_RUN)
+    return _around(found.after_ns, found.before_ns / high, found.before_ns / low)
+
+
+def _around(likely: float, low: float, high: float) -> Interval:
+    """An interval of whole bytes or ns."""
+    return Interval(low=float(round(low)), likely=float(round(likely)), high=float(round(high)))
 
 
 def _by_category(program: MemoryProgram, changed: MemoryProgram) -> list[FitCategory]:
@@ -161,11 +190,17 @@ def _held(program: MemoryProgram) -> NDArray[Any]:
     return np.bincount(program.use[there], program.bytes[there], minlength=len(CATEGORIES))
 
 
-def _notes(program: MemoryProgram) -> list[FitNote]:
+def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None) -> list[FitNote]:
     notes = []
-    if not program.replayed.complete and not program.before.any():
+    replayed = program.replayed
+    if replayed.lost_frees or replayed.unmatched:
         notes.append(FitNote(code="history-incomplete"))
+    pools = private_pools(program.history, replayed.device)
+    if pools is not None:
+        notes.append(FitNote(code="private-pools", params={"bytes": pools.reserved_bytes}))
+    if changes.sequence != 1 and operators is None:
+        notes.append(FitNote(code="scores-unknown"))
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())
-    if maybe:
+    if maybe and (changes.batch != 1 or changes.sequence != 1):
         notes.append(FitNote(code="unexplained-blocks", params={"bytes": maybe}))
     return notes

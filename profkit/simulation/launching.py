@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from profkit.simulation.edited_step import EditedStep
 
-__all__ = ["capture", "keep_memory", "lift_waits", "without_ranges"]
+__all__ = ["capture", "keep_memory", "lift_waits", "read_at_once", "without_ranges"]
 
 Flags = NDArray[np.bool_]
 
@@ -28,6 +28,19 @@ def lift_waits(edited: EditedStep) -> None:
         edited.waits, np.maximum(edited.own_ns, edited.constants.lifted_ns), edited.own_ns
     )
     edited.waits = np.zeros_like(edited.waits)
+
+
+def read_at_once(chosen: Flags) -> Callable[[EditedStep], None]:
+    """Some values are not read by themselves any more: neither copied, nor waited for."""
+
+    def change(edited: EditedStep) -> None:
+        tokens = np.unique(edited.facts.token[chosen & edited.alive])
+        edited.drop(chosen)
+        after = np.intersect1d(tokens + 1, np.flatnonzero(edited.waits))
+        edited.waits[after] = False
+        edited.gap_ns[after], edited.own_ns[after] = edited.kept_ns[after], 0.0
+
+    return change
 
 
 def keep_memory(edited: EditedStep) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Final
@@ -18,6 +19,7 @@ __all__ = [
     "align_matrices",
     "autocast",
     "misaligned",
+    "misaligned_sizes",
     "simt_products",
     "to_fp32",
     "use_tf32",
@@ -65,6 +67,38 @@ def misaligned(facts: StepFacts) -> Flags:
     products = facts.family == Family.GEMM
     found: Flags = products & np.isin(facts.dtype.astype(str), _ALIGNED) & marked
     return found
+
+
+def misaligned_sizes(facts: StepFacts, products: Flags) -> list[tuple[int, str]]:
+    """The sizes of some products that are no multiple of 8, each with the product's shape, most costly first."""
+    spent: dict[tuple[int, str], float] = {}
+    for row in np.flatnonzero(products).tolist():
+        mnk = _product_sizes(facts, row)
+        shape = " x ".join(map(str, mnk))
+        for size in {each for each in mnk if each % 8}:
+            key = (size, f"of {shape}")
+            spent[key] = spent.get(key, 0.0) + float(facts.program.duration_ns[row])
+    return sorted(spent, key=lambda key: -spent[key])
+
+
+def _product_sizes(facts: StepFacts, row: int) -> tuple[int, ...]:
+    """M, N and K of a product, by what its operator took; () where that is unknown."""
+    operator = facts.operator_row[row]
+    text = facts.view.trace.ranges.shapes[operator] if operator >= 0 else -1
+    try:
+        shapes = json.loads(facts.view.trace.strings[text]) if text >= 0 else []
+    except ValueError:
+        return ()
+    matrices = [
+        s for s in shapes if isinstance(s, list) and len(s) >= 2 and all(isinstance(n, int) for n in s)
+    ]
+    if len(matrices) < 2:
+        return ()
+    left, right = matrices[-2:]
+    rows, inner = math.prod(left[:-1]) if len(left) == 2 else left[-2], left[-1]
+    # A linear layer takes its weight as it is stored, the output's size first.
+    columns = right[-1] if right[-2] == inner else right[-2]
+    return rows, columns, inner
 
 
 def use_tf32(edited: EditedStep) -> None:

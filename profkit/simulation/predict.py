@@ -154,6 +154,11 @@ class Step:
         """The step with some changes, in their order, as low, likely and high."""
         return self._priced(changes, *self.changed(changes))
 
+    def after_ns(self, changes: Sequence[Change]) -> float:
+        """The step with some changes, likely: one replay, without an interval."""
+        played, least = self.changed(changes)
+        return max(played.step_ns * self._as_recorded, least, 1.0)
+
     def predict_where_worth(self, changes: Sequence[Change], share: float) -> Prediction | None:
         """The same, or None where the likely saving is under a share of the step: one replay shows it."""
         played, least = self.changed(changes)

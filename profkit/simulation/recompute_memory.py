@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -51,7 +52,8 @@ class Segment:
         return int(program.allocated[self.rows[-1]])
 
 
-def find_segments(program: MemoryProgram, which: str = "all") -> list[Segment]:
+@lru_cache(maxsize=4)
+def find_segments(program: MemoryProgram, which: str = "all") -> Sequence[Segment]:
     """The layers of all steps of a program, in order.
 
     Args:
@@ -228,6 +230,7 @@ def _recomputed(
     dropped = np.zeros(len(recorded.requested), bool)
     dropped[segment.rows[:-1]] = True
     rows = np.flatnonzero(program.like(dropped) & (program.allocated < begin) & (program.requested > 0))
+    rows = rows[np.argsort(program.allocated[rows], kind="stable")]
     again = program.with_rows(rows, allocated=np.full(len(rows), begin))
     after = segment.last(recorded) + 1
     changed = {name: getattr(again, name).copy() for name in ("freed", "reusable")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,8 +15,9 @@ from profkit.simulation.memory_program import MemoryProgram
 __all__ = ["reserved_bytes"]
 
 
-def reserved_bytes(program: MemoryProgram) -> int:
-    """The most that the allocator reserves for the blocks of a program.
+@lru_cache(maxsize=4)
+def reserved_bytes(program: MemoryProgram, limit: int | None = None) -> int | None:
+    """The most that the allocator reserves for the blocks of a program; None when they do not fit into ``limit``.
 
     A history that begins in the middle of a run does not tell how its old blocks came to lie where they do. So
     its first steps are played twice: once without the optimizer's state, which a first step makes at its end, in the
@@ -22,7 +25,7 @@ def reserved_bytes(program: MemoryProgram) -> int:
     """
     sizes = np.where(program.requested > 0, program.rules.rounded(program.requested), 0)
     if not program.before.any():
-        return most_reserved(sizes, program.allocated, program.reusable, program.stream, program.rules)
+        return most_reserved(sizes, program.allocated, program.reusable, program.stream, program.rules, limit)
     last = _played_until(program)
     rows = np.flatnonzero(program.allocated < last)
     fresh = rows[~program.before[rows]]
@@ -34,6 +37,7 @@ def reserved_bytes(program: MemoryProgram) -> int:
         np.concatenate([stop, again]),
         program.stream[np.concatenate([rows, fresh])],
         program.rules,
+        limit,
     )
 
 

@@ -24,6 +24,8 @@ _DIRECTION = re.compile(
 _TORCH_ANNOTATION = re.compile(
     r"ProfilerStep#\d+|Optimizer\.(?:step|zero_grad)#.*|enumerate\(DataLoader\)#.*", re.DOTALL
 )
+_MERGED = re.compile(r"\s*\[([^\[\]]{1,64})\]\s*(-?\d{1,18})\s*")
+"""A pid in a merge of several ranks' traces: each counts devices and ids for itself."""
 _NUMBERED = re.compile(r"\s*(?:stream\s+)?(-?\d{1,40})\b.*", re.IGNORECASE | re.DOTALL)
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 _SPANS = {
@@ -38,6 +40,9 @@ _DEVICE_WORK = {
     "memset": "memset",
 }
 _NOWHERE = -1
+_RANKS_APART = 1 << 32
+"""Devices of merged ranks are numbered apart by this."""
+_BEYOND_PIDS = 1 << 62
 
 
 def read_trace(data: bytes | bytearray | memoryview, keep: Callable[[Span], bool]) -> Recording:
@@ -69,6 +74,10 @@ class _Reading:
         self.placed: Counter[int] = Counter()
         self.memory: list[tuple[int, int]] = []
         """Start and device of memory events."""
+        self.labels: list[str] = []
+        """Of merged ranks, as they come."""
+        self.pids: dict[tuple[str, int], int] = {}
+        """Of merged ranks: their processes, which several ranks may call by one number."""
 
     def add(self, event: dict[str, Any]) -> None:
         """Take one event for what its phase and category say."""
@@ -91,6 +100,27 @@ class _Reading:
             times = _times(event)
             if times:
                 self.starts.append(times[0])
+
+    def _pid(self, event: dict[str, Any]) -> int:
+        """The process of a host event, with a number of its own where it is one of merged ranks."""
+        merged = _MERGED.fullmatch(str(event.get("pid")))
+        if merged is None:
+            return int(_id(event.get("pid")))
+        self._rank(event)
+        return self.pids.setdefault((merged[1], int(merged[2])), _BEYOND_PIDS + len(self.pids))
+
+    def _rank(self, event: dict[str, Any]) -> int:
+        """The place of an event's rank among merged ones; 0 where there are none."""
+        merged = _MERGED.fullmatch(str(event.get("pid")))
+        if merged is None:
+            return 0
+        if merged[1] not in self.labels:
+            self.labels.append(merged[1])
+        return self.labels.index(merged[1]) + 1
+
+    def _rank_of(self, pid: int) -> int:
+        names = [self.labels.index(label) + 1 for (label, _), own in self.pids.items() if own == pid]
+        return names[0] if names else 0
 
     def done(self) -> Recording:
         """The recording, without what cannot be true."""
@@ -116,7 +146,7 @@ class _Reading:
     def _name_thread(self, event: dict[str, Any]) -> None:
         args = _args(event)
         if event.get("name") == "thread_name" and isinstance(args.get("name"), str):
-            thread = _id(event.get("pid")), _id(event.get("tid"))
+            thread = self._pid(event), _id(event.get("tid"))
             self.found.thread_names.setdefault(thread, []).append(args["name"])
 
     def _add_memory(self, event: dict[str, Any]) -> None:
@@ -125,7 +155,8 @@ class _Reading:
         if start is not None:
             self.starts.append(start)
             if args.get("Device Type") != 0 and type(device) is int and device >= 0:
-                self.memory.append((start, device))
+                self._pid(event)
+                self.memory.append((start, self._rank(event) * _RANKS_APART + device))
 
     def _add_work(self, event: dict[str, Any], kind: str) -> None:
         args, times, name = _args(event), _times(event), _text(event.get("name"))
@@ -140,16 +171,19 @@ class _Reading:
         device = device if isinstance(device, int | str | Decimal) else None
         if isinstance(device, str) and not _NUMBERED.fullmatch(device):
             raise UnreadError("the id of a device is not a number")
-        place = _id(event.get("pid") if device is None else device)
+        merged = _MERGED.fullmatch(str(event.get("pid")))
+        place = _id((merged[2] if merged else event.get("pid")) if device is None else device)
         if abs(place) >= 1 << 63:
             raise UnreadError("the id of a device has more than 64 bits")
+        if merged and place >= 0:
+            place += self._rank(event) * _RANKS_APART
         shape = tuple(_shape(args.get("grid")) + _shape(args.get("block")))
         stream = _id(event.get("tid") if args.get("stream") is None else args["stream"])
         correlation = _id(args.get("correlation") or 0)
         self.found.ops.append(Op(kind, name, *times, place, _NOWHERE, correlation, shape, stream))
 
     def _add_call(self, event: dict[str, Any], driver: bool) -> None:
-        times, thread = _times(event), (_id(event.get("pid")), _id(event.get("tid")))
+        times, thread = _times(event), (self._pid(event), _id(event.get("tid")))
         if times:
             self.callers[thread[0]] += 1
             name = _VERSION.sub("", _text(event.get("name")))
@@ -166,7 +200,7 @@ class _Reading:
         if name.startswith(PHASE_MARK):
             name, domain = name.removeprefix(PHASE_MARK), PHASE_DOMAIN
             kind = "annotation" if kind == "operator" else kind
-        thread = (_id(event.get("pid")), _id(event.get("tid")))
+        thread = (self._pid(event), _id(event.get("tid")))
         if kind in ("operator", "annotation"):
             self.placed[thread[0]] += 1
         if kind == "overhead":
@@ -199,9 +233,16 @@ class _Reading:
         for event in hosts:
             if event.thread[0] not in found.processes:
                 event.thread = (first, event.thread[1])
-        caller = {call.correlation: call.thread[0] for call in reversed(_runtime_first(found.calls))}
+        ranks = {pid: self._rank_of(pid) for pid in found.processes}
+        firsts = {rank: pid for pid, rank in reversed(ranks.items())}
+        caller = {
+            (ranks[call.thread[0]] if self.labels else 0, call.correlation): call.thread[0]
+            for call in reversed(_runtime_first(found.calls))
+        }
         for op in found.ops:
-            op.process = caller.get(op.correlation, first) if op.correlation else first
+            rank = max(op.device, 0) // _RANKS_APART if self.labels else 0
+            own = firsts.get(rank, first)
+            op.process = caller.get((rank, op.correlation), own) if op.correlation else own
 
     def _find_devices(self) -> None:
         found, used = self.found, {op.device for op in self.found.ops if op.device >= 0}

@@ -23,6 +23,20 @@ def waiting(step, number, us=900):
         step.idle(150)
 
 
+def reading(step, number, values=12, between=0):
+    for _ in range(4):
+        step.launch(BF16_GEMM, 900, host=40, operators=("aten::mm",), shapes=GEMM_SHAPES)
+    for _ in range(values):
+        for _ in range(between):
+            step.launch(ADD, 3, host=40)
+        step.launch(ADD, 2, host=40, operators=("aten::_local_scalar_dense", "aten::item"))
+        step.wait()
+
+
+def reading_what_decides(step, number):
+    reading(step, number, between=6)
+
+
 def waiting_of_a_slow_host(step, number):
     for _ in range(20):
         step.launch(ADD, 3, host=60, operators=("aten::mean",), shapes=[[64, 64]])

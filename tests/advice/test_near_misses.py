@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from profkit.advice.order import order_of
 from profkit.model import CopyKind
+from profkit.model.report_verdict import AdviceRow
 from tests.advice import steps_of_arithmetic as arithmetic
 from tests.advice import steps_of_devices as devices
 from tests.advice import steps_of_models as models
@@ -222,3 +224,51 @@ def test_a_gradient_of_indices_that_takes_next_to_nothing_is_not_told():
         models.indexing(step, number)
 
     assert "index-gradients" not in advised(body)
+
+
+def test_the_sizes_that_misalign_are_named():
+    why = advised(arithmetic.misaligned)["alignment"].why
+
+    assert "8191 (of 4096 x 8191 x 1024)" in why
+
+
+def starved(step, number, host=400):
+    for _ in range(20):
+        step.launch(ADD, 5, host=host, shapes=[[64, 64]])
+
+
+def loading_a_starved_step(step, number):
+    with step.within("data"):
+        step.idle(20_000)
+    starved(step, number, host=60)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [(starved, True), (lambda step, number: starved(step, number, host=20), False), (loading_a_starved_step, False)],
+)  # fmt: skip
+def test_a_device_that_is_busy_for_a_tenth_of_the_step_has_room_for_a_larger_batch(body, told):
+    assert ("larger-batch" in advised(body)) is told
+
+
+def row(id, saving, confidence, unmet=None):
+    return AdviceRow(
+        id=id, title="", why="", evidence=[], action="", code="", verify="", caveats=[], saving_ns=saving, speedup=None,
+        before_ns=None, after_ns=None, limit=None, confidence=confidence, link="", precondition_unmet=unmet,
+    )  # fmt: skip
+
+
+def test_advice_is_in_the_order_in_which_a_person_would_take_it():
+    rows = [
+        row("warm-up", None, "low"),
+        row("cuda-graphs", 1_000, "low", unmet="waits inside"),
+        row("tf32", 900, "high"),
+        row("cuda-graphs", 3_000, "medium"),
+        row("larger-batch", None, "medium"),
+    ]
+
+    ordered = sorted(rows, key=order_of)
+
+    assert [(each.id, each.saving_ns) for each in ordered] == [
+        ("cuda-graphs", 3_000), ("tf32", 900), ("cuda-graphs", 1_000), ("larger-batch", None), ("warm-up", None),
+    ]  # fmt: skip

@@ -35,12 +35,13 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "torch-compile": ((arithmetic.chain, {}), (arithmetic.compiled_chain, {})),
     "graph-breaks": ((arithmetic.broken, {}), (arithmetic.whole_graph, {})),
     "recompilation": ((arithmetic.recompiling, {}), (arithmetic.compiled_before, {})),
-    "cuda-graphs": ((arithmetic.many_small, {}), (arithmetic.many_small_with_waits, {})),
+    "cuda-graphs": ((arithmetic.many_small, {}), (arithmetic.many_small_of_changing_number, {})),
     "python-loop": ((arithmetic.python_loop, {}), (arithmetic.short_loop, {})),
     "fused-optimizer": ((arithmetic.adam, {}), (arithmetic.fused_adam, {})),
     "set-to-none": ((arithmetic.zeroed, {}), (arithmetic.zeros_elsewhere, {})),
     "loader-workers": ((waiting.loading, {}), (waiting.loading_hidden, {})),
     "hidden-sync": ((waiting.waiting, {}), (waiting.waiting_of_a_slow_host, {})),
+    "stacked-reads": ((waiting.reading, {}), (waiting.reading_what_decides, {})),
     "pinned-copies": ((waiting.uploading, {}), (waiting.uploading_pinned, {})),
     "allocator-churn": ((waiting.allocating, {}), (waiting.asking, {})),
     "launch-blocking": ((waiting.blocking, {}), (waiting.not_blocking, {})),
@@ -109,6 +110,19 @@ def test_faster_kernels_are_no_advice_where_the_step_waits_for_its_host(rule):
 
     assert rule in advised(body, **options)
     assert rule not in advised(host_bound(body), **options)
+
+
+def test_a_graph_of_a_step_with_waits_says_what_to_remove_first():
+    row = advised(arithmetic.many_small_with_waits)["cuda-graphs"]
+
+    assert ".item()" in row.precondition_unmet
+    assert row["change"] == "cuda-graphs"
+    assert row["confidence"] == "low"
+    assert advised(arithmetic.many_small)["cuda-graphs"]["precondition_unmet"] is None
+
+
+def test_a_graph_that_adds_little_to_removing_the_waits_is_not_told():
+    assert "cuda-graphs" not in advised(waiting.waiting)
 
 
 def test_messages_are_no_collectives():

@@ -38,7 +38,16 @@ def test_text_says_whether_it_fits():
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--batch", "0"], ["--batch", "many"], ["--memory", "24"], ["--optimizer", "x"], []]
+    "wrong",
+    [
+        ["--batch", "0"],
+        ["--batch", "many"],
+        ["--memory", "24"],
+        ["--optimizer", "x"],
+        ["--shard", "zero1"],
+        ["--ranks", "2"],
+        [],
+    ],
 )
 def test_wrong_usage_is_exit_code_2(wrong):
     assert called(*([RUN, *wrong] if wrong else [])).exit_code == 2
@@ -58,3 +67,17 @@ def test_a_report_prices_each_change_alone(tmp_path):
         alone = json.loads(called(RUN, *flags, "--json").stdout)
         assert rows[name]["peak_bytes"] == alone["after"]["peak_bytes"]
         assert rows[name]["fits"] == alone["fits"]
+    page = tmp_path / "r.html"
+    assert CliRunner().invoke(main, ["analyze", RUN, "-q", "-o", str(page)]).exit_code == 0
+    shown = CliRunner().invoke(main, ["analyze", RUN, "--format", "text", "-o", "-"]).stdout
+    assert "all layers recomputed" in shown
+    assert "The peak after each change alone" in page.read_text()
+
+
+def test_text_says_what_is_not_known():
+    alone = str(DATA / "run_gpt" / "memory.pickle.gz")
+    shown = called(alone, "--sequence", "2").stdout
+    assert "the square of the sequence" in shown
+    assert "where they are inputs, they grow" in shown
+    assert "name it with --memory" in shown
+    assert "It fits with" in called(RUN, "--memory", "115MB").stdout

@@ -3,7 +3,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+import profkit
 from profkit.cli.whatif import command
+from profkit.errors import ProfkitError
 from tests.shared import DATA
 
 TINY = str(DATA / "kineto" / "tiny_mlp.json.gz")
@@ -17,10 +19,12 @@ def test_changes_are_shown_alone_and_together():
     found = json.loads(run(TINY, "--fused-optimizer", "--cuda-graphs", "--json").output)
 
     assert [row["name"] for row in found["changes"]] == [
-        "cuda-graphs",
         "fused-optimizer",
-        "cuda-graphs + fused-optimizer",
+        "cuda-graphs",
+        "fused-optimizer + cuda-graphs",
     ]
+    assert found["schema"] == "profkit.whatif/1"
+    assert found["refused"] == []
     together = found["changes"][-1]
     assert together["after_ns"] < min(row["after_ns"] for row in found["changes"][:-1])
 
@@ -43,3 +47,27 @@ def test_a_time_that_is_none_is_wrong_usage():
 
     assert found.exit_code == 2
     assert "--plain-step" in found.output
+
+
+def test_what_cannot_be_made_is_told_with_its_reason_and_is_no_failure():
+    found = run(TINY, "--channels-last", "--json")
+
+    assert found.exit_code == 0
+    assert json.loads(found.output)["changes"] == []
+    assert json.loads(found.output)["refused"] == [
+        {"name": "channels-last", "reason": "there are no convolutions"}
+    ]
+    assert "there are no convolutions" in run(TINY, "--channels-last").output
+
+
+def test_python_gives_the_same_answer():
+    told = json.loads(run(TINY, "--cuda-graphs", "--json").output)
+
+    found = profkit.what_if(TINY, ["cuda-graphs"])
+
+    assert found.changes[0].after_ns == told["changes"][0]["after_ns"]
+
+
+def test_a_change_that_is_none_is_an_error():
+    with pytest.raises(ProfkitError, match="no change is called 'faster'"):
+        profkit.what_if(TINY, ["faster"])

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from profkit.model.rows import Interval
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation import CHANGES, changes_named, find_step, predict
-from profkit.simulation.answer import what_if
+from profkit.simulation.answer import AfterPrevious, what_if
 from profkit.simulation.constants import LIKELY, SCENARIOS
 from profkit.simulation.copies import pageable_copies, pin_memory
 from profkit.simulation.edited_step import EditedStep
@@ -179,13 +180,19 @@ def test_the_answer_asks_for_each_change_alone_and_for_all_together():
     assert len(what_if(views_of(launches), ["no-sync"]).changes) == 1
     step = find_step(views_of(launches)[0], 0, None)
     price = step.predict(changes_named(["no-sync"]))
-    assert dict(found.changes[0]) == {
+    assert msgspec.structs.asdict(found.changes[0]) == {
         "name": "no-sync",
         "after_ns": round(price.after_ns),
         "saving_ns": round(price.saving_ns),
         "speedup": Interval(low=price.low, likely=price.likely, high=price.high),
         "limit": price.limit,
+        "after_previous": AfterPrevious(
+            saving_ns=round(price.saving_ns), speedup=price.before_ns / round(price.after_ns)
+        ),
     }
+    alone, both = found.changes[1:]
+    assert alone.after_previous.saving_ns == found.changes[0].after_ns - both.after_ns
+    assert both.after_previous is None
     assert found.recorded_ns == step.facts.program.step_ns
     assert found.before_ns == round(step.plain_ns)
     assert found.limit == step.predict([]).limit
@@ -218,6 +225,7 @@ def test_workers_are_asked_for_by_their_number():
     def body(step, number):
         with step.within("data"):
             step.idle(8_000)
+        step.launch(ADD, 500).wait()
         step.launch(ADD, 500)
 
     views = views_of(body)

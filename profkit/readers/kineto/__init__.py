@@ -46,7 +46,7 @@ def read_kineto(data: bytes | bytearray | memoryview, name: str) -> Trace:
             header.facts(text.header),
         ),
         strings=texts,
-        processes=[Process(process.pid, rank) for process in made.processes],
+        processes=[Process(each.pid, rank if each.rank is None else each.rank) for each in made.processes],
         threads=made.threads,
         devices=header.devices(text.header, made.ordinals),
         operations=operations,

@@ -37,6 +37,8 @@ _EARLIEST_UNIX_NS = 10**18
 _CLOCK_SKEW_NS = 10**6
 """A device event without times is lost when its launch came later than that after time zero."""
 _DEVICE_LIMIT = 2**31 - 1
+_OF_A_RANK = 1 << 32
+"""Devices of merged ranks are numbered apart by this."""
 _POOL_THREAD = re.compile(r"thread -?\d+ \((.*)\)", re.DOTALL)
 
 
@@ -167,9 +169,10 @@ class Assembly:
         used = np.flatnonzero(count)
         for columns in hosts:
             columns["thread"] = np.searchsorted(used, columns["thread"])
-        pids = self._find_pids(unique[used, 0])
+        pids, merged = self._find_pids(unique[used, 0]), self._columns.merged
         index = {pid: at for at, pid in enumerate(pids)}
-        self.processes = [Process(pid) for pid in pids]
+        self.processes = [Process(merged.pid_of(pid), merged.rank_of(pid)) for pid in pids]
+        self._label = np.array([merged.label_of(pid) for pid in pids], np.int64)
         self.threads = [self._thread(int(pid), int(tid), index) for pid, tid in unique[used]]
 
     def _find_pids(self, pid_of: NDArray[np.int64]) -> list[int]:
@@ -198,6 +201,7 @@ class Assembly:
         operations, memory = self._tables["operations"], self._tables["memory"]
         if operations and memory:
             self._same_devices(operations["device"], memory)
+        self._apart_by_rank()
         found = [t["device"][t["device"] >= 0] for t in (operations, memory) if t]
         ordinals = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
         if operations and (operations["device"] < 0).any():
@@ -208,7 +212,22 @@ class Assembly:
             if table:
                 at = np.searchsorted(ordinals, table["device"])
                 table["device"] = np.where(table["device"] < 0, UNKNOWN, at)
+        if self._columns.merged.labels:
+            ordinals &= _OF_A_RANK - 1
         return [int(ordinal) if ordinal <= _DEVICE_LIMIT else at for at, ordinal in enumerate(ordinals)]
+
+    def _apart_by_rank(self) -> None:
+        """Give devices of merged ranks numbers of their own: each rank counts from 0."""
+        operations, memory = self._tables["operations"], self._tables["memory"]
+        ranks = [(operations, operations["rank"])] if operations else []
+        if memory:
+            process = np.array([thread.process for thread in self.threads])[memory["thread"]]
+            ranks.append((memory, self._label[process]))
+        for table, rank in ranks if self._columns.merged.labels else ():
+            device = table["device"]
+            table["device"] = np.where(
+                (rank >= 0) & (device >= 0), device % _OF_A_RANK + rank * _OF_A_RANK, device
+            )
 
     @staticmethod
     def _same_devices(device: NDArray[Any], memory: Columns) -> None:
@@ -222,26 +241,36 @@ class Assembly:
             memory["device"] = np.where(memory["device"] < 0, UNKNOWN, used[np.minimum(at, len(used) - 1)])
 
     def _process_of(self, table: Columns) -> NDArray[np.int64]:
-        """The process of device events: that of the call that launched them, else the first."""
+        """The process of device events: that of the call that launched them, else the first; of their own rank."""
+        rank = table.pop("rank")
         calls = self._tables["calls"]
-        first = np.zeros(len(table["start_ns"]), np.int64)
-        if len(self.processes) < 2 or not calls or not len(calls["correlation"]):
-            return first
-        process = np.array([thread.process for thread in self.threads])[calls["thread"]]
-        order = np.argsort(calls["correlation"], kind="stable")
-        ids = calls["correlation"][order]
-        at = np.minimum(np.searchsorted(ids, table["correlation"]), len(ids) - 1)
-        linked = (ids[at] == table["correlation"]) & (table["correlation"] != 0)
-        return np.where(linked, process[order][at], first)
+        found = np.zeros(len(rank), np.int64)
+        if len(self.processes) < 2:
+            return found
+        call_process = (
+            np.array([thread.process for thread in self.threads], np.int64)[calls["thread"]]
+            if calls
+            else found[:0]
+        )
+        for label in np.unique(rank).tolist():
+            mine, own = rank == label, np.flatnonzero(self._label == label)
+            rows = (
+                np.flatnonzero(self._label[call_process] == label)
+                if len(own)
+                else np.arange(len(call_process))
+            )
+            first = int(own[0]) if len(own) else 0
+            ids = calls["correlation"][rows] if calls else rows
+            found[mine] = _linked(table["correlation"][mine], ids, call_process[rows], first)
+        return found
 
     def operations(self) -> Operations:
         """The table of what devices did."""
         table = self._tables["operations"]
-        return (
-            Operations.of(len(table["start_ns"]), process=self._process_of(table), **_ends(table))
-            if table
-            else Operations.empty()
-        )
+        if not table:
+            return Operations.empty()
+        process = self._process_of(table)
+        return Operations.of(len(process), process=process, **_ends(table))
 
     def calls(self) -> Calls:
         """The table of calls."""
@@ -290,7 +319,8 @@ class Assembly:
         if not table:
             return Syncs.empty()
         table["name"] = self._columns.names.table()[table["name"], 0]
-        return Syncs.of(len(table["start_ns"]), process=self._process_of(table), **_ends(table))
+        process = self._process_of(table)
+        return Syncs.of(len(process), process=process, **_ends(table))
 
     def collectives(self) -> Collectives:
         """The table of collectives."""
@@ -320,6 +350,19 @@ class Assembly:
         table["time_ns"] = table.pop("start_ns")
         del table["dur"]
         return MemoryEvents.of(len(table["time_ns"]), **table)
+
+
+def _linked(
+    correlation: NDArray[Any], ids: NDArray[Any], process: NDArray[np.int64], first: int
+) -> NDArray[np.int64]:
+    """The process of the first call with each correlation id, else ``first``."""
+    if not len(ids):
+        return np.full(len(correlation), first)
+    order = np.argsort(ids, kind="stable")
+    ids = ids[order]
+    at = np.minimum(np.searchsorted(ids, correlation), len(ids) - 1)
+    linked = (ids[at] == correlation) & (correlation != 0)
+    return np.where(linked, process[order][at], first)
 
 
 def _joined(parts: Parts) -> Columns:

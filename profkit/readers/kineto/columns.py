@@ -24,6 +24,7 @@ from profkit.readers.kineto.fields import (
     opaques,
     triples,
 )
+from profkit.readers.kineto.merged import MergedRanks, labelled
 from profkit.readers.kineto.text import Event
 from profkit.readers.kineto.times import nanoseconds
 from profkit.readers.strings import Strings
@@ -108,7 +109,8 @@ class TraceColumns:
         self.events = 0
         self._operation_count = 0
         add = self.strings.add
-        self.threads = Interned(lambda key: (opaque(key[0]), opaque(key[1])), 2)
+        self.merged = MergedRanks()
+        self.threads = Interned(lambda key: (self.merged.process(key[0]), opaque(key[1])), 2)
         self.names = Interned(lambda name: (add(name or ""),), 1)
         self.call_names = Interned(lambda name: (add(_without_version(name or "")),), 1)
         self.range_names = Interned(self._range_name, 3)
@@ -148,7 +150,7 @@ class TraceColumns:
         events = [event for event in events if event.name == "thread_name"]
         for event, found in zip(events, fields_of(events, MetaFields), strict=True):
             if found.name and not found.name.startswith("stream "):
-                self.thread_names[opaque(event.pid), opaque(event.tid)] = found.name
+                self.thread_names[self.merged.process(event.pid), opaque(event.tid)] = found.name
 
     def _add_kernels(self, events: list[Event]) -> None:
         found = fields_of(events, DeviceFields)
@@ -190,7 +192,13 @@ class TraceColumns:
         unknown = np.full(count, UNKNOWN)
         columns |= _times(events) | {
             "kind": np.full(count, kind),
-            "device": opaques([event.pid if f.device is None else f.device for event, f in pairs]),
+            "rank": self.merged.labels_of(events),
+            "device": opaques(
+                [
+                    (labelled(event.pid) or (0, event.pid))[1] if f.device is None else f.device
+                    for event, f in pairs
+                ]
+            ),
             "stream": opaques([event.tid if f.stream is None else f.stream for event, f in pairs]),
             "context": opaques([UNKNOWN if f.context is None else f.context for f in found]),
             "correlation": opaques([f.correlation or 0 for f in found]),
@@ -252,6 +260,7 @@ class TraceColumns:
     def _add_syncs(self, events: list[Event]) -> None:
         found = fields_of(events, SyncFields)
         columns = _times(events) | {
+            "rank": self.merged.labels_of(events),
             "name": self.names.column([event.name for event in events]),
             "stream": opaques([f.stream for f in found]),
             "context": opaques([f.context for f in found]),

@@ -5,20 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from profkit.model.report_fit import Fit, FitNote
-from profkit.units import bytes_text
+from profkit.model.report_fit import Fit, FitChoice, FitNote
+from profkit.units import bytes_text, duration_text
 
-__all__ = ["changes_text", "fit_note", "fits_sentence"]
+__all__ = ["change_label", "changes_text", "cheapest_sentence", "fit_note", "fits_sentence"]
+
+
+_ALONE: Final = {
+    "bf16": "bf16 by autocast",
+    "fused-attention": "fused attention",
+    "recompute": "all layers recomputed",
+    "fused-optimizer": "fused optimizer",
+    "optimizer": "8-bit Adam",
+    "batch": "twice the batch",
+}
+"""What a report prices, each alone (`profkit.report.fit_rows`)."""
+
+
+def change_label(change: str) -> str:
+    """A change of a report's ``fit`` for people."""
+    return _ALONE.get(change, change)
 
 
 def changes_text(found: Fit) -> str:
     """What is changed: ``batch 2, optimizer sgd``."""
     if not found.changes:
         return "The recorded step, unchanged: recorded and played again."
-    said = [
+    return f"With {_names(found)}: before and after."
+
+
+def cheapest_sentence(found: Fit) -> str:
+    """What else makes it fit; empty where it fits, or no limit is known."""
+    if found.fits or found.memory_bytes is None:
+        return ""
+    if found.cheapest is None:
+        return "No set of the changes that profkit knows is sure to make it fit."
+    after = found.cheapest.after
+    time = f", and a step takes {duration_text(after.step_ns.likely)}" if after.step_ns else ""
+    reserved = bytes_text(after.reserved_bytes.likely)
+    return f"It fits with {_names(found.cheapest)}: {reserved} are then reserved{time}."
+
+
+def _names(found: Fit | FitChoice) -> str:
+    return ", ".join(
         f"{name} {_value(found.settings[name])}" if name in found.settings else name for name in found.changes
-    ]
-    return f"With {', '.join(said)}: before and after."
+    )
 
 
 def _value(value: float | str) -> str:
@@ -40,6 +71,13 @@ def fits_sentence(found: Fit) -> str:
 
 _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     "history-incomplete": lambda _: "The history has gaps: some blocks may be missing.",
+    "private-pools": lambda note: (
+        f"{bytes_text(float(note.params['bytes']))} lie in private pools of CUDA graphs, which are not played again."
+    ),
+    "scores-unknown": lambda _: (
+        "Attention's scores grow with the square of the sequence. Without the trace of the same steps they are not "
+        "told from other blocks."
+    ),
     "unexplained-blocks": lambda note: (
         f"{bytes_text(float(note.params['bytes']))} are from before the history and no parameter's: "
         "where they are inputs, they grow with the batch."

@@ -1,0 +1,77 @@
+"""The changes with which a step fits that cost the least time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from itertools import combinations
+from typing import Any, Final
+
+from profkit.model.report_fit import Fit, FitChoice
+from profkit.simulation.block_operators import BlockOperators
+from profkit.simulation.fit import fit_program
+from profkit.simulation.fit_changes import FitChanges
+from profkit.simulation.memory_program import MemoryProgram
+from profkit.simulation.predict import Step
+from profkit.simulation.recompute_memory import find_segments
+
+__all__ = ["cheapest_fit"]
+
+_OFFERED: Final[dict[str, Any]] = {
+    "fused_optimizer": True,
+    "fused_attention": True,
+    "bf16": True,
+    "optimizer": "adam8bit",
+    "recompute": "all",
+}
+"""What keeps the batch and the ranks as they are."""
+
+
+def cheapest_fit(
+    program: MemoryProgram,
+    asked: FitChanges,
+    operators: BlockOperators | None,
+    *,
+    step: Step | None,
+    memory_bytes: int,
+    gpu_bytes: int | None,
+) -> FitChoice | None:
+    """Changes beyond those asked for, none of them needless, that surely fit and have the shortest step; None where none do.
+
+    Without a trace's step the first of the smallest sets is taken.
+    """
+    best: Fit | None = None
+    fitting: list[frozenset[str]] = []
+    for names in _sets(program, asked, operators):
+        if any(each <= names for each in fitting):
+            continue
+        changes = replace(asked, **{name: _OFFERED[name] for name in names})
+        found = fit_program(
+            program, changes, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=gpu_bytes
+        )
+        if not found.fits:
+            continue
+        fitting.append(names)
+        if best is None or _step_ns(found) < _step_ns(best):
+            best = found
+    if best is None:
+        return None
+    return FitChoice(changes=best.changes, settings=best.settings, after=best.after)
+
+
+def _step_ns(found: Fit) -> float:
+    return found.after.step_ns.likely if found.after.step_ns is not None else 0.0
+
+
+def _sets(
+    program: MemoryProgram, asked: FitChanges, operators: BlockOperators | None
+) -> Iterator[frozenset[str]]:
+    """All sets of offered changes, small ones first, that are possible and not asked for already."""
+    plain = {field.name: field.default for field in fields(FitChanges)}
+    offered = [name for name in _OFFERED if getattr(asked, name) == plain[name]]
+    if operators is None:
+        offered = [name for name in offered if name not in ("bf16", "fused_attention")]
+    if not find_segments(program):
+        offered = [name for name in offered if name != "recompute"]
+    for count in range(1, len(offered) + 1):
+        yield from map(frozenset, combinations(offered, count))

@@ -1,0 +1,63 @@
+"""What each change needs of a step, and what is said where that is missing."""
+
+import pytest
+
+from profkit.simulation import CHANGES
+from profkit.simulation.registry import LOADER_WORKERS, refusal
+from tests.advice import steps_of_arithmetic as arithmetic
+from tests.advice import steps_of_devices as devices
+from tests.advice import steps_of_models as models
+from tests.advice import steps_of_waiting as waiting
+from tests.simulation.steps import step_of
+
+NEEDS = {  # change: (a step that can have it, one that cannot, a word of the reason)
+    "fp32": (arithmetic.fp64, arithmetic.products, "fp64"),
+    "no-checkpointing": (models.recomputing, models.keeping, "recomputed"),
+    "fused-attention": (models.attention, models.classifying, "attention"),
+    "channels-last": (models.transposing, arithmetic.products, "no convolutions"),
+    "aligned": (arithmetic.misaligned, arithmetic.aligned, "misaligned"),
+    "tf32": (arithmetic.products, arithmetic.tf32_products, "already TF32"),
+    "bf16": (arithmetic.products, arithmetic.bf16_products, "already bf16"),
+    "fused-optimizer": (arithmetic.adam, arithmetic.fused_adam, "already fused"),
+    "set-to-none": (arithmetic.zeroed, arithmetic.zeros_elsewhere, "zeroed"),
+    "no-sync": (waiting.waiting, arithmetic.products, "waits"),
+    "compile": (arithmetic.chain, arithmetic.compiled_chain, "already compiled"),
+    "pinned": (waiting.uploading, waiting.uploading_pinned, "pageable"),
+    "no-allocation": (waiting.allocating, waiting.asking, "driver"),
+    "cuda-graphs": (arithmetic.many_small, arithmetic.replayed, "already a CUDA graph"),
+    LOADER_WORKERS: (waiting.loading, arithmetic.products, "fetches no data"),
+}
+
+
+def test_every_change_has_a_case():
+    assert {*NEEDS, "foreach-optimizer"} == {*CHANGES, LOADER_WORKERS}
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_change_is_refused_where_its_need_is_not_met(name):
+    can, cannot, word = NEEDS[name]
+
+    assert refusal(step_of(can), name) is None
+    assert word in refusal(step_of(cannot), name)
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [(devices.reducing, "collectives"), (arithmetic.many_small_of_changing_number, "different numbers"), (waiting.allocating, "memory")],
+)  # fmt: skip
+def test_a_graph_needs_more_than_launches(body, word):
+    assert word in refusal(step_of(body), "cuda-graphs")
+
+
+def test_a_graph_waits_for_nothing_unless_the_waits_are_removed_with_it():
+    step = step_of(arithmetic.many_small_with_waits)
+    reason = refusal(step, "cuda-graphs")
+
+    assert reason.startswith("waits inside: remove the waits first, then ")
+    assert float(reason.split()[-1][:-1]) > 2
+    assert refusal(step, "cuda-graphs", ["no-sync"]) is None
+
+
+def test_tf32_after_fp64_needs_the_products_of_the_change_before():
+    assert refusal(step_of(arithmetic.fp64), "tf32") is not None
+    assert refusal(step_of(arithmetic.fp64), "tf32", ["fp32"]) is None
