@@ -127,7 +127,7 @@ def test_a_sentence_is_short_and_ends(code):
         assert all(len(sentence.split()) <= 30 for sentence in template.split(". ")), template
 
 
-def judged(times, *, fact=None, **options):
+def judged(times, *, fact=None, formats=(), findings=(), **options):
     """The sentences on a verdict over times by state in ms."""
     states = np.zeros(len(State), np.int64)
     for state, ms in times.items():
@@ -142,6 +142,8 @@ def judged(times, *, fact=None, **options):
         step=None,
         memory=None,
         devices=[1],
+        inputs=[SimpleNamespace(format=each) for each in formats],
+        health=SimpleNamespace(findings=[SimpleNamespace(code=code) for code in findings]),
     )
 
 
@@ -167,6 +169,25 @@ def test_an_undecided_verdict_says_why_and_what_to_record():
     report = judged({State.COMPUTE: 60}, fact=Fact("kernels-lost", {"lost": 9, "kernels": 1}))
     assert "9 launches have no kernel record" in verdict_sentence(report)
     assert verdict_remedy(report) == "Record fewer steps at once."
+
+
+@pytest.mark.parametrize(
+    ("code", "formats", "findings", "word", "other"),
+    [
+        ("no-gpu-events", ["nsys"], [], "nsys", "ProfilerActivity"),
+        ("no-gpu-events", ["kineto"], [], "ProfilerActivity", "nsys"),
+        ("steps-damaged", ["kineto"], [], "fewer steps", "nsys"),
+        ("steps-damaged", ["nsys"], [], "an nsys that is as new", "ProfilerActivity"),
+        ("kernels-unrecognised", ["nsys"], [], "torch.profiler", "no other"),
+        ("kernels-unrecognised", ["nsys"], ["no-torch"], "ncu", "record_shapes"),
+        ("kernels-unrecognised", ["kineto"], [], "record_shapes=True", "nsys"),
+    ],
+)
+def test_what_to_record_is_said_for_the_recorder_and_the_program(code, formats, findings, word, other):
+    remedy = verdict_remedy(judged({}, fact=Fact(code, {}), formats=formats, findings=findings))
+
+    assert word in remedy
+    assert other not in remedy
 
 
 def test_a_verdict_without_time_says_so():

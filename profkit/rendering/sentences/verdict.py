@@ -125,6 +125,20 @@ def _host_part(params: Params) -> str:
     return f"{text}: {', '.join(seen)}." if seen else f"{text}."
 
 
+_OF_NSYS: Final = {
+    "no-gpu-events": "Record with nsys profile -t cuda,nvtx.",
+    "kernels-unrecognised": "Record the same step with torch.profiler and record_shapes=True, and analyse both files.",
+}
+_OF_TORCH: Final = {
+    "no-gpu-events": "Record with ProfilerActivity.CUDA.",
+    "steps-damaged": "Record it again, with fewer steps at once.",
+}
+_WITHOUT_TORCH: Final = {
+    "kernels-unrecognised": "Measure the kernels with ncu, and analyse both: profkit analyze TRACE COUNTERS.",
+}
+"""What is said differently by what recorded the files, and of programs without PyTorch."""
+
+
 _DOUBTS: Final[Table] = {
     "host-part": _host_part,
     "profiler-slows-host": "Profiling slows the host, so some idle time may be the profiler's own cost. "
@@ -144,7 +158,13 @@ def verdict_sentence(report: Report) -> str:
 def verdict_remedy(report: Report) -> str | None:
     """What to record instead, where the files cannot decide."""
     fact = report.verdict.undecided
-    return _said(_REMEDIES, fact) if fact is not None and fact.code in _REMEDIES else None
+    if fact is None or fact.code not in _REMEDIES:
+        return None
+    if any(finding.code == "no-torch" for finding in report.health.findings) and fact.code in _WITHOUT_TORCH:
+        return _WITHOUT_TORCH[fact.code]
+    formats = {each.format for each in report.inputs}
+    words = _OF_NSYS if formats == {"nsys"} else _OF_TORCH if formats == {"kineto"} else {}
+    return words.get(fact.code) or _said(_REMEDIES, fact)
 
 
 def verdict_caveats(report: Report) -> list[str]:
