@@ -116,9 +116,9 @@ def test_a_graph_of_a_step_with_waits_says_what_to_remove_first():
     row = advised(arithmetic.many_small_with_waits)["cuda-graphs"]
 
     assert ".item()" in row.precondition_unmet
-    assert row["change"] == "cuda-graphs"
-    assert row["confidence"] == "low"
-    assert advised(arithmetic.many_small)["cuda-graphs"]["precondition_unmet"] is None
+    assert row.change == "cuda-graphs"
+    assert row.confidence == "low"
+    assert advised(arithmetic.many_small)["cuda-graphs"].precondition_unmet is None
 
 
 def test_a_graph_that_adds_little_to_removing_the_waits_is_not_told():
