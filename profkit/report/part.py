@@ -19,6 +19,7 @@ from profkit.model.states import BUSY_STATES
 from profkit.model.summing import Summed
 from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.ranks.collective_table import communication_rows, merge_communication
+from profkit.report.unprofiled import DeviceStep, device_steps
 from profkit.report.verdict import Grounds
 from profkit.roofline.kernel_table import KernelSums, kernel_sums, kernels_together
 from profkit.timeline.gpu_metrics import utilisation_rows
@@ -61,6 +62,8 @@ class Part:
 
     grounds: Grounds
     traces: Sequence[TraceFacts] = ()
+    unprofiled: Sequence[DeviceStep] = ()
+    """The step of each device without a profiler."""
     parts: Sequence[PartRow] = ()
     phases: Sequence[PhaseRow] = ()
     kernels: Sequence[KernelSums] = ()
@@ -90,6 +93,7 @@ class Part:
         return cls(
             traces=[facts],
             grounds=Grounds.of([view]),
+            unprofiled=device_steps(view),
             parts=part_rows(view),
             phases=phase_rows(view),
             kernels=kernel_sums(view),
@@ -108,6 +112,7 @@ class Part:
         return cls(
             grounds=Grounds.together([part.grounds for part in parts]),
             traces=columns["traces"],
+            unprofiled=columns["unprofiled"],
             ranges_too_deep=sum(part.ranges_too_deep for part in parts),
             kernels=kernels_together(
                 kernel.numbered(at) for part, at in zip(parts, first, strict=False) for kernel in part.kernels

@@ -151,5 +151,5 @@ def advice_on_ranks(*bodies):
 
 def advice_on(trace, memory=None, plain_step_ns=None):
     """Advice by its id."""
-    views, _ = timelines([trace], Options())
-    return {row.id: row for row in advise(views, memory, plain_step_ns)}
+    views, _ = timelines([trace], Options(plain_step_ns=plain_step_ns))
+    return {row.id: row for row in advise(views, memory)}

@@ -135,7 +135,7 @@ def judged(times, *, fact=None, formats=(), findings=(), **options):
     grounds = Grounds(
         states, np.zeros(len(Basis), np.int64), **{"steps": None, "devices": 1, "slow_host": False, **options}
     )
-    verdict = verdict_on(grounds, plain_step_ns=None, undecided=fact)
+    verdict = verdict_on(grounds, undecided=fact)
     return SimpleNamespace(
         verdict=verdict,
         window=SimpleNamespace(device_ns=int(states.sum())),

@@ -37,7 +37,7 @@ def merged(traces, options=None):
         pickle.loads(pickle.dumps(summarise_file(t, options, left_out=left_out, whole=at in shown)))
         for at, t in enumerate(traces)
     ]
-    return merge_files(files, options.plain_step_ns)
+    return merge_files(files)
 
 
 def plain(value: Any) -> Any:

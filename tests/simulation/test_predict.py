@@ -12,7 +12,7 @@ from profkit.model import CopyKind
 from profkit.model.rows import Interval
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
-from profkit.simulation import CHANGES, changes_named, find_step, predict
+from profkit.simulation import CHANGES, changes_named, find_step, unprofiled
 from profkit.simulation.answer import AfterPrevious, what_if
 from profkit.simulation.constants import LIKELY, SCENARIOS
 from profkit.simulation.copies import pageable_copies, pin_memory
@@ -178,7 +178,7 @@ def test_the_answer_asks_for_each_change_alone_and_for_all_together():
 
     assert [row.name for row in found.changes] == ["no-sync", "cuda-graphs", "no-sync + cuda-graphs"]
     assert len(what_if(views_of(launches), ["no-sync"]).changes) == 1
-    step = find_step(views_of(launches)[0], 0, None)
+    step = find_step(views_of(launches)[0], 0)
     price = step.predict(changes_named(["no-sync"]))
     assert msgspec.structs.asdict(found.changes[0]) == {
         "name": "no-sync",
@@ -210,7 +210,7 @@ def test_without_a_name_all_that_saves_one_percent_is_priced_most_saving_first()
 
     (view,) = views_of(body)
     found = what_if([view], [])
-    step = find_step(view, 0, None)
+    step = find_step(view, 0)
     savings = [row.saving_ns for row in found.changes]
     worth = {n for n in CHANGES if step.predict(changes_named([n])).saving_ns >= 0.01 * step.plain_ns}
 
@@ -244,7 +244,8 @@ def test_the_plain_time_is_the_time_before():
     (view,) = views_of(launches)
     recorded = what_if([view], ["no-sync"]).recorded_ns
 
-    assert what_if([view], [], plain_step_ns=recorded // 2).before_ns == pytest.approx(recorded / 2, rel=0.01)
+    known = what_if([replace(view, plain_step_ns=recorded // 2)], [])
+    assert (known.before_ns, known.source) == (recorded // 2, "measured")
 
 
 def test_the_first_device_with_a_step_answers_and_without_one_nobody():
@@ -369,7 +370,7 @@ def test_what_saves_one_percent_is_worth_saying(fetched_us, worth):
 
     # Without a recorder's cost; taking a finished batch takes 200 us.
     recorded = 4_000_000 + fetched_us * 1_000
-    found = what_if(views_of(body), [], plain_step_ns=recorded)
+    found = what_if([replace(view, plain_step_ns=recorded) for view in views_of(body)], [])
 
     assert ("loader-workers" in [row.name for row in found.changes]) is worth
 
@@ -386,7 +387,9 @@ def test_a_replay_that_is_far_from_the_recording_has_no_price(monkeypatch):
     views = views_of(products)
     assert find_step(views[0], 0) is not None
     for factor in (2.1, 0.4):
-        monkeypatch.setattr(predict, "replay", lambda p, f=factor: replace(replay(p), step_ns=p.step_ns * f))
+        monkeypatch.setattr(
+            unprofiled, "replay", lambda p, f=factor: replace(replay(p), step_ns=p.step_ns * f)
+        )
         assert find_step(views[0], 0) is None
 
 
@@ -395,7 +398,8 @@ def test_no_price_is_of_a_longer_step_than_the_recorded_one(longer, told):
     step = step_of(products)
     facts = step.facts
     length = replay(facts.program).step_ns / longer
-    short = Step(replace(facts, program=replace(facts.program, step_ns=round(length))), None)
+    short_program = replace(facts.program, step_ns=round(length))
+    short = Step(replace(facts, program=short_program), replace(step.unprofiled, recorded=short_program))
     found, same = (each.predict(changes_named(["tf32"])) for each in (short, step))
 
     assert found.likely == pytest.approx(same.likely)

@@ -86,11 +86,12 @@ _BOUND_WORDS: Final = {
 }
 
 
-def _unprofiled_estimate(params: Params) -> str:
-    bound = str(params["bound"])
+def _step_estimated(params: Params) -> str:
+    bound = str(params["recorded_bound"])
     words = _BOUND_WORDS.get(bound, f"bound by {share_label(bound).lower()}")
     return say(
-        f"Without the profiler's usual cost, the step would take about {{step_ns}} and be {words} (an estimate).",
+        f"The step without the profiler is an estimate of {{low_ns}} to {{high_ns}}; "
+        f"with it, the step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
         params,
     )
 
@@ -143,7 +144,7 @@ _DOUBTS: Final[Table] = {
     "host-part": _host_part,
     "profiler-slows-host": "Profiling slows the host, so some idle time may be the profiler's own cost. "
     "Pass the step time without a profiler (--plain-step) to separate the two.",
-    "unprofiled-estimate": _unprofiled_estimate,
+    "step-estimated": _step_estimated,
 }
 
 
