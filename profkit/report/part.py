@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any, Final
@@ -16,6 +16,7 @@ from profkit.model.report_ranks import CommunicationRow
 from profkit.model.report_time import Idle, PartRow, PhaseRow, SyncRow, Totals, UtilisationRow, Window
 from profkit.model.report_verdict import Step
 from profkit.model.states import BUSY_STATES
+from profkit.model.summing import Summed
 from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.ranks.collective_table import communication_rows, merge_communication
 from profkit.report.unprofiled import DeviceStep, device_steps
@@ -129,7 +130,7 @@ class Part:
         return sum(len(trace.devices) for trace in self.traces)
 
 
-_TABLES: Final[dict[str, Any]] = {
+_TABLES: Final[Mapping[str, Summed[Any]]] = {
     "parts": PARTS,
     "phases": PHASES,
     "operators": OPERATORS,

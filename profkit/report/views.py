@@ -6,14 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.errors import AnalysisError
 from profkit.hardware import Gpu, find_gpu
-from profkit.model import Device, RangeKind, Trace
+from profkit.model import Collectives, Device, RangeKind, Trace
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.states import State
 from profkit.model.work import OperationBound
@@ -267,17 +267,20 @@ def _only_device(traces: Sequence[Trace], device: int | None) -> list[Trace]:
             operations = replace(operations, device=np.zeros(len(operations), np.int32))
             kept.append(
                 replace(
-                    trace, operations=operations, devices=[trace.devices[at]], **_without_rows(trace, rows)
+                    trace,
+                    operations=operations,
+                    devices=[trace.devices[at]],
+                    collectives=_collectives_of(trace, rows),
                 )
             )
     return kept
 
 
-def _without_rows(trace: Trace, kept: Any) -> dict[str, Any]:
-    """The tables that name operations, after some of these are gone."""
+def _collectives_of(trace: Trace, kept: NDArray[np.bool_]) -> Collectives:
+    """The collectives of the kept operations, which are numbered anew."""
     place = np.cumsum(kept) - 1
     collectives = trace.collectives.take(kept[trace.collectives.operation])
-    return {"collectives": replace(collectives, operation=place[collectives.operation].astype(np.int32))}
+    return replace(collectives, operation=place[collectives.operation].astype(np.int32))
 
 
 def _gpus(trace: Trace, peaks: Gpu | None) -> list[Gpu | None]:

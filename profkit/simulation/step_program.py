@@ -177,7 +177,7 @@ def _waits(view: TraceView, rows: Column, since: int, until: int) -> Column:
     return np.flatnonzero(inside & np.isin(waits.process, process))
 
 
-def _tokens(view: TraceView, call: Column, wait: Column, span: tuple[int, int]) -> dict[str, Any]:
+def _tokens(view: TraceView, call: Column, wait: Column, span: tuple[int, int]) -> dict[str, NDArray[Any]]:
     calls, waits = view.trace.calls, view.waits
     since, until = span
     # A blocking copy is both: it launches, then waits.

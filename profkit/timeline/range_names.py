@@ -42,8 +42,6 @@ _FETCHING = frozenset({"get", "load", "loading", "next", "fetch", "fetching", "r
 _DATA = frozenset({"data", "input", "inputs"})
 _FEW = 64
 """With fewer texts than one in so many rows, testing all of them is quicker than finding which are used."""
-_COMPILATION = re.compile(r".*\(dynamo_timed\)|.*Driver Compiler.*")
-_CODE_LOADING = re.compile(r".*(?:Lazy Function Loading|Module Loading).*")
 _TORCHS_FRAME = re.compile(r"<built-in |nn\.Module: |(?:.*[/\\])?torch[/\\][^(]*\(\d+\): ")
 
 
@@ -88,7 +86,7 @@ def fetches_data(name: str) -> bool:
 
 def loads_code(name: str) -> bool:
     """Loading of code onto a device, as the profiler's rows call it."""
-    return _CODE_LOADING.fullmatch(name) is not None
+    return "Lazy Function Loading" in name or "Module Loading" in name
 
 
 def is_torchs_frame(name: str) -> bool:
@@ -98,7 +96,7 @@ def is_torchs_frame(name: str) -> bool:
 
 def compiles(name: str) -> bool:
     """Compilation of code."""
-    return _COMPILATION.fullmatch(name) is not None
+    return name.endswith("(dynamo_timed)") or "Driver Compiler" in name
 
 
 def matching(strings: Sequence[str], ids: IntColumn, test: Callable[[str], bool]) -> NDArray[np.bool_]:

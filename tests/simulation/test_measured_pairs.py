@@ -65,8 +65,8 @@ def test_lifting_waits_where_the_host_stays_the_limit_is_promised_little_and_not
     # long with their waits (reports/advice).
     assert 1.28 / found.likely == pytest.approx(1.51, rel=0.25)
     assert found.low <= 0.9
-    assert found.high >= 1.45  # the middle of these
-    assert "hidden-sync" not in {row["id"] for row in advise([step.facts.view])}
+    assert found.high >= 1.4 * found.likely
+    assert "hidden-sync" not in {row.id for row in advise([step.facts.view])}
 
 
 def test_a_step_that_the_device_limits_gains_nothing_from_a_graph():

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -175,11 +176,11 @@ def views_of(*bodies):
 def test_the_answer_asks_for_each_change_alone_and_for_all_together():
     found = what_if(views_of(launches), ["no-sync", "cuda-graphs"])
 
-    assert [row["name"] for row in found["changes"]] == ["no-sync", "cuda-graphs", "no-sync + cuda-graphs"]
-    assert len(what_if(views_of(launches), ["no-sync"])["changes"]) == 1
+    assert [row.name for row in found.changes] == ["no-sync", "cuda-graphs", "no-sync + cuda-graphs"]
+    assert len(what_if(views_of(launches), ["no-sync"]).changes) == 1
     step = find_step(views_of(launches)[0], 0)
     price = step.predict(changes_named(["no-sync"]))
-    assert dict(found["changes"][0]) == {
+    assert msgspec.structs.asdict(found.changes[0]) == {
         "name": "no-sync",
         "after_ns": round(price.after_ns),
         "saving_ns": round(price.saving_ns),
@@ -189,13 +190,13 @@ def test_the_answer_asks_for_each_change_alone_and_for_all_together():
             saving_ns=round(price.saving_ns), speedup=price.before_ns / round(price.after_ns)
         ),
     }
-    alone, both = found["changes"][1:]
-    assert alone["after_previous"]["saving_ns"] == found["changes"][0]["after_ns"] - both["after_ns"]
-    assert both["after_previous"] is None
-    assert found["recorded_ns"] == step.facts.program.step_ns
-    assert found["before_ns"] == round(step.plain_ns)
-    assert found["limit"] == step.predict([]).limit
-    assert found["changes"][2]["after_ns"] == round(
+    alone, both = found.changes[1:]
+    assert alone.after_previous.saving_ns == found.changes[0].after_ns - both.after_ns
+    assert both.after_previous is None
+    assert found.recorded_ns == step.facts.program.step_ns
+    assert found.before_ns == round(step.plain_ns)
+    assert found.limit == step.predict([]).limit
+    assert found.changes[2].after_ns == round(
         step.predict(changes_named(["no-sync", "cuda-graphs"])).after_ns
     )
 
@@ -210,14 +211,14 @@ def test_without_a_name_all_that_saves_one_percent_is_priced_most_saving_first()
     (view,) = views_of(body)
     found = what_if([view], [])
     step = find_step(view, 0)
-    savings = [row["saving_ns"] for row in found["changes"]]
+    savings = [row.saving_ns for row in found.changes]
     worth = {n for n in CHANGES if step.predict(changes_named([n])).saving_ns >= 0.01 * step.plain_ns}
 
     assert savings == sorted(savings, reverse=True)
-    assert {row["name"] for row in found["changes"]} == worth | {"loader-workers"}
+    assert {row.name for row in found.changes} == worth | {"loader-workers"}
     assert {"tf32"} <= worth < set(CHANGES)
-    workers = next(row for row in found["changes"] if row["name"] == "loader-workers")
-    assert workers["after_ns"] == round(step.predict(changes_named([], 8)).after_ns)
+    workers = next(row for row in found.changes if row.name == "loader-workers")
+    assert workers.after_ns == round(step.predict(changes_named([], 8)).after_ns)
 
 
 def test_workers_are_asked_for_by_their_number():
@@ -230,21 +231,21 @@ def test_workers_are_asked_for_by_their_number():
     views = views_of(body)
     both = what_if(views, ["no-sync"], loader_workers=2)
 
-    assert [row["name"] for row in both["changes"]] == [
+    assert [row.name for row in both.changes] == [
         "no-sync",
         "loader-workers",
         "no-sync + loader-workers",
     ]
-    assert both["changes"][1]["limit"] == both["changes"][2]["limit"] == "loader"
-    assert both["changes"][0]["after_ns"] > both["changes"][1]["after_ns"]
+    assert both.changes[1].limit == both.changes[2].limit == "loader"
+    assert both.changes[0].after_ns > both.changes[1].after_ns
 
 
 def test_the_plain_time_is_the_time_before():
     (view,) = views_of(launches)
-    recorded = what_if([view], ["no-sync"])["recorded_ns"]
+    recorded = what_if([view], ["no-sync"]).recorded_ns
 
     known = what_if([replace(view, plain_step_ns=recorded // 2)], [])
-    assert (known["before_ns"], known["source"]) == (recorded // 2, "measured")
+    assert (known.before_ns, known.source) == (recorded // 2, "measured")
 
 
 def test_the_first_device_with_a_step_answers_and_without_one_nobody():
@@ -252,7 +253,7 @@ def test_the_first_device_with_a_step_answers_and_without_one_nobody():
 
     assert what_if(empty, ["tf32"]) is None
     assert what_if([], []) is None
-    assert what_if([*empty, *views_of(products)], ["tf32"])["changes"][0]["name"] == "tf32"
+    assert what_if([*empty, *views_of(products)], ["tf32"]).changes[0].name == "tf32"
 
 
 def uploads(step, number):
@@ -371,7 +372,7 @@ def test_what_saves_one_percent_is_worth_saying(fetched_us, worth):
     recorded = 4_000_000 + fetched_us * 1_000
     found = what_if([replace(view, plain_step_ns=recorded) for view in views_of(body)], [])
 
-    assert ("loader-workers" in [row["name"] for row in found["changes"]]) is worth
+    assert ("loader-workers" in [row.name for row in found.changes]) is worth
 
 
 def test_where_the_device_alone_takes_the_plain_time_the_host_takes_no_longer():
