@@ -208,7 +208,7 @@ def _nsys(field: str, texts: list[str]) -> bytes:
             _INSERTS[field].format(**fill), [row if "?3" in _INSERTS[field] else row[:2] for row in rows]
         )
         if field == "metric":
-            database.executemany(_SAMPLE.replace("?1", ""), [row for row in rows])
+            database.executemany(_SAMPLE.replace("?1", ""), list(rows))
         if field != "kernel":
             database.executemany(_INSERTS["kernel"].format(**fill), rows[-3:])
         database.commit()
