@@ -45,10 +45,7 @@ def savings_of(view: TraceView, device: int, step: UnprofiledStep) -> Savings | 
     """What the step of a device would save with each resource twice as fast; None where its replay is too far off."""
     if abs(step.replayed_over_recorded - 1) > _MOST_OFF:
         return None
-    low, high = step.host_factors
-    factors = (low, 1.0, high) if low != high else (1.0,)
-    programs = [step.program_with(factor) if factor != 1.0 else step.program for factor in factors]
-    lengths = [replay(program).step_ns for program in programs]
+    programs, lengths = zip(*step.played.values(), strict=True)
     found: dict[Resource, Sequence[float] | None] = {}
     for resource, faster in _faster(view, device, step.recorded).items():
         if faster is None:
@@ -58,7 +55,7 @@ def savings_of(view: TraceView, device: int, step: UnprofiledStep) -> Savings | 
             _saved(program, faster(program), length) * step.scale
             for program, length in zip(programs, lengths, strict=True)
         ]
-        found[resource] = saved if len(saved) == 3 else saved * 3
+        found[resource] = saved if len(saved) == 3 else saved * 3  # A measured step has one host.
     return found
 
 

@@ -79,8 +79,8 @@ class Step:
 
     @cached_property
     def _programs(self) -> dict[float, tuple[Program, float]]:
-        programs = {}
-        for factor in {c.host for c in (LIKELY, *SCENARIOS)}:
+        programs = dict(self.unprofiled.played)
+        for factor in {c.host for c in (LIKELY, *SCENARIOS)} - set(programs):
             program = self.unprofiled.program_with(factor)
             programs[factor] = (program, replay(program).step_ns)
         return programs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
@@ -68,18 +69,20 @@ class UnprofiledStep:
         return without_recorder(self.recorded, self.cost)
 
     @cached_property
-    def program(self) -> Program:
-        """The step without its recorder."""
-        return self.program_with(1.0)
+    def played(self) -> Mapping[float, tuple[Program, float]]:
+        """The program with a fast, the likely and a slow host, by the factor on its time, and how long it takes."""
+        factors = sorted({1.0, *self.host_factors})
+        programs = {factor: self.program_with(factor) for factor in factors}
+        return {factor: (program, replay(program).step_ns) for factor, program in programs.items()}
 
     @cached_property
     def scale(self) -> float:
         """The step's length over that of its replay: on this scale, all that is replayed is told."""
         return self.likely_ns / max(self._replayed_ns, 1.0)
 
-    @cached_property
+    @property
     def _replayed_ns(self) -> float:
-        return replay(self.program).step_ns
+        return self.played[1.0][1]
 
     @cached_property
     def likely_ns(self) -> float:
@@ -110,10 +113,7 @@ class UnprofiledStep:
     def length_ns(self) -> Interval:
         """The step's length in ns."""
         likely = self.likely_ns
-        low, high = (
-            likely if factor == 1.0 else replay(self.program_with(factor)).step_ns * self.scale
-            for factor in self.host_factors
-        )
+        low, high = (self.played[factor][1] * self.scale for factor in self.host_factors)
         return Interval(low=min(low, likely), likely=likely, high=max(high, likely))
 
 
