@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def codes(report):
-    return {f["code"]: f for f in report.document.health["findings"]}
+    return {f.code: f for f in report.document.health.findings}
 
 
 @pytest.fixture
@@ -50,16 +50,16 @@ def folder(tmp_path):
 def test_a_cluster_reports_the_good_ranks_and_tells_of_the_others(folder):
     files = [folder / f"rank{rank}.json" for rank in range(9)]
     report = profkit.analyze(files, cluster="local")
-    assert [row["rank"] for row in report.document.devices] == [0, 1, 2, 3, 4, 6, 7]
-    failed = [f["message"] for f in report.document.health["findings"] if f["code"] == "file-failed"]
+    assert [row.rank for row in report.document.devices] == [0, 1, 2, 3, 4, 6, 7]
+    failed = [f.message for f in report.document.health.findings if f.code == "file-failed"]
     assert len(failed) == 2
     assert failed[0].startswith("rank5.json: ")
     assert "no such file" in failed[1]
-    assert report.document.health["ok"] is False
+    assert report.document.health.ok is False
     alone = profkit.analyze([f for f in files if f.name not in ("rank5.json", "rank8.json")])
     assert report.document.totals == alone.document.totals
-    assert report.document.verdict["shares"] == alone.document.verdict["shares"]
-    assert codes(report)["ranks-missing"]["count"] == 2
+    assert report.document.verdict.shares == alone.document.verdict.shares
+    assert codes(report)["ranks-missing"].count == 2
     report.as_dict()
 
 
@@ -72,8 +72,8 @@ def test_where_no_local_worker_starts_this_process_does_the_work(folder, monkeyp
         [folder / "rank0.json", folder / "rank1.json", folder / "rank5.json"], cluster="local"
     )
 
-    assert [row["rank"] for row in report.document.devices] == [0, 1]
-    assert codes(report)["file-failed"]["count"] == 1
+    assert [row.rank for row in report.document.devices] == [0, 1]
+    assert codes(report)["file-failed"].count == 1
 
 
 class Deadly(Options):
@@ -210,15 +210,15 @@ def memory():
 @pytest.mark.parametrize("pattern", ["", "/*.json.gz", "/ddp_rank?.json.gz"])
 def test_remote_folders_and_patterns_are_read(memory, pattern):
     report = profkit.analyze(memory + pattern)
-    assert [row["rank"] for row in report.document.ranks] == [0, 1]
+    assert [row.rank for row in report.document.ranks] == [0, 1]
     assert report.document.ranks == profkit.analyze([RANK_0, RANK_1]).document.ranks
-    assert [row["path"] for row in report.document.inputs] == [RANK_0.name, RANK_1.name]
+    assert [row.path for row in report.document.inputs] == [RANK_0.name, RANK_1.name]
 
 
 def test_a_remote_database_is_read(tmp_path):
     shutil.copy(DATA / "nsys" / "sync_item.sqlite.gz", tmp_path)
     report = profkit.analyze(f"file://{tmp_path}/sync_item.sqlite.gz")
-    assert report.document.inputs[0]["format"] == "nsys"
+    assert report.document.inputs[0].format == "nsys"
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_a_report_beside_its_export_is_not_read_again(tmp_path):
     shutil.copy(DATA / "nsys" / "sync_item.sqlite.gz", tmp_path / "report.sqlite.gz")
     (tmp_path / "report.nsys-rep").write_bytes(b"the same recording")
     report = profkit.analyze(tmp_path)
-    assert [row["path"] for row in report.document.inputs] == ["report.sqlite.gz"]
-    assert repr(report) == f"<Report: {report.verdict['sentence']}>"
+    assert [row.path for row in report.document.inputs] == ["report.sqlite.gz"]
+    assert repr(report) == f"<Report: {report.verdict.sentence}>"
 
 
 def test_a_local_pattern_is_expanded(tmp_path):

@@ -60,15 +60,12 @@ MOST_DEVICES: Final = 4
 """Ranks of one program do the same: those that did most are looked at."""
 
 
-def advise(
-    views: Sequence[TraceView], memory: Memory | None = None, plain_step_ns: int | None = None
-) -> list[AdviceRow]:
+def advise(views: Sequence[TraceView], memory: Memory | None = None) -> list[AdviceRow]:
     """What to do about the recorded steps: first what saves most for its work, as far as that is sure.
 
     Args:
         views: The analysed traces.
         memory: The report's memory section, where a snapshot came with them.
-        plain_step_ns: The step's time without a recorder, where known.
 
     Returns:
         Rows of ``advice[]``: ``saving_ns`` is of one step, without the recorder's own cost; ``speedup`` is the
@@ -77,7 +74,7 @@ def advise(
     """
     found: dict[str, _Found] = {}
     for view, device in _devices(views):
-        step = find_step(view, device, plain_step_ns)
+        step = find_step(view, device)
         if step is None:
             continue
         case = Case(view, device, step, memory, views)

@@ -85,7 +85,7 @@ def _exposed(case: Case) -> Evidence | None:
         if not _could_save(case, chosen):
             return None
         return Evidence(told + _ONE_RANK, kernels_seen(facts, chosen), None, "low", action, code)
-    transfer = transfer_ns(case.views or [case.view], facts)
+    transfer = transfer_ns(case.views or [case.view], case.view, facts.program)
     late = _waiting_within(facts, chosen, transfer, "collectives")
     changes = [shrunk(wide, 0.5 * transfer)] if wide.any() else None
     return Evidence(told + late, kernels_seen(facts, chosen), changes, "low", action, code)
@@ -137,7 +137,9 @@ def _bubble(case: Case) -> Evidence | None:
     late = (
         ""
         if _one_rank(case)
-        else _waiting_within(facts, chosen, transfer_ns(case.views or [case.view], facts), "them")
+        else _waiting_within(
+            facts, chosen, transfer_ns(case.views or [case.view], case.view, facts.program), "them"
+        )
     )
     return Evidence(
         f"Sends and receives run alone for {duration_text(alone)} of the step. This is the pipeline's bubble, or a stage "
@@ -161,7 +163,9 @@ def _prefetch(case: Case) -> Evidence | None:
         f"{int(gathers.sum())} all-gathers of sharded parameters a step run alone for {duration_text(alone)}: layers wait "
         "for their parameters.",
         kernels_seen(facts, gathers),
-        None if _one_rank(case) else [asked_earlier(gathers, transfer_ns(case.views or [case.view], facts))],
+        None
+        if _one_rank(case)
+        else [asked_earlier(gathers, transfer_ns(case.views or [case.view], case.view, facts.program))],
         "low",
     )
 
@@ -241,7 +245,7 @@ def _buckets(case: Case) -> Evidence | None:
     if _one_rank(case):
         return Evidence(told + _ONE_RANK, kernels_seen(facts, small), None, "low")
     first = small & (np.cumsum(small) % _MERGED == 1)
-    transfer = transfer_ns(case.views or [case.view], facts)
+    transfer = transfer_ns(case.views or [case.view], case.view, facts.program)
     # The shortest has the least to send: what longer ones take beyond it is bandwidth, and stays.
     sent = np.where(small, transfer - transfer[small].min(), 0.0)
     bucket = np.where(small, np.cumsum(first), 0)

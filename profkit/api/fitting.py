@@ -8,7 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from profkit.api.report import PathLike, expand, run_step_ns
+from profkit.api.report import PathLike, expand
+from profkit.api.run_folder import run_steps
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.model import Trace
 from profkit.model.memory_history import MemoryHistory
@@ -67,9 +68,8 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     files = expand(paths)
     recordings = [read(file) for file in files]
     program = _program(files, [each for each in recordings if isinstance(each, MemoryHistory)])
-    plain = plain_step_ns if plain_step_ns is not None else run_step_ns(files)
     traces = [each for each in recordings if isinstance(each, Trace)]
-    views, _ = timelines(traces, Options(plain_step_ns=plain))
+    views, _ = timelines(traces, Options(plain_step_ns=plain_step_ns, run_steps=run_steps(files)))
     asked = FitChanges(
         sequence=sequence,
         bf16=bf16,
@@ -86,7 +86,7 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     if batch == "max":
         limit = memory_bytes if memory_bytes is not None else card_bytes
         batch = _largest(program, asked, operators, limit)
-    asked, step = replace(asked, batch=batch), first_step(views, plain)
+    asked, step = replace(asked, batch=batch), first_step(views)
     found = fit_program(program, asked, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=card_bytes)
     if found.fits or found.memory_bytes is None:
         return found

@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from profkit.api.output_files import write_whole
+from profkit.api.run_folder import run_steps
 from profkit.errors import OutputError, ReadError
 from profkit.model import Finding, Severity, rows
 from profkit.model.report import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from profkit.model import Trace
     from profkit.model.memory_history import MemoryHistory
 
-__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input", "run_step_ns"]
+__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input"]
 
 PathLike = str | os.PathLike[str]
 
@@ -189,7 +189,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
         device: The report's id of the only device to look at.
         peaks: Rates of the GPU, in place of the table's.
-        plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
+        plain_step_ns: The step's time without a profiler, in ns; a ``run.json`` that lists a file tells it by itself.
         progress: Called with a few words before each long piece of work.
         cluster: Where to summarise many files: the address of a Dask scheduler (``tcp://host:8786``), ``local`` for
             workers on this machine, ``auto`` for those only when there are many files. Then a file that cannot be
@@ -202,9 +202,13 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     """
     given = expand(paths)
     files = distinct_files(given)
-    if plain_step_ns is None:
-        plain_step_ns = run_step_ns(files)
-    options = Options(step_name=step, device=device, peaks=peaks, plain_step_ns=plain_step_ns)
+    options = Options(
+        step_name=step,
+        device=device,
+        peaks=peaks,
+        plain_step_ns=plain_step_ns,
+        run_steps=run_steps(files),
+    )
     findings: list[Finding] = []
     if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:
         found = summarise_many(files, options, cluster, progress)
@@ -318,25 +322,6 @@ def _expand(path: PathLike) -> list[str]:
             folder.name, "the folder has no recording in it", "Name a file, or record with profkit.record"
         )
     return without_exported(found)
-
-
-def run_step_ns(files: Sequence[str]) -> int | None:
-    """The unprofiled step time of a run folder, when all files come from that one folder."""
-    folders = {Path(f).parent for f in files if f != "-" and not is_remote(f)}
-    if len(folders) != 1:
-        return None
-    told = [read_run_file(file) for file in sorted(folders.pop().glob("run*.json"))]
-    read_here = {Path(file).name.partition(".")[0] for file in files}
-    steps = [each.get("plain_step_median_ns") for each in told if each and read_here & _stems(each)]
-    known = [ns for ns in steps if isinstance(ns, int | float) and 0 < ns < 1e15]
-    return round(median(known)) if known else None
-
-
-def _stems(run: JsonObject) -> set[str]:
-    """The files that a run lists, without suffixes: an export stands for its report. A run counts for no others."""
-    files = run.get("files")
-    listed = files if isinstance(files, list) else []
-    return {name.partition(".")[0] for name in listed if isinstance(name, str)}
 
 
 def distinct_files(files: Sequence[str]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from profkit.api.report import PathLike, expand, run_step_ns
+from profkit.api.report import PathLike, expand
+from profkit.api.run_folder import run_steps
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.model import Trace
 from profkit.readers import read
@@ -46,10 +47,10 @@ def what_if(
     if unknown:
         raise ProfkitError(f"no change is called {unknown[0]!r}. Known: {', '.join(CHANGES)}")
     files = expand(paths)
-    known = plain_step_ns if plain_step_ns is not None else run_step_ns(files)
     traces = [each for each in map(read, files) if isinstance(each, Trace)]
-    views, _ = timelines(traces, Options(step_name=step, device=device))
-    found = answer(views, changes, loader_workers=loader_workers, plain_step_ns=known)
+    options = Options(step_name=step, device=device, plain_step_ns=plain_step_ns, run_steps=run_steps(files))
+    views, _ = timelines(traces, options)
+    found = answer(views, changes, loader_workers=loader_workers)
     if found is None:
         raise AnalysisError(
             str(files[0]),

@@ -21,9 +21,7 @@ _LIMITS = {
     "waiting": "gaps between kernels",
 }
 
-
-_AS_GIVEN = 0.06
-"""A replayed step that is further from the plain time that was given is not that step."""
+_SOURCES = {"estimated": "an estimate", "recorded": "as recorded"}
 
 
 class _WithChanges(click.Command):
@@ -82,18 +80,13 @@ def command(
 
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
-    click.echo(_text(found, plain_step_ns))
+    click.echo(_text(found))
 
 
-def _text(found: WhatIf, plain_step_ns: int | None) -> str:
+def _text(found: WhatIf) -> str:
     from profkit.units import duration_text
 
-    if plain_step_ns is None:
-        known = " (an estimate)"
-    elif abs(found.before_ns - plain_step_ns) > _AS_GIVEN * plain_step_ns:
-        known = f" (the replay cannot reach the {duration_text(plain_step_ns)} that were given)"
-    else:
-        known = ""
+    known = "" if found.source == "measured" else f" ({_SOURCES[found.source]})"
     lines = [
         f"A step takes {duration_text(found.before_ns)} without the recorder{known}; "
         f"the recorded step took {duration_text(found.recorded_ns)}."

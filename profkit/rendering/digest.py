@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from profkit.errors import printable
 from profkit.model.findings import Severity
-from profkit.model.names import SHARES, KernelBound, ShareName, Shares
+from profkit.model.names import SHARES, KernelBound, Shares
 from profkit.model.report import AdviceRow, InputRow, KernelRow, PhaseRow, Report, SyncRow
 from profkit.rendering.document import Document, Finding, Verdict
 from profkit.rendering.sentences.labels import LAUNCH_PARTS, share_label
@@ -21,6 +22,7 @@ __all__ = [
     "facts",
     "findings_by_weight",
     "gain_text",
+    "headline_of",
     "health_note",
     "kept_steps",
     "kernels_by_name",
@@ -29,6 +31,7 @@ __all__ = [
     "number_of",
     "parts_of",
     "phase_tree",
+    "recorded_beside",
     "scale_of",
     "share_text",
     "syncs_by_cost",
@@ -92,10 +95,11 @@ def scale_of(report: Report) -> Scale:
     return Scale(max(steps, 1) * devices, f"per {' and '.join(words)}" if words else "in all")
 
 
-def parts_of(shares: Shares) -> list[tuple[ShareName, int, float]]:
+def parts_of(shares: Mapping[Any, int]) -> list[tuple[str, int, float]]:
     """The shares that are not zero as (name, ns, fraction of their sum), in the order in which they are drawn."""
     total = sum(shares.values())
-    return [(name, shares[name], shares[name] / total) for name in SHARES if shares.get(name)]
+    order = (*SHARES, "profiler")
+    return [(name, shares[name], shares[name] / total) for name in order if shares.get(name)]
 
 
 def findings_by_weight(report: Document) -> list[Finding]:
@@ -142,9 +146,40 @@ def kernels_by_name(report: Document) -> list[KernelSum]:
     return [_united(rows) for _, rows in ordered]
 
 
-def launch_parts(verdict: Verdict) -> list[tuple[str, int]]:
-    """What the share ``launch`` consists of, in words and ns."""
-    return [(label.lower(), getattr(verdict.launch, name)) for name, label in LAUNCH_PARTS.items()]
+def headline_of(report: Document) -> tuple[Mapping[Any, int], Scale]:
+    """What the verdict's bar shows: the step without a profiler where there are steps, else the window; and its scale."""
+    verdict, scale = report.verdict, scale_of(report)
+    if verdict.unprofiled_shares is None or report.step is None:
+        return _with_profiler(report, verdict.shares), scale
+    one = Scale(1, scale.label)
+    if report.step.source == "recorded":
+        return _with_profiler(report, verdict.unprofiled_shares), one
+    return verdict.unprofiled_shares, one
+
+
+def recorded_beside(report: Document) -> str | None:
+    """The step as it was recorded, where the verdict is of the step without a profiler."""
+    step = report.step
+    if step is None or step.source == "recorded" or not step.recorded_ns:
+        return None
+    parts = sorted(parts_of(_with_profiler(report, report.verdict.shares)), key=lambda part: -part[1])
+    shown = ", ".join(f"{share_label(name).lower()} {share_text(fraction)}" for name, _, fraction in parts)
+    return f"with the profiler {duration_text(step.recorded_ns)} per step: {shown}"
+
+
+def _with_profiler(report: Document, shares: Shares) -> Mapping[Any, int]:
+    """Shares as they were recorded, the profiler's time told from other idle time."""
+    other = max(report.verdict.shares["other"], 1)
+    profiler = round(shares["other"] * min(report.idle.by_cause.get("profiler", 0) / other, 1.0))
+    return {**shares, "other": shares["other"] - profiler, "profiler": profiler}
+
+
+def launch_parts(report: Document) -> list[tuple[str, int]]:
+    """What the share ``launch`` consists of, in words and ns; of an estimated step that is not known."""
+    if report.step is not None and report.step.source == "estimated":
+        return []
+    launch = report.verdict.launch
+    return [(label.lower(), getattr(launch, name)) for name, label in LAUNCH_PARTS.items()]
 
 
 def syncs_by_cost(report: Document) -> list[SyncRow]:

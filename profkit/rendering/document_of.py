@@ -28,7 +28,12 @@ D = TypeVar("D", bound=rows.Row)
 
 
 def document_of(report: Report) -> Document:
-    """The report with the sentences of all its codes."""
+    """The report with the sentences of all its codes; of a document itself.
+
+    One that was read back may have sentences without the numbers that they were made from.
+    """
+    if isinstance(report, Document):
+        return report
     return _said(
         Document,
         report,

@@ -13,12 +13,14 @@ from profkit.rendering.digest import (
     facts,
     findings_by_weight,
     gain_text,
+    headline_of,
     health_note,
     kernels_by_name,
     no_advice,
     number_of,
     parts_of,
     phase_tree,
+    recorded_beside,
     scale_of,
     share_text,
     syncs_by_cost,
@@ -62,11 +64,14 @@ def _verdict(report: Document, scale: Scale) -> Iterable[str]:
     yield as_prose(where_text(*facts(report), f"confidence: {verdict.confidence}"))
     for line in filter(None, [what_to_record(verdict), *verdict.caveats]):
         yield f"> {as_prose(line)}"
+    shares, own_scale = headline_of(report)
     rows = [
-        [f"**{as_prose(share_term(name).label)}**", _bar(fraction), share_text(fraction), duration_text(scale(ns)), as_prose(share_term(name).meaning)]
-        for name, ns, fraction in parts_of(verdict.shares)
+        [f"**{as_prose(share_term(name).label)}**", _bar(fraction), share_text(fraction), duration_text(own_scale(ns)), as_prose(share_term(name).meaning)]
+        for name, ns, fraction in parts_of(shares)
     ]  # fmt: skip
     yield from as_table(("The device is", "", "share>", f"time {scale.label}>", "meaning"), rows)
+    if beside := recorded_beside(report):
+        yield as_prose(beside)
 
 
 def _health(report: Document, scale: Scale) -> Iterable[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
-from profkit.model.names import MemoryCategory, ShareName, Shares
+from profkit.model.names import MemoryCategory
 from profkit.rendering.digest import number_of, parts_of, share_text
 from profkit.rendering.sentences.labels import BOUNDS, CAUSES, SHARES, share_term
 from profkit.units import NS_PER_MS
@@ -22,7 +22,7 @@ _TONES: Final = {*SHARES, *BOUNDS, *CAUSES, *get_args(MemoryCategory), "small_ke
 class Segment:
     """A part of a bar whose length is 1000."""
 
-    name: ShareName
+    name: str
     label: str
     meaning: str
     ns: int
@@ -31,7 +31,7 @@ class Segment:
     length: float
 
 
-def segments_of(shares: Shares, length: float = 1000) -> list[Segment]:
+def segments_of(shares: Mapping[Any, int], length: float = 1000) -> list[Segment]:
     """The shares that are not zero, in drawing order, as a bar of this length."""
     segments, at = [], 0.0
     for name, ns, fraction in parts_of(shares):

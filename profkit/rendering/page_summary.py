@@ -13,8 +13,10 @@ from profkit.rendering.digest import (
     code_lines,
     facts,
     findings_by_weight,
+    headline_of,
     health_note,
     launch_parts,
+    recorded_beside,
     scale_of,
     share_text,
     what_to_record,
@@ -67,6 +69,10 @@ class VerdictSection:
     """The same, the largest first."""
     numbers: Sequence[tuple[str, str]]
     """A number as text, and what it is."""
+    scale: Scale
+    """Of the bar."""
+    beside: str | None
+    """The step as it was recorded."""
     launch: Sequence[tuple[str, int]]
     record: str | None
     first: AdviceEntry | None
@@ -100,7 +106,8 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
     """The verdict, its bar, and the first thing to do."""
     verdict = report.verdict
     kind, _, rest = _UNIT.sub("\u00a0", verdict.sentence).partition(": ")
-    bar = segments_of(verdict.shares)
+    shares, own_scale = headline_of(report)
+    bar = segments_of(shares)
     record = what_to_record(verdict)
     # Advice is about a rank's own step: where it waits for another rank, that is not what to do first.
     first = report.advice[0] if report.advice and verdict.straggler is None else None
@@ -112,7 +119,9 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
         bar=bar,
         parts=sorted(bar, key=lambda part: -part.ns),
         numbers=_numbers(report, scale),
-        launch=[(name, ns) for name, ns in launch_parts(verdict) if ns],
+        scale=own_scale,
+        beside=recorded_beside(report),
+        launch=[(name, ns) for name, ns in launch_parts(report) if ns],
         record=record[:1].upper() + record[1:] if record else None,
         first=advice_entry(first) if first else None,
         caveats=verdict.caveats,

@@ -17,6 +17,7 @@ from profkit.rendering.digest import (
     facts,
     findings_by_weight,
     gain_text,
+    headline_of,
     health_note,
     kept_steps,
     kernels_by_name,
@@ -25,6 +26,7 @@ from profkit.rendering.digest import (
     number_of,
     parts_of,
     phase_tree,
+    recorded_beside,
     scale_of,
     share_text,
     syncs_by_cost,
@@ -77,7 +79,8 @@ def _verdict(console: Console, report: Document, scale: Scale) -> None:
     )
     for line in filter(None, [what_to_record(verdict), *verdict.caveats]):
         console.print(Text(_clean(line, None), style="yellow"))
-    parts = parts_of(verdict.shares)
+    shares, own_scale = headline_of(report)
+    parts = parts_of(shares)
     if not parts:
         return
     console.print()
@@ -91,10 +94,13 @@ def _verdict(console: Console, report: Document, scale: Scale) -> None:
             Text(_clean(term.label)),
             Text("█" * filled, style=term.terminal) + Text("·" * (bar - filled), style="dim"),
             share_text(fraction),
-            Text(f"{duration_text(scale(ns))} {scale.label}"),
+            Text(f"{duration_text(own_scale(ns))} {scale.label}"),
         )
     console.print(Padding(table, (0, 0, 0, 2)))
-    launch = [f"{name} {duration_text(scale(ns))}" for name, ns in launch_parts(verdict) if ns]
+    beside = recorded_beside(report)
+    if beside:
+        console.print(Text(f"  {_clean(beside, None)}", style="dim"))
+    launch = [f"{name} {duration_text(scale(ns))}" for name, ns in launch_parts(report) if ns]
     if launch:
         words = ", ".join(launch)
         console.print(Text(f"  of which {words}", style="dim"))

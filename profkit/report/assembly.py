@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from profkit.advice import advise
@@ -23,7 +22,6 @@ from profkit.report.health import health_row, undecided_reason
 from profkit.report.joining import Joined
 from profkit.report.method import threshold_rows
 from profkit.report.part import Part, device_rows
-from profkit.report.unprofiled import unprofiled_doubt
 from profkit.report.views import Options, analysed_views
 from profkit.timeline.host_step import host_facts
 from profkit.timeline.lanes import timeline_row
@@ -64,13 +62,11 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         inputs=[input_row(r) for r in recordings],
         health=health_of(recordings, views, joined.part, memory, joined.ranks.findings),
         verdict=joined.verdict(
-            plain_step_ns=options.plain_step_ns,
             undecided=undecided,
-            estimate=partial(unprofiled_doubt, views),
             facts=host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else (),
         ),
-        advice=advise([v for v in views if v.has_timeline], memory, options.plain_step_ns),
-        fit=fit_rows(recordings, views, options.plain_step_ns),
+        advice=advise([v for v in views if v.has_timeline], memory),
+        fit=fit_rows(recordings, views),
         timeline=timeline_row(views, joined.offsets, joined.device_ids),
         method=replace(method_of(recordings, views, options), ranks=joined.ranks.method),
     )
@@ -148,7 +144,7 @@ def method_of(
             step=options.step_name,
             device=options.device,
             peaks=options.peaks.name if options.peaks else None,
-            plain_step_ns=options.plain_step_ns,
+            plain_step_ns=next((v.plain_step_ns for v in views if v.plain_step_ns), None),
         ),
         thresholds=threshold_rows(gpus),
         steps_found=[view.steps.count for view in views],

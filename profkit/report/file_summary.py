@@ -82,7 +82,7 @@ def summarise_file(
         health=health_of([recording], views, joined.part, memory, joined.ranks.findings),
         undecided=undecided_of([recording], views),
         memory=memory,
-        advice=advise([v for v in views if v.has_timeline], memory, options.plain_step_ns) if whole else [],
+        advice=advise([v for v in views if v.has_timeline], memory) if whole else [],
         timeline=timeline_row(views, [0], joined.device_ids) if whole else None,
         method=method_of([recording], views, options),
         step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),

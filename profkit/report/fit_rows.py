@@ -30,18 +30,15 @@ _WORTH_SAYING: Final = 0.01
 """Of the peak: what changes less is not told."""
 
 
-def fit_rows(
-    recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView], plain_step_ns: int | None
-) -> list[FitRow]:
+def fit_rows(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView]) -> list[FitRow]:
     """The changes that move the peak by 1 % or more; none without a memory history and the step of a trace.
 
     Args:
         recordings: What the readers returned.
         views: The analysed traces among them.
-        plain_step_ns: The step's time without a recorder, where known.
     """
     history = next((each for each in recordings if isinstance(each, MemoryHistory)), None)
-    step = first_step(views, plain_step_ns) if history is not None else None
+    step = first_step(views) if history is not None else None
     program = memory_program(history) if history is not None and step is not None else None
     if program is None:
         return []

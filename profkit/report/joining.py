@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 from profkit.model.findings import Fact
 from profkit.model.report import DeviceRow
 from profkit.model.report_memory import Memory
-from profkit.model.report_verdict import Verdict
+from profkit.model.report_time import Window
+from profkit.model.report_verdict import Step, Verdict
 from profkit.model.rows import replace
 from profkit.ranks import RankSection, rank_section, report_offsets, verdict_on_ranks
 from profkit.report.part import Part
+from profkit.report.unprofiled import UnprofiledSteps
 from profkit.report.verdict import verdict_on
 from profkit.roofline.kernel_table import kernel_rows
 from profkit.timeline.idle_tables import costliest_syncs, idle_together
@@ -73,13 +76,12 @@ class Joined:
             memory: The memory section, whose peaks the phases have.
         """
         part, traces, devices = self.part, self.part.traces, self.devices()
-        window = windows_together([trace.window for trace in traces], self.offsets, part.parts)
-        kept = [step.device_ns / max(len(devices), 1) for step in window.steps if step.kept]
         kernels = [kernel.numbered(min(self.first_device, default=0)) for kernel in part.kernels]
         return {
             "devices": devices,
-            "window": window,
-            "step": median_step([trace.step for trace in traces], kept),
+            "window": self.window,
+            "step": self.unprofiled.of_step(self.recorded_step),
+            **self._pace(),
             "totals": totals_together([trace.totals for trace in traces], self.first_device),
             "phases": judged_phases(part.phases, memory),
             "kernels": kernel_rows(kernels, sum(device.busy_ns for device in devices)),
@@ -97,23 +99,35 @@ class Joined:
             ],
         }
 
-    def verdict(
-        self,
-        *,
-        plain_step_ns: int | None,
-        undecided: Fact | None,
-        estimate: Callable[[], Fact | None] = lambda: None,
-        facts: Sequence[Fact] = (),
-    ) -> Verdict:
+    @cached_property
+    def window(self) -> Window:
+        """The window of all traces as one."""
+        return windows_together([trace.window for trace in self.part.traces], self.offsets, self.part.parts)
+
+    @cached_property
+    def recorded_step(self) -> Step | None:
+        """The median step as recorded."""
+        devices = max(sum(len(trace.devices) for trace in self.part.traces), 1)
+        kept = [step.device_ns / devices for step in self.window.steps if step.kept]
+        return median_step([trace.step for trace in self.part.traces], kept)
+
+    @cached_property
+    def unprofiled(self) -> UnprofiledSteps:
+        """The steps of all devices without a profiler."""
+        step = self.recorded_step
+        return UnprofiledSteps(self.part.unprofiled, step.recorded_ns if step else None)
+
+    def _pace(self) -> Mapping[str, Any]:
+        found = self.unprofiled.pace
+        return {"limits": found.limits, "pace": found.pace, "between": found.between}
+
+    def verdict(self, *, undecided: Fact | None, facts: Sequence[Fact] = ()) -> Verdict:
         """The verdict over all devices.
 
         Args:
-            plain_step_ns: The step without a profiler, where it is known.
             undecided: Why the files cannot decide; None when they can.
-            estimate: What it may be without the profiler, asked where there is doubt.
             facts: What else is to be said.
         """
-        verdict = verdict_on(self.part.grounds, plain_step_ns=plain_step_ns, undecided=undecided)
-        likely = estimate() if verdict.doubts else None
-        verdict = replace(verdict, doubts=[*verdict.doubts, *([likely] if likely else ()), *facts])
+        verdict = verdict_on(self.part.grounds, undecided=undecided, unprofiled=self.unprofiled)
+        verdict = replace(verdict, doubts=[*verdict.doubts, *facts])
         return verdict_on_ranks(verdict, self.ranks.found)

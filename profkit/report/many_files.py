@@ -158,7 +158,7 @@ def summarise_many(
             found[at] = each
     used, set_aside = _one_kind([s for s in found if isinstance(s, FileSummary)])
     failures = [f for f in found if isinstance(f, Failure)]
-    return _with_failures(merge_files(used, options.plain_step_ns), failures, set_aside)
+    return _with_failures(merge_files(used), failures, set_aside)
 
 
 def _differs(summary: FileSummary, left_out: NDArray[np.bool_]) -> bool:

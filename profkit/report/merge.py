@@ -70,12 +70,11 @@ def _advice(files: Sequence[FileSummary]) -> list[AdviceRow]:
     return sorted(found.values(), key=lambda row: -saving_of(row))
 
 
-def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) -> Report:
+def merge_files(files: Sequence[FileSummary]) -> Report:
     """One report of many files, whose tables are those of all of them in one process.
 
     Args:
         files: The summaries, of the same leading steps left out.
-        plain_step_ns: The step without a profiler, where it is known.
     """
     joined = Joined.of(Part.together([f.part for f in files]))
     memory = max(
@@ -85,7 +84,7 @@ def merge_files(files: Sequence[FileSummary], plain_step_ns: int | None = None) 
         **joined.tables(memory),
         inputs=[f.source for f in files],
         health=_health([f.health for f in files], joined.ranks.findings),
-        verdict=joined.verdict(plain_step_ns=plain_step_ns, undecided=_undecided(files, joined.part.grounds)),
+        verdict=joined.verdict(undecided=_undecided(files, joined.part.grounds)),
         advice=_advice(files),
         timeline=_timeline(files, joined),
         method=replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any, Final
@@ -16,8 +16,10 @@ from profkit.model.report_ranks import CommunicationRow
 from profkit.model.report_time import Idle, PartRow, PhaseRow, SyncRow, Totals, UtilisationRow, Window
 from profkit.model.report_verdict import Step
 from profkit.model.states import BUSY_STATES
+from profkit.model.summing import Summed
 from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.ranks.collective_table import communication_rows, merge_communication
+from profkit.report.unprofiled import DeviceStep, device_steps
 from profkit.report.verdict import Grounds
 from profkit.roofline.kernel_table import KernelSums, kernel_sums, kernels_together
 from profkit.timeline.gpu_metrics import utilisation_rows
@@ -60,6 +62,8 @@ class Part:
 
     grounds: Grounds
     traces: Sequence[TraceFacts] = ()
+    unprofiled: Sequence[DeviceStep] = ()
+    """The step of each device without a profiler."""
     parts: Sequence[PartRow] = ()
     phases: Sequence[PhaseRow] = ()
     kernels: Sequence[KernelSums] = ()
@@ -89,6 +93,7 @@ class Part:
         return cls(
             traces=[facts],
             grounds=Grounds.of([view]),
+            unprofiled=device_steps(view),
             parts=part_rows(view),
             phases=phase_rows(view),
             kernels=kernel_sums(view),
@@ -107,6 +112,7 @@ class Part:
         return cls(
             grounds=Grounds.together([part.grounds for part in parts]),
             traces=columns["traces"],
+            unprofiled=columns["unprofiled"],
             ranges_too_deep=sum(part.ranges_too_deep for part in parts),
             kernels=kernels_together(
                 kernel.numbered(at) for part, at in zip(parts, first, strict=False) for kernel in part.kernels
@@ -124,7 +130,7 @@ class Part:
         return sum(len(trace.devices) for trace in self.traces)
 
 
-_TABLES: Final[dict[str, Any]] = {
+_TABLES: Final[Mapping[str, Summed[Any]]] = {
     "parts": PARTS,
     "phases": PHASES,
     "operators": OPERATORS,

@@ -1,35 +1,160 @@
-"""What a step would be without its recorder, where nobody measured it: an estimate by replay, said as one."""
+"""The step without a profiler: its length, its shares and what sets its pace, of one device and over all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from profkit.model.findings import Fact
-from profkit.report.verdict import verdict_row
-from profkit.simulation.predict import find_step
-from profkit.timeline.profiler_cost import with_profiler_cost
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model.report_verdict import Step
+from profkit.model.rows import Interval, replace
+from profkit.model.states import BUSY_STATES, State
+from profkit.simulation.pace import Pace, Savings, pace_of, savings_of
+from profkit.simulation.unprofiled import Source, unprofiled_step
 from profkit.timeline.view import TraceView
 
-__all__ = ["unprofiled_doubt"]
+__all__ = ["DeviceStep", "UnprofiledSteps", "device_steps"]
 
-_NOTABLE: Final = 0.05
-"""A recorder's cost under this share of the step is not worth a sentence."""
+_MOVED_FROM: Final = (State.HOST, State.QUEUE, State.SYNC, State.INPUT)
+"""Where the profiler's time is taken from, in this order: launch, then sync, then input (design, section 2)."""
 
 
-def unprofiled_doubt(views: Sequence[TraceView]) -> Fact | None:
-    """The step's time and bound without the recorder's usual cost, for a recording of one device.
+@dataclass(frozen=True, eq=False)
+class DeviceStep:
+    """The median step of a device, as recorded and without a profiler."""
 
-    Returns:
-        None where the step cannot be replayed or the recorder hardly matters.
+    length_ns: Interval
+    """Without a profiler."""
+    source: Source
+    states_ns: NDArray[np.int64]
+    """The step without a profiler by `State`; they add up to ``length_ns.likely``."""
+    savings: Savings | None
+    """What it would save with each resource twice as fast."""
+
+
+def device_steps(view: TraceView) -> list[DeviceStep]:
+    """The step of each device of a trace; none where there are no steps."""
+    if not view.steps.count or not view.has_timeline:
+        return []
+    return [_device_step(view, device) for device in range(len(view.trace.devices))]
+
+
+def _device_step(view: TraceView, device: int) -> DeviceStep:
+    at = view.median_step(device)
+    start, end = view.steps.tile_start_ns[device], view.steps.tile_end_ns[device]
+    states = view.segments[device].within(start[at : at + 1], end[at : at + 1])[:, 0]
+    replayed = unprofiled_step(view, device)
+    if replayed is not None:
+        length, source = replayed.length_ns, replayed.source
+    else:
+        length, source = _not_replayed(view, states)
+    return DeviceStep(
+        length_ns=length,
+        source=source,
+        states_ns=_without_profiler(states, round(length.likely), named=source != "recorded"),
+        savings=None if replayed is None else savings_of(view, device, replayed),
+    )
+
+
+def _not_replayed(view: TraceView, states: NDArray[np.int64]) -> tuple[Interval, Source]:
+    if view.plain_step_ns is not None:
+        plain = float(view.plain_step_ns)
+        return Interval(low=plain, likely=plain, high=plain), "measured"
+    recorded, busy = float(states.sum()), float(states[list(BUSY_STATES)].sum())
+    return Interval(low=busy, likely=recorded, high=recorded), "recorded"
+
+
+def _without_profiler(states: NDArray[np.int64], length_ns: int, *, named: bool) -> NDArray[np.int64]:
+    """The time of a step by state, without what is beyond its length.
+
+    That is the profiler's own idle time, then idle time of the states that a slow host makes longer, in their order;
+    what is still beyond, or lacks, is spread over all.
+
+    Args:
+        states: As recorded.
+        length_ns: Without a profiler.
+        named: Whether the step is without its profiler: then no time of it is the profiler's.
     """
-    if len(views) != 1 or len(views[0].trace.devices) != 1 or not views[0].steps.count:
-        return None
-    view = views[0]
-    step = find_step(view, 0)
-    recorded_ns = int(view.steps.tile_ns[0, view.median_step(0)])
-    if step is None or not 0 < step.plain_ns < (1 - _NOTABLE) * recorded_ns:
-        return None
-    step_ns = round(step.plain_ns)
-    verdict = verdict_row([with_profiler_cost(view, step_ns)], plain_step_ns=step_ns, undecided=None)
-    return Fact("unprofiled-estimate", {"step_ns": step_ns, "bound": verdict.bound})
+    left = states.astype(np.int64).copy()
+    if named:
+        left[State.PROFILER] = 0
+    for state in _MOVED_FROM:
+        left[state] -= min(int(left[state]), max(int(left.sum()) - length_ns, 0))
+    return _spread(left, length_ns)
+
+
+def _spread(parts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    """Parts on another scale, in whole ns that add up to a total."""
+    whole = int(parts.sum())
+    if not whole:
+        return parts
+    upto = [each * total // whole for each in np.cumsum(parts).tolist()]
+    spread: NDArray[np.int64] = np.array(upto, np.int64) - np.array([0, *upto[:-1]], np.int64)
+    return spread
+
+
+@dataclass(frozen=True, eq=False)
+class UnprofiledSteps:
+    """The steps of some devices without a profiler; those of several files add up."""
+
+    steps: Sequence[DeviceStep] = ()
+    recorded_ns: int | None = None
+    """The median step as recorded, which stands for the unprofiled one where nothing better is known."""
+
+    @property
+    def source(self) -> Source:
+        """Where their length comes from: the weakest of the sources."""
+        found = {step.source for step in self.steps}
+        order: Sequence[Source] = ("estimated", "recorded", "measured")
+        return next((source for source in order if source in found), "recorded")
+
+    @property
+    def length_ns(self) -> Interval | None:
+        """The mean over the devices."""
+        if not self.steps:
+            return None
+        low, likely, high = (
+            float(np.mean([getattr(step.length_ns, name) for step in self.steps]))
+            for name in ("low", "likely", "high")
+        )
+        # The median of the devices' means is not the mean of their medians.
+        off = self.recorded_ns / likely if self.source == "recorded" and self.recorded_ns and likely else 1.0
+        return Interval(low=round(low * off), likely=round(likely * off), high=round(high * off))
+
+    @property
+    def states_ns(self) -> NDArray[np.int64] | None:
+        """Their time by `State`, the mean over the devices."""
+        length = self.length_ns
+        if length is None:
+            return None
+        total = np.sum([step.states_ns for step in self.steps], axis=0)
+        return _spread(total, round(length.likely))
+
+    @property
+    def pace(self) -> Pace:
+        """What sets their pace; nothing of devices that could not be replayed well."""
+        length = self.length_ns
+        told = [step.savings for step in self.steps if step.savings is not None]
+        if length is None or not told:
+            return Pace()
+        return pace_of(_mean(told), length.likely)
+
+    def of_step(self, step: Step | None) -> Step | None:
+        """The row of the report's step, with its length without a profiler."""
+        length = self.length_ns
+        if step is None or length is None or step.recorded_ns is None:
+            return step
+        return replace(step, unprofiled_ns=length, source=self.source)
+
+
+def _mean(told: Sequence[Savings]) -> Savings:
+    """The mean saving over the devices; None of a resource that one of them cannot tell."""
+    mean: dict[str, Sequence[float] | None] = {}
+    for resource in told[0]:
+        rows = [each[resource] for each in told]
+        known = [row for row in rows if row is not None]
+        mean[resource] = np.mean(known, axis=0).tolist() if len(known) == len(rows) else None
+    return mean  # type: ignore[return-value] # the same names, as a Literal

@@ -16,13 +16,17 @@ from profkit.model.report_verdict import LaunchTimes, RunnerUp, Verdict
 from profkit.model.states import State
 from profkit.model.work import Basis
 from profkit.readers.registry import role_of
+from profkit.report.unprofiled import UnprofiledSteps
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import shares_row, states_of
 
-__all__ = ["RUNNER_UP_WITHIN", "UNDECIDED", "Grounds", "verdict_on", "verdict_row"]
+__all__ = ["RUNNER_UP_WITHIN", "UNDECIDED", "Grounds", "verdict_on"]
 
 RUNNER_UP_WITHIN: Final = 0.10
 """A second share this close to the first is named (design, section 2)."""
+
+_NOTABLE: Final = 0.05
+"""A recorder's cost under this share of the step is not worth a sentence."""
 
 UNDECIDED: Final = 0.5
 """Above this share of unclassified time, or of lost kernels, a file cannot decide."""
@@ -90,56 +94,78 @@ class _Decision:
     shares: Mapping[ShareName, int]
     total_ns: int
 
+    @classmethod
+    def of(cls, states: NDArray[np.int64]) -> _Decision:
+        by_share = shares_row(states)
+        return cls(states, {name: by_share.get(name, 0) for name in SHARES}, int(states.sum()))
 
-def verdict_row(views: Sequence[TraceView], *, plain_step_ns: int | None, undecided: Fact | None) -> Verdict:
-    """The verdict over the devices of the report.
+    @property
+    def chosen(self) -> Mapping[ShareName, int]:
+        """The shares without the profiler's time, which is no verdict on the program."""
+        return {**self.shares, "other": self.shares["other"] - int(self.states[State.PROFILER])}
+
+    @property
+    def order(self) -> Sequence[ShareName]:
+        """The shares, the largest first."""
+        chosen = self.chosen
+        return sorted(chosen, key=lambda s: -chosen[s])
+
+    def share(self, name: ShareName) -> float:
+        """A part of the whole."""
+        return self.chosen[name] / self.total_ns
+
+
+_NO_STEPS: Final = UnprofiledSteps()
+
+
+def verdict_on(
+    grounds: Grounds,
+    *,
+    undecided: Fact | None,
+    unprofiled: UnprofiledSteps = _NO_STEPS,
+) -> Verdict:
+    """The verdict on these grounds: of the step without a profiler where there are steps, else of the window.
 
     Args:
-        views: The traces, with their windows.
-        plain_step_ns: The step without a profiler, where it is known.
+        grounds: What it rests on.
         undecided: Why the files cannot decide; None when they can.
+        unprofiled: The steps without a profiler.
     """
-    return verdict_on(Grounds.of(views), plain_step_ns=plain_step_ns, undecided=undecided)
-
-
-def verdict_on(grounds: Grounds, *, plain_step_ns: int | None, undecided: Fact | None) -> Verdict:
-    """The verdict on these grounds; see `verdict_row`."""
-    states = grounds.states
-    by_share = shares_row(states)
-    decision = _Decision(states, {name: by_share.get(name, 0) for name in SHARES}, int(states.sum()))
-    chosen = {**decision.shares, "other": decision.shares["other"] - int(states[State.PROFILER])}
-    order = sorted(chosen, key=lambda s: -chosen[s])
-    known = undecided is None and bool(decision.total_ns)
-    bound: ShareBound = order[0] if known else "unknown"
+    recorded, states = _Decision.of(grounds.states), unprofiled.states_ns
+    judged = recorded if states is None else _Decision.of(states)
+    known = undecided is None and bool(judged.total_ns)
+    bound: ShareBound = judged.order[0] if known else "unknown"
     basis = _basis(grounds)
     best: BasisName = max(basis, key=lambda b: basis[b]) if basis else "unknown"
+    runner_up = _runner_up(judged) if known else None
     return Verdict(
         bound=bound,
-        share=chosen[order[0]] / decision.total_ns if known else 0.0,
-        confidence=best,
-        shares=dict(decision.shares),
+        share=judged.share(bound) if bound != "unknown" else 0.0,
+        confidence="low" if runner_up is not None else best,
+        shares=dict(recorded.shares),
         launch=LaunchTimes(
-            host=int(states[State.HOST]),
-            queue=int(states[State.QUEUE]),
-            small_kernels=int(states[State.SMALL_KERNELS]),
+            host=int(grounds.states[State.HOST]),
+            queue=int(grounds.states[State.QUEUE]),
+            small_kernels=int(grounds.states[State.SMALL_KERNELS]),
         ),
         basis_shares=basis,
-        runner_up=_runner_up(decision, chosen, order) if known else None,
-        recorded_bound=bound,
-        cause=_cause(decision, bound),
+        runner_up=runner_up,
+        recorded_bound=recorded.order[0] if known else "unknown",
+        unprofiled_shares=None if states is None else dict(judged.shares),
+        cause=_cause(judged, bound),
         step_count=grounds.steps,
         device_count=grounds.devices,
         undecided=undecided,
-        doubts=_doubts(grounds, decision, bound, plain_step_ns),
+        doubts=_estimated(recorded, unprofiled)
+        if known and unprofiled.source == "estimated"
+        else _slowed(grounds, recorded, bound, unprofiled),
     )
 
 
-def _runner_up(
-    decision: _Decision, chosen: Mapping[ShareName, int], order: Sequence[ShareName]
-) -> RunnerUp | None:
-    first, second = (chosen[s] / decision.total_ns for s in order[:2])
+def _runner_up(decision: _Decision) -> RunnerUp | None:
+    first, second = (decision.share(name) for name in decision.order[:2])
     close = second > 0 and first - second <= RUNNER_UP_WITHIN
-    return RunnerUp(bound=order[1], share=second) if close else None
+    return RunnerUp(bound=decision.order[1], share=second) if close else None
 
 
 def _basis_ns(views: Sequence[TraceView]) -> NDArray[np.int64]:
@@ -168,12 +194,25 @@ def _cause(decision: _Decision, bound: str) -> LaunchPart | IdleCause | None:
     return among[max(among, key=lambda s: int(decision.states[s]))] if among else None
 
 
-def _doubts(grounds: Grounds, decision: _Decision, bound: str, plain_step_ns: int | None) -> list[Fact]:
+def _estimated(recorded: _Decision, unprofiled: UnprofiledSteps) -> list[Fact]:
+    """How far the step may be off, and what was recorded, where the one or the other matters."""
+    length, recorded_ns = unprofiled.length_ns, unprofiled.recorded_ns
+    if (
+        length is None
+        or recorded_ns is None
+        or max(length.high - length.low, abs(recorded_ns - length.likely)) <= (_NOTABLE * length.likely)
+    ):
+        return []
+    facts = {"low_ns": round(length.low), "high_ns": round(length.high), "recorded_ns": recorded_ns}
+    return [Fact("step-estimated", {**facts, "recorded_bound": recorded.order[0]})]
+
+
+def _slowed(grounds: Grounds, recorded: _Decision, bound: str, unprofiled: UnprofiledSteps) -> list[Fact]:
     # What a slower host makes longer; allocation, compilation and copies are not the recorder's doing.
-    late = sum(int(decision.states[s]) for s in (State.HOST, State.SYNC, State.INPUT))
-    mostly_idle = late * 2 > decision.total_ns
+    late = sum(int(recorded.states[s]) for s in (State.HOST, State.SYNC, State.INPUT))
+    mostly_idle = late * 2 > recorded.total_ns
     # torch.profiler slows every operator down: on one GPT step, idle 11 % became 43 % (docs/numbers.md).
     slowed = bound in ("launch", "sync", "input") and grounds.slow_host
-    if plain_step_ns is not None or not decision.total_ns or not (mostly_idle or slowed):
+    if unprofiled.source == "measured" or not recorded.total_ns or not (mostly_idle or slowed):
         return []
     return [Fact("profiler-slows-host")]

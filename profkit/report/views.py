@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.errors import AnalysisError
 from profkit.hardware import Gpu, find_gpu
-from profkit.model import Device, RangeKind, Trace
+from profkit.model import Collectives, Device, RangeKind, Trace
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.states import State
 from profkit.model.work import OperationBound
@@ -27,7 +27,7 @@ from profkit.timeline.idle import QUEUE_LATENCY_NS, IdleContext
 from profkit.timeline.launch_queue import find_queue
 from profkit.timeline.launches import find_launches
 from profkit.timeline.phases import find_phases
-from profkit.timeline.profiler_cost import with_profiler_cost
+from profkit.timeline.profiler_cost import is_possible, with_profiler_cost
 from profkit.timeline.step_names import marked_rows
 from profkit.timeline.steps import find_steps, steps_left_out
 from profkit.timeline.view import (
@@ -65,6 +65,8 @@ class Options:
     """Rates to use for every device in place of the table's."""
     plain_step_ns: int | None = None
     """The step's time without a profiler."""
+    run_steps: Mapping[str, int] = field(default_factory=dict)
+    """The same as ``run.json`` tells it, by the base name of each recording that it lists."""
 
 
 def analysed_views(
@@ -96,9 +98,17 @@ def analysed_views(
         ],
         left_out,
     )
-    if options.plain_step_ns is None:
-        return views
-    return [with_profiler_cost(view, options.plain_step_ns) for view in views]
+    return [_with_plain_step(view, options) for view in views]
+
+
+def _with_plain_step(view: TraceView, options: Options) -> TraceView:
+    """The view with its step's time without a profiler: what the person said, else what its run folder tells."""
+    plain = options.plain_step_ns
+    if plain is None:
+        plain = options.run_steps.get(view.trace.source.name)
+        if plain is not None and not is_possible(view, plain):
+            plain = None
+    return view if plain is None else with_profiler_cost(view, plain)
 
 
 @dataclass(frozen=True)
@@ -257,17 +267,20 @@ def _only_device(traces: Sequence[Trace], device: int | None) -> list[Trace]:
             operations = replace(operations, device=np.zeros(len(operations), np.int32))
             kept.append(
                 replace(
-                    trace, operations=operations, devices=[trace.devices[at]], **_without_rows(trace, rows)
+                    trace,
+                    operations=operations,
+                    devices=[trace.devices[at]],
+                    collectives=_collectives_of(trace, rows),
                 )
             )
     return kept
 
 
-def _without_rows(trace: Trace, kept: Any) -> dict[str, Any]:
-    """The tables that name operations, after some of these are gone."""
+def _collectives_of(trace: Trace, kept: NDArray[np.bool_]) -> Collectives:
+    """The collectives of the kept operations, which are numbered anew."""
     place = np.cumsum(kept) - 1
     collectives = trace.collectives.take(kept[trace.collectives.operation])
-    return {"collectives": replace(collectives, operation=place[collectives.operation].astype(np.int32))}
+    return replace(collectives, operation=place[collectives.operation].astype(np.int32))
 
 
 def _gpus(trace: Trace, peaks: Gpu | None) -> list[Gpu | None]:

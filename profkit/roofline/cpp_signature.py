@@ -8,6 +8,8 @@ from dataclasses import dataclass
 __all__ = ["Signature", "element_type", "split_name"]
 
 _LONGEST = 6000
+_NESTED = re.compile(r"_ZN[rVK]*")
+_LENGTH = re.compile(r"[1-9]\d{0,3}")
 _NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\((?:unsigned )?(?:int|bool|long|char)\)(?=\d)")
 _TYPES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (dtype, re.compile(pattern))
@@ -57,6 +59,8 @@ def split_name(name: str) -> Signature:
     text = text.removeprefix("void ")
     head = re.match(r"[^<(]*", text)
     function = head[0].strip() if head else ""
+    if function.startswith("_Z"):
+        function = _qualified(function) or function
     rest = text[len(head[0]) if head else 0 :]
     arguments: tuple[str, ...] = ()
     if rest.startswith("<"):
@@ -64,6 +68,21 @@ def split_name(name: str) -> Signature:
         rest = rest[used:]
     parameters = _split_group(rest)[0] if rest.startswith("(") else ()
     return Signature(function, arguments, parameters, text)
+
+
+def _qualified(mangled: str) -> str:
+    """The function's name, without template arguments, in a symbol of the Itanium ABI; "" where it is another kind.
+
+    Example: ``_ZN5aiter10add_kernelIfEvPT_`` is ``aiter::add_kernel``.
+    """
+    nested = _NESTED.match(mangled)
+    at, parts = nested.end() if nested else 2, []
+    while length := _LENGTH.match(mangled, at):
+        at = length.end() + int(length[0])
+        parts.append(mangled[length.end() : at])
+        if nested is None:
+            break
+    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N_"))
 
 
 def element_type(text: str) -> str | None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import RangeKind
+from profkit.model.report_kernels import PhaseTime
 from profkit.timeline.call_sites import forward_of_launches, frame_text, frames_at
 from profkit.timeline.grouping import weights_by_pair
 from profkit.timeline.nesting import Nesting
 from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
 
-__all__ = ["MOST_STEPS", "add_call_sites", "no_call_sites"]
+__all__ = ["MOST_STEPS", "Origins", "add_call_sites"]
 
 MOST_STEPS: Final = 64
 """With more kept steps than this, kernel rows are not told apart by step."""
@@ -25,20 +27,26 @@ _MOST_LINES: Final = 12
 _MODULE: Final = "nn.Module: "
 
 Column = NDArray[np.int64]
-Origins: TypeAlias = list[dict[str, Any]]
-"""For each row of the kernel table, maps of names by kind of place."""
+Name = TypeVar("Name", int, str)
 
 
-def no_call_sites() -> dict[str, Any]:
-    """The keys of a row before anything was added."""
-    return {"steps": {}, "devices": {}, "modules": {}, "source_lines": {}}
+@dataclass(frozen=True)
+class Origins:
+    """What the kernels of one row of the table come from, with their time or number."""
+
+    phases: dict[str, PhaseTime] = field(default_factory=dict)
+    operators: dict[str, int] = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
+    devices: dict[int, int] = field(default_factory=dict)
+    modules: dict[str, int] = field(default_factory=dict)
+    source_lines: dict[str, int] = field(default_factory=dict)
 
 
-def add_call_sites(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:
+def add_call_sites(owners: Sequence[Origins], view: TraceView, rows: Column, group: Column) -> None:
     """Add the kernels of a trace to what each row of the table says of their places.
 
     Args:
-        owners: The rows, made with `no_call_sites`.
+        owners: One for each row of the table.
         view: The trace.
         rows: Its kernels, as rows of `Trace.operations`.
         group: The row of the table that each belongs to.
@@ -47,15 +55,9 @@ def add_call_sites(owners: Origins, view: TraceView, rows: Column, group: Column
     duration = (operations.end_ns - operations.start_ns)[rows].astype(np.int64)
     if 0 < view.kept_count <= MOST_STEPS:
         names = dict(enumerate(view.steps.names))
-        _add(owners, "steps", group, view.step_of_operation[rows], duration, names)
-    _add(
-        owners,
-        "devices",
-        group,
-        operations.device[rows],
-        duration,
-        {at: at for at in range(len(view.trace.devices))},
-    )
+        _add([each.steps for each in owners], group, view.step_of_operation[rows], duration, names)
+    devices = {at: at for at in range(len(view.trace.devices))}
+    _add([each.devices for each in owners], group, operations.device[rows], duration, devices)
     _add_captured(owners, view, rows, group)
     _add_program(owners, view, rows, group)
     if view.operator_trace is not None:
@@ -63,14 +65,14 @@ def add_call_sites(owners: Origins, view: TraceView, rows: Column, group: Column
         _add_program(owners, view.operator_trace, matched[matched >= 0], group[matched >= 0])
 
 
-def _add_captured(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:
+def _add_captured(owners: Sequence[Origins], view: TraceView, rows: Column, group: Column) -> None:
     """Modules that nodes of a graph were captured in, as the file itself names them."""
     modules = view.trace.operations.module[rows].astype(np.int64)
     names = {i: view.trace.strings[i] for i in np.unique(modules).tolist() if i >= 0}
-    _add(owners, "modules", group, modules, np.ones(len(rows), np.int64), names)
+    _add([each.modules for each in owners], group, modules, np.ones(len(rows), np.int64), names)
 
 
-def _add_program(owners: Origins, view: TraceView, rows: Column, group: Column) -> None:
+def _add_program(owners: Sequence[Origins], view: TraceView, rows: Column, group: Column) -> None:
     """Lines and modules, where the recording has Python frames."""
     python, strings = view.trace.ranges.kind == RangeKind.PYTHON, view.trace.strings
     if not python.any() and not (view.trace.calls.stack >= 0).any():
@@ -82,10 +84,10 @@ def _add_program(owners: Origins, view: TraceView, rows: Column, group: Column) 
     frames = frames_at(view, thread, time)
     frames = np.where(frames >= 0, frames, own)
     lines = {i: frame_text(strings[i]) for i in np.unique(frames).tolist() if i >= 0}
-    _add(owners, "source_lines", group[linked], frames, once, lines)
+    _add([each.source_lines for each in owners], group[linked], frames, once, lines, _MOST_LINES)
     modules = _modules(view, python, thread, time)
     names = {i: _module_class(strings[i]) for i in np.unique(modules).tolist() if i >= 0}
-    _add(owners, "modules", group[linked], modules, once, names)
+    _add([each.modules for each in owners], group[linked], modules, once, names)
 
 
 def _module_class(name: str) -> str:
@@ -103,14 +105,14 @@ def _modules(view: TraceView, python: NDArray[np.bool_], thread: Column, time: C
 
 
 def _add(
-    owners: Origins,
-    key: str,
+    targets: Sequence[dict[Name, int]],
     group: Column,
     place: NDArray[Any],
     weight: Column,
-    names: Mapping[int, str | int],
+    names: Mapping[int, Name],
+    most: int | None = None,
 ) -> None:
     for at, by_place in weights_by_pair(group, place, weight).items():
-        target = owners[at][key]
-        for each, total in list(by_place.items())[: _MOST_LINES if key == "source_lines" else None]:
+        target = targets[at]
+        for each, total in list(by_place.items())[:most]:
             target[names[each]] = target.get(names[each], 0) + total

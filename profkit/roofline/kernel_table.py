@@ -16,7 +16,7 @@ from profkit.model.names import KernelBound
 from profkit.model.report_kernels import Dim3, KernelRow, PhaseTime
 from profkit.model.summing import added
 from profkit.model.work import Basis, OperationBound
-from profkit.roofline.kernel_origins import add_call_sites, no_call_sites
+from profkit.roofline.kernel_origins import Origins, add_call_sites
 from profkit.roofline.operator_shapes import tensor_shapes
 from profkit.roofline.thresholds import MOST_EFFICIENT
 from profkit.timeline.grouping import group_rows, sums, weights_by_pair
@@ -193,17 +193,14 @@ def kernel_sums(view: TraceView) -> list[KernelSums]:
     columns: dict[str, list[Any]] = {name: summed(getattr(work, name)[rows]) for name in _FLOATS}
     doubt = work.unsaturated[rows]
     judged, unsaturated = (summed(np.where(some, duration, 0)) for some in (doubt >= 0, doubt > 0))
-    votes = {
-        "bound": _votes(group, work.bound[rows], duration, list(OperationBound)),
-        "basis": _votes(group, work.basis[rows], duration, list(Basis)),
-        "dtype": _votes(group, work.dtype[rows], duration, [*work.dtypes, None]),
-        "mnk": _votes(group, work.product[rows], duration, [*work.products, None]),
-    }
+    bound = _votes(group, work.bound[rows], duration, list(OperationBound))
+    basis = _votes(group, work.basis[rows], duration, list(Basis))
+    dtype = _votes(group, work.dtype[rows], duration, [*work.dtypes, None])
+    mnk = _votes(group, work.product[rows], duration, [*work.products, None])
     origins = _origins(view, rows, group, duration, count)
     made = []
     for at, key in enumerate(keys):
-        counted: dict[str, Any] = {name: column[at] for name, column in votes.items()}
-        counted |= {name: (column[at],) for name, column in columns.items()}
+        floats = {name: (column[at],) for name, column in columns.items()}
         known = work.class_of_name[int(operations.name[first[at]])]
         made.append(
             KernelSums(
@@ -212,10 +209,17 @@ def kernel_sums(view: TraceView) -> list[KernelSums]:
                 family=known.family,
                 tensor_core=known.tensor_core,
                 duration=(lengths[at],),
-                **counted,
+                bound=bound[at],
+                basis=basis[at],
+                dtype=dtype[at],
+                mnk=mnk[at],
+                flop=floats["flop"],
+                dram_bytes=floats["dram_bytes"],
+                compute_ns=floats["compute_ns"],
+                memory_ns=floats["memory_ns"],
                 judged_ns=judged[at],
                 unsaturated_ns=unsaturated[at],
-                **origins[at],
+                **vars(origins[at]),
             )
         )
     return kernels_together(made)
@@ -257,17 +261,18 @@ def _input_shapes(view: TraceView, rows: Column) -> tuple[Column, list[Shapes | 
     return numbers, [*shapes, None]
 
 
-def _origins(
-    view: TraceView, rows: Column, group: Column, duration: Column, count: int
-) -> list[dict[str, Any]]:
+def _origins(view: TraceView, rows: Column, group: Column, duration: Column, count: int) -> list[Origins]:
     """What launched the kernels of each group: phases, operators, modules and call sites."""
-    found: list[dict[str, Any]] = [{"phases": {}, "operators": {}, **no_call_sites()} for _ in range(count)]
+    found = [Origins() for _ in range(count)]
     path = view.phases.path_of(view.phases.of_operation[rows])
     counts = weights_by_pair(group, path, np.ones(len(path), np.int64))
     for at, by_path in weights_by_pair(group, path, duration).items():
-        found[at]["phases"] = {
-            view.phases.paths[each]: PhaseTime(ns=ns, count=counts[at][each]) for each, ns in by_path.items()
-        }
+        found[at].phases.update(
+            {
+                view.phases.paths[each]: PhaseTime(ns=ns, count=counts[at][each])
+                for each, ns in by_path.items()
+            }
+        )
     _count_operators(found, group, view, rows)
     if view.operator_trace is not None:
         matched = view.match[rows]
@@ -277,12 +282,12 @@ def _origins(
     return found
 
 
-def _count_operators(origins: list[dict[str, Any]], group: Column, view: TraceView, rows: Column) -> None:
+def _count_operators(origins: Sequence[Origins], group: Column, view: TraceView, rows: Column) -> None:
     operator, ranges = view.launches.operator[rows], view.trace.ranges
     name_of = np.where(operator >= 0, ranges.name[np.maximum(operator, 0)] if len(ranges) else -1, -1)
     for at, by_name in weights_by_pair(group, name_of, np.ones(len(name_of), np.int64)).items():
         most = {view.trace.strings[each]: count for each, count in list(by_name.items())[:20]}
-        origins[at]["operators"] = added(origins[at]["operators"], most)
+        origins[at].operators.update(added(origins[at].operators, most))
 
 
 _BOUND_NAMES: Final[Mapping[OperationBound, KernelBound]] = {

@@ -97,24 +97,32 @@ def _with_matched(work: OperationWork, given: OperationWork, match: Column, trac
         return work
     at = np.maximum(match, 0)
     better = (match >= 0) & (work.basis > Basis.MODELLED) & (given.basis[at] == Basis.MODELLED)
-    names = ("flop", "dram_bytes", "peak_flops", "compute_ns", "memory_ns", "bound")
-    columns: dict[str, Any] = {
-        name: np.where(better, getattr(given, name)[at], getattr(work, name)) for name in names
-    }
+
+    def chosen(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[Any]:
+        return np.where(better, theirs[at], ours)
+
+    bound = chosen(work.bound, given.bound)
+    compute_ns = chosen(work.compute_ns, given.compute_ns)
+    memory_ns = chosen(work.memory_ns, given.memory_ns)
     duration = np.maximum(trace.operations.end_ns - trace.operations.start_ns, 1).astype(float)
-    term = np.where(columns["bound"] == OperationBound.COMPUTE, columns["compute_ns"], columns["memory_ns"])
-    sided = better & (columns["bound"] <= OperationBound.MEMORY)
+    term = np.where(bound == OperationBound.COMPUTE, compute_ns, memory_ns)
+    sided = better & (bound <= OperationBound.MEMORY)
     rate = np.where(sided & (term <= MOST_EFFICIENT * duration), np.minimum(term / duration, 1.0), np.nan)
     efficiency = np.where(better, rate, work.efficiency)
     flagged = np.where(np.isnan(efficiency), -1, efficiency < UNSATURATED_BELOW)
     typed, multiplied = (match >= 0) & (given.dtype[at] >= 0), better & (given.product[at] >= 0)
-    columns["dtype"] = np.where(typed, given.dtype[at] + len(work.dtypes), work.dtype).astype(np.int16)
-    columns["product"] = np.where(multiplied, given.product[at] + len(work.products), work.product).astype(
-        np.int32
-    )
+    dtype = np.where(typed, given.dtype[at] + len(work.dtypes), work.dtype)
+    product = np.where(multiplied, given.product[at] + len(work.products), work.product)
     return replace(
         work,
-        **columns,
+        flop=chosen(work.flop, given.flop),
+        dram_bytes=chosen(work.dram_bytes, given.dram_bytes),
+        peak_flops=chosen(work.peak_flops, given.peak_flops),
+        compute_ns=compute_ns,
+        memory_ns=memory_ns,
+        bound=bound,
+        dtype=dtype.astype(np.int16),
+        product=product.astype(np.int32),
         dtypes=[*work.dtypes, *given.dtypes],
         products=[*work.products, *given.products],
         efficiency=efficiency,

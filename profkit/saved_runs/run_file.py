@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-__all__ = ["read_run_file"]
+__all__ = ["RunFile", "read_run_file"]
+
+RunFile: TypeAlias = Mapping[str, object]
+"""What the file says, by its names: anyone may have written it."""
 
 _LARGEST: Final = 1_000_000
 
 
-def read_run_file(file: Path) -> dict[str, Any] | None:
+def read_run_file(file: Path) -> RunFile | None:
     """What a file says of a run; None for any other file, however large, and for a pipe or a device."""
     if file.suffix != ".json" or not file.name.startswith("run"):
         return None

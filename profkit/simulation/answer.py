@@ -59,6 +59,8 @@ class WhatIf(Row, frozen=True, kw_only=True):
     """The recorded step."""
     before_ns: Ns
     """The same without the recorder."""
+    source: Literal["measured", "estimated", "recorded"]
+    """Where ``before_ns`` comes from."""
     limit: str
     """What limits it."""
     changes: Sequence[WhatIfChange]
@@ -72,7 +74,6 @@ def what_if(
     names: Sequence[str],
     *,
     loader_workers: int | None = None,
-    plain_step_ns: int | None = None,
 ) -> WhatIf | None:
     """What a recorded step would take with some changes.
 
@@ -81,12 +82,11 @@ def what_if(
         names: Changes by their names in `CHANGES`; with none (and no workers), all that would save 1 %
             (loading then with 8 workers), the largest saving first.
         loader_workers: Processes that prepare batches beside the step.
-        plain_step_ns: The step's time without a recorder, where known.
 
     Returns:
         None where no step can be replayed.
     """
-    step = first_step(views, plain_step_ns)
+    step = first_step(views)
     if step is None:
         return None
     asked = [*names, *([LOADER_WORKERS] if loader_workers is not None else [])]
@@ -106,6 +106,7 @@ def what_if(
     return WhatIf(
         recorded_ns=step.facts.program.step_ns,
         before_ns=round(unchanged.before_ns),
+        source=step.unprofiled.source,
         limit=unchanged.limit,
         changes=_after_previous(step, rows, [name for name, _ in priced], workers),
         refused=[Refused(name=name, reason=reason) for name, reason in reasons.items() if reason],
@@ -136,11 +137,11 @@ def _changes(names: Sequence[str], loader_workers: int) -> list[Change]:
     return changes_named(names, loader_workers if LOADER_WORKERS in names else None)
 
 
-def first_step(views: Sequence[TraceView], plain_step_ns: int | None) -> Step | None:
-    """The step of the first device that has one which can be replayed."""
+def first_step(views: Sequence[TraceView]) -> Step | None:
+    """The first step that can be replayed, of all devices in order."""
     for view in views:
         for device in range(len(view.trace.devices)):
-            step = find_step(view, device, plain_step_ns)
+            step = find_step(view, device)
             if step is not None:
                 return step
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 from profkit.model.report_fit import Fit, FitChoice
 from profkit.simulation.block_operators import BlockOperators
@@ -17,14 +17,12 @@ from profkit.simulation.recompute_memory import find_segments
 
 __all__ = ["cheapest_fit"]
 
-_OFFERED: Final[dict[str, Any]] = {
-    "fused_optimizer": True,
-    "fused_attention": True,
-    "bf16": True,
-    "optimizer": "adam8bit",
-    "recompute": "all",
-}
+_OFFERED: Final = FitChanges(
+    fused_optimizer=True, fused_attention=True, bf16=True, optimizer="adam8bit", recompute="all"
+)
 """What keeps the batch and the ranks as they are."""
+
+_NAMES: Final = ("fused_optimizer", "fused_attention", "bf16", "optimizer", "recompute")
 
 
 def cheapest_fit(
@@ -45,7 +43,7 @@ def cheapest_fit(
     for names in _sets(program, asked, operators):
         if any(each <= names for each in fitting):
             continue
-        changes = replace(asked, **{name: _OFFERED[name] for name in names})
+        changes = replace(asked, **{name: getattr(_OFFERED, name) for name in names})
         found = fit_program(
             program, changes, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=gpu_bytes
         )
@@ -68,7 +66,7 @@ def _sets(
 ) -> Iterator[frozenset[str]]:
     """All sets of offered changes, small ones first, that are possible and not asked for already."""
     plain = {field.name: field.default for field in fields(FitChanges)}
-    offered = [name for name in _OFFERED if getattr(asked, name) == plain[name]]
+    offered = [name for name in _NAMES if getattr(asked, name) == plain[name]]
     if operators is None:
         offered = [name for name in offered if name not in ("bf16", "fused_attention")]
     if not find_segments(program):

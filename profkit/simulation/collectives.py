@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from profkit.ranks.collective_table import describe_communication
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
+from profkit.simulation.step_program import Program
 from profkit.timeline.grouping import group_rows
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.view import TraceView
@@ -23,7 +24,7 @@ Key = tuple[str, str | None, str | None]
 """Collective, process group, type of the elements."""
 
 
-def transfer_ns(views: Sequence[TraceView], facts: StepFacts) -> Floats:
+def transfer_ns(views: Sequence[TraceView], own: TraceView, program: Program) -> Floats:
     """What each collective of a step takes once all ranks are there; its whole duration for other operations.
 
     A rank that comes early waits inside the kernel. The one that comes last does not, so the shortest of the same
@@ -31,9 +32,10 @@ def transfer_ns(views: Sequence[TraceView], facts: StepFacts) -> Floats:
 
     Args:
         views: All traces of the job.
-        facts: The step.
+        own: The trace of the step.
+        program: The step.
     """
-    whole = facts.program.duration_ns.astype(float)
+    whole = program.duration_ns.astype(float)
     numbers: dict[tuple[Key, int | None], int] = {}
     parts = [_lasted(view, numbers) for view in views]
     kind, place, ns = (np.concatenate([part[at] for part in parts]) for at in (1, 2, 3))
@@ -42,12 +44,12 @@ def transfer_ns(views: Sequence[TraceView], facts: StepFacts) -> Floats:
     group, _ = group_rows(kind, place)
     shortest = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(shortest, group, ns)
-    mine = next(at for at, view in enumerate(views) if view is facts.view)
+    mine = next(at for at, view in enumerate(views) if view is own)
     first = sum(len(part[0]) for part in parts[:mine])
     rows = parts[mine][0]
-    known = np.full(len(facts.view.trace.operations), -1, np.int64)
+    known = np.full(len(own.trace.operations), -1, np.int64)
     known[rows] = shortest[group[first : first + len(rows)]]
-    found = known[facts.program.row]
+    found = known[program.row]
     return np.where(found >= 0, found, whole)
 
 

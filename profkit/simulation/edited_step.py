@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +134,7 @@ class EditedStep:
             gap_ns=np.maximum(gap, 0).astype(np.int64),
             own_ns=np.maximum(self.own_ns[stays], 0).astype(np.int64),
             work_ns=self.work_ns[stays].astype(np.int64),
+            profiler_ns=self._program.profiler_ns[stays],
             held=self.held[stays],
             first=np.concatenate(([0], np.cumsum(launched[stays]))),
             call=self._program.call[stays],
@@ -141,39 +142,54 @@ class EditedStep:
             allocation_ns=self.allocation_ns[stays].astype(np.int64),
             ranges=self._program.ranges[stays],
             calls=self._program.calls[stays],
-            **self._operations(),
+            **self._operations()._asdict(),
         )
 
-    def _operations(self) -> dict[str, Any]:
+    def _operations(self) -> _Operations:
         place = np.cumsum(self.alive) - 1
         after = self.after[self.alive]
         kept = (after >= 0) & self.alive[after]
-        return {
-            "row": self._program.row[self.alive],
-            "duration_ns": np.maximum(self.duration_ns[self.alive], 0).astype(np.int64),
-            "stream": self.stream[self.alive],
-            "lead_ns": np.maximum(self.lead_ns[self.alive], 0).astype(np.int64),
-            "early_ns": np.maximum(self.early_ns[self.alive], 0).astype(np.int64),
-            "after": np.where(kept, place[after], -1),
-        }
+        return _Operations(
+            row=self._program.row[self.alive],
+            duration_ns=np.maximum(self.duration_ns[self.alive], 0).astype(np.int64),
+            stream=self.stream[self.alive],
+            lead_ns=np.maximum(self.lead_ns[self.alive], 0).astype(np.int64),
+            early_ns=np.maximum(self.early_ns[self.alive], 0).astype(np.int64),
+            after=np.where(kept, place[after], -1),
+        )
 
     def _as_graph(self) -> Program:
         """One launch for everything, with the time that the host needs for anything else."""
         parts = self._operations()
-        parts["lead_ns"] = np.full(len(parts["row"]), int(self.constants.node_ns), np.int64)
-        parts["early_ns"] = np.zeros(len(parts["row"]), np.int64)
-        fixed = float(np.minimum(self.kept_ns + self.pause_ns, self.gap_ns).sum())
-        none: dict[str, Any] = dict.fromkeys(
-            ("input_ns", "allocation_ns", "work_ns", "ranges", "calls"), np.zeros(1, np.int64)
+        count, none = len(parts.row), np.zeros(1, np.int64)
+        parts = parts._replace(
+            lead_ns=np.full(count, int(self.constants.node_ns), np.int64), early_ns=np.zeros(count, np.int64)
         )
+        fixed = float(np.minimum(self.kept_ns + self.pause_ns, self.gap_ns).sum())
         return replace(
             self._program,
             kind=np.array([LAUNCH], np.int8),
             gap_ns=np.array([int(fixed)], np.int64),
             own_ns=np.array([int(self.usual_launch_ns * self.constants.graph_launch)], np.int64),
-            first=np.array([0, len(parts["row"])], np.int64),
+            first=np.array([0, count], np.int64),
             call=np.array([-1], np.int64),
             held=np.zeros(1, bool),
-            **none,
-            **parts,
+            input_ns=none,
+            allocation_ns=none,
+            work_ns=none,
+            profiler_ns=none,
+            ranges=none,
+            calls=none,
+            **parts._asdict(),
         )
+
+
+class _Operations(NamedTuple):
+    """The columns of a program that have one row for each operation."""
+
+    row: NDArray[np.int64]
+    duration_ns: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    lead_ns: NDArray[np.int64]
+    early_ns: NDArray[np.int64]
+    after: NDArray[np.int64]

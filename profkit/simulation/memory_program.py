@@ -130,7 +130,7 @@ class MemoryProgram:
 
     def with_rows(self, rows: IntColumn, **columns: NDArray[Any]) -> MemoryProgram:
         """With copies of some rows, changed in the columns that are given."""
-        added: dict[str, Any] = {
+        added: dict[str, NDArray[Any]] = {
             name: np.concatenate([getattr(self, name), columns.get(name, getattr(self, name)[rows])])
             for name in _COLUMNS
         }

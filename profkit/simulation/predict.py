@@ -16,9 +16,9 @@ from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model
 from profkit.simulation.kernel_facts import StepFacts, find_facts
 from profkit.simulation.launching import lift_waits
-from profkit.simulation.recorder_cost import recorder_cost
-from profkit.simulation.replay import Replay, replay, without_recorder
-from profkit.simulation.step_program import WAIT, Program, step_program
+from profkit.simulation.replay import Replay, replay
+from profkit.simulation.step_program import WAIT, Program
+from profkit.simulation.unprofiled import UnprofiledStep, unprofiled_step
 from profkit.timeline.view import TraceView
 
 __all__ = ["Change", "Prediction", "Step", "find_step"]
@@ -46,12 +46,6 @@ of reports/advice, in view: what the compiler keeps and recomputes is not in a t
 _RESUMED: Final = 1.4
 """A host that never waits may be faster than its launches with waits tell (five host-bound pairs of reports/advice: 1.24 to
 1.67 in repeated timings where 1.05 to 1.15 is likely by the recording; a sixth, timed once, 0.85)."""
-
-_LONGER: Final = 1.05
-"""What a replay of the recorded step may be too long by."""
-
-_UNLIKE: Final = 2.0
-"""A replay this far off is of another step: seen in three of 180 files, all without steps, or with a single one."""
 
 _SLACK: Final = 0.95
 """Where the host needs more of the step than this, the device waits for it now and then."""
@@ -81,35 +75,20 @@ class Step:
     """The representative step of a device, ready to be changed and replayed."""
 
     facts: StepFacts
-    plain_step_ns: int | None
-
-    def _program(self, factor: float) -> Program:
-        cost = recorder_cost(self.facts.view.trace, self.facts.program)
-        return without_recorder(self.facts.program, cost, self.plain_step_ns, factor)
+    unprofiled: UnprofiledStep
 
     @cached_property
     def _programs(self) -> dict[float, tuple[Program, float]]:
-        programs = {}
-        for factor in {c.host for c in (LIKELY, *SCENARIOS)}:
-            program = self._program(factor)
+        programs = dict(self.unprofiled.played)
+        for factor in {c.host for c in (LIKELY, *SCENARIOS)} - set(programs):
+            program = self.unprofiled.program_with(factor)
             programs[factor] = (program, replay(program).step_ns)
         return programs
 
     @property
     def plain_ns(self) -> float:
-        """The step's time without a recorder, an estimate."""
-        return self._programs[LIKELY.host][1] * self._as_recorded
-
-    @cached_property
-    def replayed_over_recorded(self) -> float:
-        """How long a replay makes the step as it was recorded, as a multiple of its recorded length."""
-        return replay(self.facts.program).step_ns / max(self.facts.program.step_ns, 1)
-
-    @property
-    def _as_recorded(self) -> float:
-        """A factor on what is replayed, where that takes too long: no price is of a longer step than the recorded one."""
-        longer = self.plain_step_ns is None and self.replayed_over_recorded > _LONGER
-        return 1 / self.replayed_over_recorded if longer else 1.0
+        """The step's time without a recorder: measured, or an estimate."""
+        return self.unprofiled.likely_ns
 
     @property
     def program(self) -> Program:
@@ -157,17 +136,17 @@ class Step:
     def after_ns(self, changes: Sequence[Change]) -> float:
         """The step with some changes, likely: one replay, without an interval."""
         played, least = self.changed(changes)
-        return max(played.step_ns * self._as_recorded, least, 1.0)
+        return max(played.step_ns * self.unprofiled.scale, least, 1.0)
 
     def predict_where_worth(self, changes: Sequence[Change], share: float) -> Prediction | None:
         """The same, or None where the likely saving is under a share of the step: one replay shows it."""
         played, least = self.changed(changes)
-        if self.plain_ns - max(played.step_ns * self._as_recorded, least) < share * self.plain_ns:
+        if self.plain_ns - max(played.step_ns * self.unprofiled.scale, least) < share * self.plain_ns:
             return None
         return self._priced(changes, played, least)
 
     def _priced(self, changes: Sequence[Change], played: Replay, least: float) -> Prediction:
-        before, after = self.plain_ns, max(played.step_ns * self._as_recorded, least, 1.0)
+        before, after = self.plain_ns, max(played.step_ns * self.unprofiled.scale, least, 1.0)
         limit = _limit(played, least)
         if not changes:
             return Prediction(before, after, 1 / _TIMED, 1.0, _TIMED, limit)
@@ -186,7 +165,7 @@ class Step:
     def _gain(self, changes: Sequence[Change], constants: Constants) -> float:
         """The logarithm of the speed-up under some assumption."""
         played, bound = self.changed(changes, constants)
-        told = self._as_recorded
+        told = self.unprofiled.scale
         return math.log(self._programs[constants.host][1] * told / max(played.step_ns * told, bound, 1.0))
 
 
@@ -200,16 +179,12 @@ def _together(logarithms: Sequence[float], unsure: float) -> float:
     return math.hypot(unsure, *(max(each, 0.0) for each in logarithms))
 
 
-def find_step(view: TraceView, device: int, plain_step_ns: int | None = None) -> Step | None:
-    """The representative step of a device, or None where there is none that can be replayed.
-
-    What a replay makes more than twice or less than half as long as it was is not understood, and has no price.
-    """
-    program = step_program(view, device)
-    if program is None or not len(program.row):
+def find_step(view: TraceView, device: int) -> Step | None:
+    """The representative step of a device, or None where there is none that can be replayed."""
+    unprofiled = unprofiled_step(view, device)
+    if unprofiled is None:
         return None
-    step = Step(find_facts(view, device, program), plain_step_ns)
-    return step if 1 / _UNLIKE <= step.replayed_over_recorded <= _UNLIKE else None
+    return Step(find_facts(view, device, unprofiled.recorded), unprofiled)
 
 
 def _limit(played: Replay, least: float) -> str:

@@ -10,14 +10,22 @@ from numpy.typing import NDArray
 
 from profkit.simulation.step_program import LAUNCH, Program
 
-__all__ = ["QUEUE_DEPTH", "RecorderCost", "Replay", "replay", "without_recorder"]
+__all__ = [
+    "DEVICE_ALONE",
+    "QUEUE_DEPTH",
+    "RecorderCost",
+    "Replay",
+    "replay",
+    "slower_host",
+    "without_recorder",
+]
 
 QUEUE_DEPTH: Final = 1_024
 """Launches that may wait on the device before a launch call blocks (seen as Command Buffer Full)."""
 
 _ROUNDS: Final = 4
 
-_DEVICE_ALONE: Final = 0.95
+DEVICE_ALONE: Final = 0.95
 """Of the plain step: what the replay is off by."""
 _MOST_SLOWED: Final = 8.0
 """An estimate is no worse than that: a quarter of each host event is left at least."""
@@ -111,8 +119,8 @@ def without_recorder(
     estimated = _without_recorder(program, cost, host)
     if plain_step_ns is None:
         return estimated
-    alone = replay(_scaled(program, 0.0)).step_ns
-    if alone >= _DEVICE_ALONE * plain_step_ns:
+    alone = replay(slower_host(program, 0.0)).step_ns
+    if alone >= DEVICE_ALONE * plain_step_ns:
         most = max(plain_step_ns, round(alone * 1.02))
         return estimated if replay(estimated).step_ns <= most else _slowed_to(estimated, most)
     if replay(program).step_ns <= plain_step_ns:
@@ -123,12 +131,14 @@ def without_recorder(
 def _slowed_to(program: Program, step_ns: int) -> Program:
     """The program with its host's time scaled, up or down, until the replay takes so long."""
     low, high = 0.0, 1.0
-    while high < _MOST_SLOWED and replay(_scaled(program, high)).step_ns < step_ns:
+    while high < _MOST_SLOWED and replay(slower_host(program, high)).step_ns < step_ns:
         low, high = high, 2 * high
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (middle, high) if replay(_scaled(program, middle)).step_ns < step_ns else (low, middle)
-    return _scaled(program, (low + high) / 2)
+        low, high = (
+            (middle, high) if replay(slower_host(program, middle)).step_ns < step_ns else (low, middle)
+        )
+    return slower_host(program, (low + high) / 2)
 
 
 def _without_recorder(program: Program, cost: RecorderCost, host: float) -> Program:
@@ -140,7 +150,8 @@ def _without_recorder(program: Program, cost: RecorderCost, host: float) -> Prog
     return _times(program, left * host)
 
 
-def _scaled(program: Program, factor: float) -> Program:
+def slower_host(program: Program, factor: float) -> Program:
+    """The program with the host's own time times a factor."""
     return _times(program, np.full(program.tokens, factor))
 
 

@@ -51,6 +51,8 @@ class Program:
     """Of the gap: cudaMalloc, cudaFree and the like."""
     work_ns: Column
     """Of the gap: the program's own work, which launches nothing: no change of launching takes it away."""
+    profiler_ns: Column
+    """Of the gap: the recorder at work, by its own account."""
     own_ns: Column
     """Of a launch: its call, without the time for which a full queue or its stream held it up. Of a wait: from the
     device's reaching it to its return."""
@@ -111,6 +113,7 @@ def step_program(view: TraceView, device: int) -> Program | None:
     tokens["allocation_ns"] = np.minimum(tokens["allocation_ns"], tokens["gap_ns"] - tokens["input_ns"])
     left = tokens["gap_ns"] - tokens["input_ns"] - tokens["allocation_ns"]
     tokens["work_ns"] = np.minimum(tokens["work_ns"], left)
+    tokens["profiler_ns"] = np.minimum(tokens["profiler_ns"], left - tokens["work_ns"])
     stream, lead, after, latency = _device_side(view, rows)
     early = _early(view, rows)
     counts = np.append(np.diff(np.append(first, len(rows))), 0)
@@ -174,7 +177,7 @@ def _waits(view: TraceView, rows: Column, since: int, until: int) -> Column:
     return np.flatnonzero(inside & np.isin(waits.process, process))
 
 
-def _tokens(view: TraceView, call: Column, wait: Column, span: tuple[int, int]) -> dict[str, Any]:
+def _tokens(view: TraceView, call: Column, wait: Column, span: tuple[int, int]) -> dict[str, NDArray[Any]]:
     calls, waits = view.trace.calls, view.waits
     since, until = span
     # A blocking copy is both: it launches, then waits.
@@ -232,7 +235,12 @@ def _own(
 
 def _within_gaps(view: TraceView, row: Column, reach: Column, start: Column) -> dict[str, Column]:
     thread = view.trace.calls.thread[row]
-    states = {"input_ns": State.INPUT, "allocation_ns": State.ALLOCATION, "work_ns": State.HOST_WORK}
+    states = {
+        "input_ns": State.INPUT,
+        "allocation_ns": State.ALLOCATION,
+        "work_ns": State.HOST_WORK,
+        "profiler_ns": State.PROFILER,
+    }
     found = {name: np.zeros(len(row), np.int64) for name in states}
     for each in np.unique(thread).tolist():
         mine = thread == each

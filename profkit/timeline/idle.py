@@ -22,7 +22,10 @@ from profkit.timeline.waits import Waits, spend_credit
 __all__ = ["QUEUE_LATENCY_NS", "IdleContext", "explain_gaps", "late_until"]
 
 QUEUE_LATENCY_NS: Final = 5_000
-"""The longest gap between two operations that were both queued, in ns."""
+"""The longest gap between two operations that were both queued, in ns, on a GPU whose latency is not known."""
+
+_IDLE_LATENCY_NS: Final = 5_000
+"""What a launch may need to reach a device that stands idle: more than to follow a queued one (up to 4 us were seen)."""
 
 Column = NDArray[np.int64]
 
@@ -79,7 +82,9 @@ def _after_return(context: IdleContext, gaps: Gaps, returned: Column, device: in
     known = gaps.ender >= 0
     linked = np.zeros(len(known), bool)
     linked[known] = context.launches.linked[gaps.ender[known]]
-    queued = np.where(linked, np.minimum(returned + context.queue_latency_ns, gaps.end_ns), returned)
+    late = returned > gaps.start_ns
+    latency = np.where(late, max(context.queue_latency_ns, _IDLE_LATENCY_NS), context.queue_latency_ns)
+    queued = np.where(linked, np.minimum(returned + latency, gaps.end_ns), returned)
     rest = np.where(
         linked & _follows_another_stream(context.trace, gaps, device), State.DEPENDENCY, State.UNKNOWN
     )

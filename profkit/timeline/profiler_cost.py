@@ -8,23 +8,41 @@ from typing import Final
 
 import numpy as np
 
-from profkit.model.states import State
+from profkit.model.states import BUSY_STATES, State
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.segments import Segments
 from profkit.timeline.view import TraceView
+from profkit.timeline.window_table import states_of
 
-__all__ = ["with_profiler_cost"]
+__all__ = ["is_possible", "with_profiler_cost"]
 
 _MOVED_FROM: Final = (State.HOST, State.QUEUE, State.SYNC, State.INPUT)
 """Where the cost is taken from, in this order: launch, then sync, then input (design, section 2)."""
+
+
+_OF_BUSY: Final = 0.85
+"""A step is not shorter than this part of its busy time (design, section 2): clocks differ between two runs by less."""
+
+_OWN_WORK: Final = [state for state in BUSY_STATES if state is not State.COMMUNICATION]
+"""What no profiler makes longer; a collective waits for other ranks, which their profilers delay."""
+
+
+def is_possible(view: TraceView, plain_step_ns: int) -> bool:
+    """Whether a trace's step may take so long without its profiler."""
+    if not view.steps.count:
+        return True
+    devices = range(len(view.trace.devices))
+    busy = max((int(states_of(view, device)[_OWN_WORK].sum()) for device in devices), default=0)
+    return plain_step_ns >= _OF_BUSY * busy / max(view.kept_count, 1)
 
 
 def with_profiler_cost(view: TraceView, plain_step_ns: int) -> TraceView:
     """Name the idle time of the window beyond the unprofiled steps as the profiler's.
 
     It is taken evenly from the idle pieces of one cause before the next cause gives any, and never from busy
-    time. A trace without steps is returned as it is.
+    time. Of a trace without steps, no time is named.
     """
+    view = replace(view, plain_step_ns=plain_step_ns)
     if not view.steps.count:
         return view
     segments = [

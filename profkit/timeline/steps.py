@@ -245,7 +245,9 @@ def _tiles(
         launched = mine[step[mine] >= 0]
         np.maximum.at(last_end, step[launched], operations.end_ns[launched])
         if by_launch:
-            host = host - _usual_lead(host, last_end, resumes)
+            # The launch of the first step may be the first thing that was recorded: there is no time before it.
+            earliest = min(int(t.start_ns.min()) for t in (operations, trace.calls, trace.ranges) if len(t))
+            host = np.maximum(host - _usual_lead(host, last_end, resumes), earliest)
         fresh = _fresh_starts(trace, mine, step[mine], host)
         # A tile that begins anew is never earlier than the end of the one before.
         reach = np.maximum.accumulate(np.where(resumes, np.maximum(last_end, fresh), last_end))

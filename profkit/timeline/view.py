@@ -83,6 +83,8 @@ class TraceView:
     """For every operation: that of ``operator_trace`` that it was matched with, or -1."""
     counters: Sequence[MatchedCounters] = ()
     """Hardware counters of other runs that were laid beside it."""
+    plain_step_ns: int | None = None
+    """The step's time without a profiler, where it is known."""
 
     @cached_property
     def windows(self) -> Sequence[Intervals]:

@@ -78,8 +78,8 @@ def from_trace(
     path: Path, names: list[str], workers: int | None, plain_step_ns: int | None = None
 ) -> dict[str, object]:
     """What the model says of a change, from a trace of the first side and, if given, its plain time."""
-    views, _ = timelines([read(path)], Options())
-    step = find_step(views[0], 0, plain_step_ns)
+    views, _ = timelines([read(path)], Options(plain_step_ns=plain_step_ns))
+    step = find_step(views[0], 0)
     if step is None:
         raise SystemExit(f"{path.name}: no step to replay")
     changes = changes_named(names, workers)

@@ -146,10 +146,10 @@ def loop(body, *, steps=4, **options):
 def advice_on_ranks(*bodies):
     """Advice by its id, on a job of which each rank runs one of these steps."""
     views = [timelines([loop(body)], Options())[0][0] for body in bodies]
-    return {row["id"]: row for row in advise(views)}
+    return {row.id: row for row in advise(views)}
 
 
 def advice_on(trace, memory=None, plain_step_ns=None):
     """Advice by its id."""
-    views, _ = timelines([trace], Options())
-    return {row["id"]: row for row in advise(views, memory, plain_step_ns)}
+    views, _ = timelines([trace], Options(plain_step_ns=plain_step_ns))
+    return {row.id: row for row in advise(views, memory)}

@@ -92,8 +92,8 @@ def test_convolutions_have_a_switch_of_their_own_for_tf32():
         )
     )
 
-    assert convolving["tf32"]["code"] == "torch.backends.cudnn.allow_tf32 = True"
-    assert "matmul" in advised(arithmetic.products)["tf32"]["code"]
+    assert convolving["tf32"].code == "torch.backends.cudnn.allow_tf32 = True"
+    assert "matmul" in advised(arithmetic.products)["tf32"].code
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_exposed_collectives_are_shrunk_by_what_wraps_the_model(mark, word):
         with step.within(mark):
             devices.reducing(step, number)
 
-    code = advised(body)["exposed-communication"]["code"]
+    code = advised(body)["exposed-communication"].code
 
     assert word in code
     assert ("register_comm_hook" in code) == (word == "register_comm_hook")
@@ -131,8 +131,8 @@ def test_buckets_are_of_ddp_and_of_the_backward_pass():
     [(devices.reducing, "exposed-communication"), (devices.reducing_in_crumbs, "ddp-buckets"), (devices.sharded, "fsdp-prefetch")],
 )  # fmt: skip
 def test_one_rank_alone_gives_collectives_no_price(body, rule):
-    assert advised(body)[rule]["speedup"] is None
-    assert advice_on_ranks(body, body)[rule]["speedup"] is not None
+    assert advised(body)[rule].speedup is None
+    assert advice_on_ranks(body, body)[rule].speedup is not None
 
 
 def test_sends_and_receives_of_all_ranks_to_all_are_no_pipeline():
@@ -165,7 +165,7 @@ def test_batch_norm_over_planes_wants_another_layout_not_more_blocks():
     found = advised(body)
 
     assert "small-grids" not in found
-    assert "one block a channel" in found["channels-last"]["why"]
+    assert "one block a channel" in found["channels-last"].why
 
 
 def inputs(step, copies=1, download=False, size=64 << 20):
@@ -227,7 +227,7 @@ def test_a_gradient_of_indices_that_takes_next_to_nothing_is_not_told():
 
 
 def test_the_sizes_that_misalign_are_named():
-    why = advised(arithmetic.misaligned)["alignment"]["why"]
+    why = advised(arithmetic.misaligned)["alignment"].why
 
     assert "8191 (of 4096 x 8191 x 1024)" in why
 

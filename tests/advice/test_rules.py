@@ -86,11 +86,11 @@ def test_the_rule_fires_where_its_evidence_is(rule):
 
     row = advised(body, **options)[rule]
 
-    assert row["evidence"]
-    if row["speedup"]:
-        assert row["speedup"]["low"] <= row["speedup"]["likely"] <= row["speedup"]["high"]
-        assert row["speedup"]["likely"] > 1 + WORTH_SAYING
-        assert row["saving_ns"] > 0
+    assert row.evidence
+    if row.speedup:
+        assert row.speedup.low <= row.speedup.likely <= row.speedup.high
+        assert row.speedup.likely > 1 + WORTH_SAYING
+        assert row.saving_ns > 0
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -115,10 +115,10 @@ def test_faster_kernels_are_no_advice_where_the_step_waits_for_its_host(rule):
 def test_a_graph_of_a_step_with_waits_says_what_to_remove_first():
     row = advised(arithmetic.many_small_with_waits)["cuda-graphs"]
 
-    assert ".item()" in row["precondition_unmet"]
-    assert row["change"] == "cuda-graphs"
-    assert row["confidence"] == "low"
-    assert advised(arithmetic.many_small)["cuda-graphs"]["precondition_unmet"] is None
+    assert ".item()" in row.precondition_unmet
+    assert row.change == "cuda-graphs"
+    assert row.confidence == "low"
+    assert advised(arithmetic.many_small)["cuda-graphs"].precondition_unmet is None
 
 
 def test_a_graph_that_adds_little_to_removing_the_waits_is_not_told():
@@ -140,7 +140,7 @@ def test_small_collectives_that_are_merged_still_send_what_they_sent():
     row = advice_on_ranks(reducing, reducing)["ddp-buckets"]
 
     sent, latency = 23 * 30_000, 10_000
-    assert row["saving_ns"] == pytest.approx(23 * 40_000 + latency - sent - 3 * latency, rel=0.1)
+    assert row.saving_ns == pytest.approx(23 * 40_000 + latency - sent - 3 * latency, rel=0.1)
 
 
 def test_a_loop_over_a_tensor_still_works_on_all_of_it():
@@ -149,7 +149,7 @@ def test_a_loop_over_a_tensor_still_works_on_all_of_it():
             step.launch(ADD, 101.5, host=20, operators=("aten::copy_", "aten::select"), shapes=[[1 << 24]])
 
     # Only the start of each kernel goes, 1.5 us.
-    assert advised(looping)["python-loop"]["speedup"]["likely"] == pytest.approx(1.015, abs=0.005)
+    assert advised(looping)["python-loop"].speedup.likely == pytest.approx(1.015, abs=0.005)
 
 
 def test_attention_is_recognised_without_the_names_of_operators():

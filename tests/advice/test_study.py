@@ -113,7 +113,7 @@ def test_scores_tell_hits_misses_and_promises_that_bring_nothing(study, monkeypa
 def test_a_well_tuned_step_is_promised_nothing():
     found = advice_on(read(STUDY / "data" / "tuned_gpt.json.gz"))
 
-    assert [row for row in found.values() if row["speedup"] and row["speedup"]["likely"] > 1.03] == []
+    assert [row for row in found.values() if row.speedup and row.speedup.likely > 1.03] == []
 
 
 def test_every_rule_is_described():

@@ -113,7 +113,7 @@ def test_what_cannot_be_compared_does_not_pass():
 
 def test_memory_is_limited_by_itself_and_over_the_baseline():
     leak, other = (profkit.analyze(DATA / "snapshot" / f"{n}.pickle.gz") for n in ("leak", "sync_item"))
-    peaks = [r.document.memory["peak_allocated_bytes"] for r in (leak, other)]
+    peaks = [r.document.memory.peak_allocated_bytes for r in (leak, other)]
     small, large = (leak, other) if peaks[0] < peaks[1] else (other, leak)
     assert gate(large, {"max-memory": "+2%"}, baseline=small).failures
     assert gate(small, {"max-memory": "+2%"}, baseline=large).passed
@@ -207,6 +207,6 @@ def test_a_baseline_without_kernels_allows_no_launches():
 
 def test_a_phase_without_device_times_keeps_no_limit():
     host = profkit.analyze(DATA / "ranks" / "gloo_ddp_rank0.json.gz")
-    path = host.document.phases[0]["path"]
+    path = host.document.phases[0].path
     (failure,) = gate(host, {"max-phase": {path: "1s"}}).failures
     assert "has no device times" in failure

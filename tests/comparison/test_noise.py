@@ -63,7 +63,7 @@ def test_kernels_that_idle_time_hides_in_a_step_that_waits_for_the_host_change_n
             sides.append(of_steps(result, [[round(b) + longer, round(i) - longer] for b, i in steps]))
         found.append(compared([sides[0]], [sides[1]]))
     assert [f.verdict for f in found].count("no change") >= 0.95 * REPEATS
-    assert {f.step["evidence"] for f in found} == {"step"}
+    assert {f.step.evidence for f in found} == {"step"}
 
 
 def test_a_host_that_drifts_is_no_change_and_several_recordings_show_a_slower_one():
@@ -93,22 +93,22 @@ def test_the_busy_time_decides_only_where_the_step_shows_its_change():
 
     shown = judged((50_000_000, 8_000_000), (52_000_000, 8_100_000))
     hidden = judged((50_000_000, 8_000_000), (52_000_000, 6_900_000))
-    assert (shown["evidence"], hidden["evidence"]) == ("busy", "step")
-    assert shown["noise_ns"] < hidden["noise_ns"]
+    assert (shown.evidence, hidden.evidence) == ("busy", "step")
+    assert shown.noise_ns < hidden.noise_ns
 
 
 @pytest.mark.parametrize("name", ["gpt_fp32", "elementwise_chain", "big_gemm_bf16"])
 def test_kernels_that_became_5_percent_slower_are_seen_with_three_steps(name):
     found = compared([recorded(name)], [with_slower_kernels(name, 1.05)])
     assert found.verdict == "slower"
-    assert found.parts[0]["kind"] == "kernels"
-    assert sum(p["delta_ns"] for p in found.parts) == found.step["delta_ns"]
+    assert found.parts[0].kind == "kernels"
+    assert sum(p.delta_ns for p in found.parts) == found.step.delta_ns
 
 
 def test_slower_kernels_that_idle_time_hides_are_no_slower_step():
     found = compared([recorded("gpt_bf16")], [with_slower_kernels("gpt_bf16", 1.05)])
     assert found.verdict == "no change"  # the device was idle for 16 % of the step, and is less so now
-    assert sum(p["delta_ns"] for p in found.parts if p["kind"] == "idle") < -1e6
+    assert sum(p.delta_ns for p in found.parts if p.kind == "idle") < -1e6
 
 
 def test_kernels_of_the_same_length_are_no_change():
@@ -121,7 +121,7 @@ def test_a_change_is_told_exactly_when_it_is_beyond_the_noise():
         first = resampled(recorded("gpt_bf16"), 5, random)
         second = resampled(recorded("gpt_bf16"), 5, random, factor=factor)
         found = compared([first], [second])
-        beyond = abs(found.step["delta_ns"]) > found.step["noise_ns"]
+        beyond = abs(found.step.delta_ns) > found.step.noise_ns
         assert beyond == (found.verdict in ("slower", "faster"))
 
 
@@ -135,7 +135,7 @@ def test_recordings_of_one_side_that_differ_widen_the_noise():
     apart = compared([run(56), run(64)], [run(60), run(68)])
     assert alike.verdict == "slower"
     assert apart.verdict == "no change"
-    assert apart.step["noise_ns"] > 2 * alike.step["noise_ns"]
+    assert apart.step.noise_ns > 2 * alike.step.noise_ns
 
 
 def half_width(before, after, expected=0.0, drift=0.0):
@@ -233,7 +233,7 @@ def test_the_quantiles_are_those_of_the_tables(freedom, expected):
 def with_profiler(result, busy_ms, host_ms, profiler_ms):
     """Ten steps of which the profiler costs a part."""
     found = of_steps(result, [[round(1e6 * busy_ms), round(1e6 * (host_ms + profiler_ms))]] * 10)
-    busy, gap = (next(p for p in found.window["parts"] if bool(p["cause"]) == idle) for idle in (False, True))
+    busy, gap = (next(p for p in found.window.parts if bool(p.cause) == idle) for idle in (False, True))
     gaps = [
         replace(gap, cause=cause, ns=round(1e7 * ms))
         for cause, ms in (("host", host_ms), ("profiler", profiler_ms))

@@ -34,20 +34,20 @@ def test_what_was_changed_leads_the_explanation(after):
     name, kind, verdict = EXPECTED[after]
     found = compared(after)
     assert found.verdict == verdict
-    assert (found.parts[0]["name"], found.parts[0]["kind"]) == (name, kind)
-    assert found.parts[0]["delta_ns"] > 0.6 * found.step["delta_ns"]
+    assert (found.parts[0].name, found.parts[0].kind) == (name, kind)
+    assert found.parts[0].delta_ns > 0.6 * found.step.delta_ns
 
 
 def test_the_planted_kernel_is_new_and_a_twentieth_of_the_step():
-    new = [k for k in compared("gpt_planted").comparison.kernels if k["name"] is None]
-    assert [(k["count_before"], k["count_after"]) for k in new] == [(0, 1)]
-    assert new[0]["after_ns"] == pytest.approx(0.05 * compared("gpt_planted").step["before_ns"], rel=0.01)
+    new = [k for k in compared("gpt_planted").comparison.kernels if k.name is None]
+    assert [(k.count_before, k.count_after) for k in new] == [(0, 1)]
+    assert new[0].after_ns == pytest.approx(0.05 * compared("gpt_planted").step.before_ns, rel=0.01)
 
 
 def test_the_waits_are_told_by_their_call():
     syncs = compared("gpt_item").comparison.syncs
-    assert syncs[0]["api"] == "cudaStreamSynchronize"
-    assert syncs[0]["operator"] == "aten::item"
+    assert syncs[0].api == "cudaStreamSynchronize"
+    assert syncs[0].operator == "aten::item"
     assert (syncs[0].count.before, syncs[0].count.after) == (0, 8)  # a call after each layer
 
 
@@ -56,7 +56,7 @@ def test_parts_and_phases_add_up_to_the_step(after):
     found = compared(after)
     for rows in (found.parts, found.comparison.phases):
         for key in ("before_ns", "after_ns", "delta_ns"):
-            assert sum(row[key] for row in rows) == found.step[key]
+            assert sum(getattr(row, key) for row in rows) == getattr(found.step, key)
 
 
 @pytest.mark.parametrize("after", EXPECTED)

@@ -103,7 +103,9 @@ class BruteIdle(BruteForce):
             }
             return
         returned = min(max(call.end, gap.start), gap.end)
-        queued = min(returned + self.queue_latency, gap.end)
+        # A launch takes longer to reach an idle device than to follow a queued one.
+        latency = max(self.queue_latency, 5_000) if returned > gap.start else self.queue_latency
+        queued = min(returned + latency, gap.end)
         late = within([(gap.start, returned)], low, high)
         gap.pieces = self._host_pieces(gap.after, call.thread, late) if late else {}
         gap.pieces["queue"] = within([(returned, queued)], low, high)

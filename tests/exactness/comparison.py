@@ -30,13 +30,13 @@ def told(result: Report) -> Numbers:
         "communication": totals.communication_sum_ns,
         "exposed communication": totals.communication_exposed_ns,
         "window": (window.start_ns, window.end_ns, window.device_ns),
-        "steps": [(row["kept"], row["device_ns"], row["gpu_busy_ns"]) for row in steps],
+        "steps": [(row.kept, row.device_ns, row.gpu_busy_ns) for row in steps],
         "phases": {
-            row["path"]: (row["count"], row["kernel_count"], row["gpu_inclusive_ns"], row["gpu_exclusive_ns"])
+            row.path: (row.count, row.kernel_count, row.gpu_inclusive_ns, row.gpu_exclusive_ns)
             for row in result.phases
         },
         "idle by phase": {
-            row["path"]: tuple(row["shares"][share] for share in ("input", "sync", "host_work", "other"))
+            row.path: tuple(row.shares[share] for share in ("input", "sync", "host_work", "other"))
             for row in result.phases
         },
         "kernels of the window": {
@@ -46,10 +46,7 @@ def told(result: Report) -> Numbers:
         "launches by phase": _told_by_phase(result),
         "devices": told_by_device,
         "idle": result.idle.by_cause,
-        "waits": {
-            (row["api"], row["phase"]): (row["count"], row["blocked_ns"], row["cost_ns"])
-            for row in result.syncs
-        },
+        "waits": {(row.api, row.phase): (row.count, row.blocked_ns, row.cost_ns) for row in result.syncs},
         "gaps": sorted((row.start_ns, row.dur_ns, row.cause) for row in result.idle.gaps),
     }
 
@@ -162,8 +159,8 @@ def _told_by_phase(result: Report) -> dict[tuple[str, str], tuple[int, int]]:
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for row in result.kernels:
         for path, told in row.phases.items():
-            count, ns = found.get((row["name"], path), (0, 0))
-            found[row["name"], path] = (count + told["count"], ns + told["ns"])
+            count, ns = found.get((row.name, path), (0, 0))
+            found[row.name, path] = (count + told.count, ns + told.ns)
     return found
 
 

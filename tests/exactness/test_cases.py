@@ -73,13 +73,13 @@ def us(ns: int) -> float:
 
 
 def total(key: str) -> Callable[[Case], Any]:
-    return lambda case: us(case.result.totals[key])
+    return lambda case: us(getattr(case.result.totals, key))
 
 
 def gpu_time(case: Case) -> dict[str, float]:
     """Inclusive GPU time of everything that has a name: phases, ranges, operators."""
     rows = [*case.result.phases, *case.result.ranges]
-    return {row["name"]: us(row["gpu_inclusive_ns"]) for row in rows}
+    return {row.name: us(row.gpu_inclusive_ns) for row in rows}
 
 
 def named(key: str) -> Callable[[Case], dict[str, float]]:
@@ -88,7 +88,7 @@ def named(key: str) -> Callable[[Case], dict[str, float]]:
 
 
 def operators(case: Case) -> dict[str, float]:
-    return {row["name"]: us(row["gpu_ns"]) for row in case.result.operators}
+    return {row.name: us(row.gpu_ns) for row in case.result.operators}
 
 
 def launches(case: Case) -> tuple[int, float]:
@@ -139,17 +139,17 @@ def is_view(case: Case) -> bool:
     with contextlib.closing(sqlite3.connect(f"file:{case.path}?mode=ro&immutable=1", uri=True)) as connection:
         query = "SELECT type FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'"
         (kind,) = connection.execute(query).fetchone()
-    refused = [f for f in case.result.health["findings"] if f["code"] == "table-refused"]
+    refused = [f for f in case.result.health.findings if f.code == "table-refused"]
     return kind == "view" and len(refused) == 1
 
 
 def unnamed(case: Case) -> int:
     """Ranges without a name; the three of case 32 share one row."""
-    return sum(row["count"] for row in case.result.phases if row["name"] == "<unnamed>")
+    return sum(row.count for row in case.result.phases if row.name == "<unnamed>")
 
 
 ANSWERS: dict[str, Callable[[Case], Any]] = {
-    "n_kernels": lambda case: case.result.totals["kernel_count"],
+    "n_kernels": lambda case: case.result.totals.kernel_count,
     "kernel_sum_us": total("kernel_sum_ns"),
     "kernel_union_us": total("kernel_union_ns"),
     "gpu_span_us": total("gpu_span_ns"),
@@ -158,16 +158,16 @@ ANSWERS: dict[str, Callable[[Case], Any]] = {
     "comm_sum_us": total("communication_sum_ns"),
     "comm_exposed_us": total("communication_exposed_ns"),
     "comm_overlapped_us": lambda case: us(
-        case.result.totals["communication_sum_ns"] - case.result.totals["communication_exposed_ns"]
+        case.result.totals.communication_sum_ns - case.result.totals.communication_exposed_ns
     ),
-    "n_invalid": lambda case: sum(case.result.health["events_dropped"].values()),
-    "n_unlinked": lambda case: case.result.health["kernels_without_launch"],
+    "n_invalid": lambda case: sum(case.result.health.events_dropped.values()),
+    "n_unlinked": lambda case: case.result.health.kernels_without_launch,
     "n_linked": lambda case: (
-        case.result.totals["kernel_count"]
-        - case.result.health["kernels_without_launch"]
-        - case.result.health["warm_up_tail"]
+        case.result.totals.kernel_count
+        - case.result.health.kernels_without_launch
+        - case.result.health.warm_up_tail
     ),
-    "n_launches_without_kernel": lambda case: case.result.health["launches_without_kernel"],
+    "n_launches_without_kernel": lambda case: case.result.health.launches_without_kernel,
     "n_launches": lambda case: launches(case)[0],
     "launch_api_us": lambda case: launches(case)[1],
     "by_range": named("by_range"),
@@ -177,9 +177,9 @@ ANSWERS: dict[str, Callable[[Case], Any]] = {
     # All that another thread launched is in the phase that it inherits: 30 us of backward.
     "other_thread_us": lambda case: gpu_time(case)["backward"],
     # Outside all ranges: outside the phases, less what only the library's range holds (8 us).
-    "outside_us": lambda case: us(case.result.health["gpu_ns_without_phase"]) - 8,
+    "outside_us": lambda case: us(case.result.health.gpu_ns_without_phase) - 8,
     "by_op": lambda case: {name: operators(case)[name] for name in case.expected["by_op"]},
-    "named": lambda case: sorted(row["name"] for row in case.result.phases if row["name"] != "<unnamed>"),
+    "named": lambda case: sorted(row.name for row in case.result.phases if row.name != "<unnamed>"),
     "unnamed": unnamed,
     "n_graphs": lambda case: int((case.trace.operations.kind == OperationKind.GRAPH).sum()),
     "n_memcpy": lambda case: int((case.trace.operations.kind == OperationKind.COPY).sum()),
@@ -230,6 +230,6 @@ def test_the_shares_of_a_case_add_up(name: str) -> None:
         pytest.skip("is refused")
     result = case_of(name).result
     for device in result.devices:
-        assert sum(device["shares"].values()) == device["window_ns"]
-        assert min(device["shares"].values()) >= 0
-    assert sum(result.verdict["shares"].values()) == result.window["device_ns"]
+        assert sum(device.shares.values()) == device.window_ns
+        assert min(device.shares.values()) >= 0
+    assert sum(result.verdict.shares.values()) == result.window.device_ns

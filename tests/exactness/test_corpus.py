@@ -48,19 +48,19 @@ def test_a_published_file_has_sane_numbers_or_is_refused_with_a_reason(path: Pat
         return
     totals = result.totals
     expected = int(told["kernels"] or 0)
-    dropped = sum(result.health["events_dropped"].values())
-    assert (totals["kernel_count"] or 0) <= expected
-    assert (totals["kernel_count"] or 0) + dropped >= expected, "a kernel is missing, and nothing says so"
-    assert sum(row["count"] for row in totals["kernels"]) == (totals["kernel_count"] or 0)
-    assert sum(row["total_ns"] for row in totals["kernels"]) == totals["kernel_sum_ns"]
-    assert totals["kernel_union_ns"] <= min(totals["kernel_sum_ns"], totals["gpu_busy_ns"])
-    assert totals["gpu_busy_ns"] <= totals["gpu_span_ns"]
-    assert totals["communication_exposed_ns"] <= totals["communication_sum_ns"]
+    dropped = sum(result.health.events_dropped.values())
+    assert (totals.kernel_count or 0) <= expected
+    assert (totals.kernel_count or 0) + dropped >= expected, "a kernel is missing, and nothing says so"
+    assert sum(row.count for row in totals.kernels) == (totals.kernel_count or 0)
+    assert sum(row.total_ns for row in totals.kernels) == totals.kernel_sum_ns
+    assert totals.kernel_union_ns <= min(totals.kernel_sum_ns, totals.gpu_busy_ns)
+    assert totals.gpu_busy_ns <= totals.gpu_span_ns
+    assert totals.communication_exposed_ns <= totals.communication_sum_ns
     for device in result.devices:
-        assert sum(device["shares"].values()) == device["window_ns"]
-        assert 0 <= device["busy_ns"] <= device["window_ns"]
-    assert set(result.verdict["shares"]) == set(SHARES)
-    assert all(row["count"] > 0 or row["gpu_inclusive_ns"] >= 0 for row in result.phases)
+        assert sum(device.shares.values()) == device.window_ns
+        assert 0 <= device.busy_ns <= device.window_ns
+    assert set(result.verdict.shares) == set(SHARES)
+    assert all(row.count > 0 or row["gpu_inclusive_ns"] >= 0 for row in result.phases)
     assert all_finite(profkit.Report(result).as_dict())
 
 

@@ -39,50 +39,48 @@ def test_every_number_equals_the_brute_force(recording: Recording) -> None:
 def test_shares_add_up_to_the_window_and_no_time_is_counted_twice(recording: Recording) -> None:
     result = summarise([trace_of(recording)])
     for device in result.devices:
-        assert min(device["shares"].values()) >= 0
-        assert sum(device["shares"].values()) == device["window_ns"]
-        assert device["busy_ns"] <= device["window_ns"]
-    busy = sum(device["busy_ns"] for device in result.devices)
-    assert busy + result.idle["total_ns"] == result.window["device_ns"]
-    assert sum(result.idle["by_cause"].values()) == result.idle["total_ns"]
-    assert sum(result.verdict["shares"].values()) == result.window["device_ns"]
-    assert sum(row["cost_ns"] for row in result.syncs) == result.idle["by_cause"]["sync"]
-    assert sum(device["window_ns"] for device in result.devices) == result.window["device_ns"]
+        assert min(device.shares.values()) >= 0
+        assert sum(device.shares.values()) == device.window_ns
+        assert device.busy_ns <= device.window_ns
+    busy = sum(device.busy_ns for device in result.devices)
+    assert busy + result.idle.total_ns == result.window.device_ns
+    assert sum(result.idle.by_cause.values()) == result.idle.total_ns
+    assert sum(result.verdict.shares.values()) == result.window.device_ns
+    assert sum(row.cost_ns for row in result.syncs) == result.idle.by_cause["sync"]
+    assert sum(device.window_ns for device in result.devices) == result.window.device_ns
 
 
 @thorough
 @given(recordings())
 def test_steps_tile_the_window(recording: Recording) -> None:
     result = summarise([trace_of(recording)])
-    kept = [step for step in result.window["steps"] if step["kept"]]
-    for step in result.window["steps"]:
-        assert sum(step["shares"].values()) == step["device_ns"]
-        assert 0 <= step["gpu_busy_ns"] <= step["device_ns"]
+    kept = [step for step in result.window.steps if step.kept]
+    for step in result.window.steps:
+        assert sum(step.shares.values()) == step.device_ns
+        assert 0 <= step.gpu_busy_ns <= step.device_ns
     if kept:
-        assert sum(step["device_ns"] for step in kept) == result.window["device_ns"]
-        assert [step["kept"] for step in result.window["steps"]].index(True) == len(
-            result.window["steps"]
-        ) - len(kept)
-        for share, ns in result.verdict["shares"].items():
-            assert sum(step["shares"][share] for step in kept) == ns
+        assert sum(step.device_ns for step in kept) == result.window.device_ns
+        assert [step.kept for step in result.window.steps].index(True) == len(result.window.steps) - len(kept)
+        for share, ns in result.verdict.shares.items():
+            assert sum(step.shares[share] for step in kept) == ns
 
 
 @thorough
 @given(recordings())
 def test_phases_and_what_has_none_divide_the_window(recording: Recording) -> None:
     result = summarise([trace_of(recording)])
-    outermost = [row for row in result.phases if "/" not in row["path"]]
-    for share, ns in result.verdict["shares"].items():
-        assert 0 <= sum(row["shares"][share] for row in outermost) <= ns
+    outermost = [row for row in result.phases if "/" not in row.path]
+    for share, ns in result.verdict.shares.items():
+        assert 0 <= sum(row.shares[share] for row in outermost) <= ns
     busy = ("compute", "memory", "unclassified", "communication", "transfer")
-    in_phases = sum(row["shares"][share] for row in outermost for share in busy)
-    assert in_phases + result.health["gpu_ns_without_phase"] <= result.totals["gpu_busy_ns"]
-    shares = {row["path"]: row["shares"] for row in result.phases}
+    in_phases = sum(row.shares[share] for row in outermost for share in busy)
+    assert in_phases + result.health.gpu_ns_without_phase <= result.totals.gpu_busy_ns
+    shares = {row.path: row.shares for row in result.phases}
     for path, inner in shares.items():
         outer = shares.get(path.rpartition("/")[0], inner)
         assert all(0 <= inner[share] <= outer[share] for share in inner)
     for row in result.phases:
-        assert 0 <= row["gpu_exclusive_ns"] <= row["gpu_inclusive_ns"] <= result.totals["gpu_busy_ns"]
+        assert 0 <= row.gpu_exclusive_ns <= row.gpu_inclusive_ns <= result.totals.gpu_busy_ns
 
 
 @pytest.mark.slow

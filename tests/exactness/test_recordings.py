@@ -9,7 +9,7 @@ import pytest
 
 import profkit
 from profkit.model.names import SHARES
-from profkit.model.report import Report
+from profkit.model.report import Report, replace
 from profkit.model.work import OperationBound
 from profkit.readers import read
 from profkit.report.assembly import timelines
@@ -52,7 +52,7 @@ def brute_force_of(path: Path) -> BruteIdle:
 def queue_latency_of(result: Report) -> int:
     """Q is measured, not computed: the report says which value it took."""
     name = "Longest gap between queued operations"
-    (value,) = (row["value"] for row in result.method["thresholds"] if row["name"] == name)
+    (value,) = (row.value for row in result.method.thresholds if row.name == name)
     return parse_duration_ns(value)
 
 
@@ -84,11 +84,11 @@ def test_the_larger_recordings_equal_the_brute_force(path: Path) -> None:
 @pytest.mark.parametrize("path", OURS, ids=name_of)
 def test_the_listed_gaps_are_the_longest_of_the_brute_force(path: Path) -> None:
     ours, by_hand = both(path)
-    left_out = report_of(path).idle["gaps_left_out"]
+    left_out = report_of(path).idle.gaps_left_out
     assert len(ours["gaps"]) + left_out == len(by_hand["gaps"])
     assert not [gap for gap in ours["gaps"] if gap not in by_hand["gaps"]]
     longest = sorted((gap[1] for gap in by_hand["gaps"]), reverse=True)
-    assert [row["dur_ns"] for row in report_of(path).idle["gaps"]] == longest[: len(ours["gaps"])]
+    assert [row.dur_ns for row in report_of(path).idle.gaps] == longest[: len(ours["gaps"])]
 
 
 @pytest.mark.parametrize("path", OURS, ids=name_of)
@@ -97,14 +97,14 @@ def test_the_nine_shares_follow_from_the_bound_of_each_operation(path: Path) -> 
     brute, result = brute_force_of(path), report_of(path)
     bounds = bounds_of(path, brute)
     for row, device in zip(result.devices, brute.devices, strict=True):
-        assert row["shares"] == shares_by_hand(brute, bounds, device, brute.hull(device))
-    for number, step in enumerate(result.window["steps"]):
+        assert row.shares == shares_by_hand(brute, bounds, device, brute.hull(device))
+    for number, step in enumerate(result.window.steps):
         expected = dict.fromkeys(SHARES, 0)
         for device, tile in brute.tiles(number).items():
             for share, ns in shares_by_hand(brute, bounds, device, tile).items():
                 expected[share] += ns
-        if step["kept"]:
-            assert step["shares"] == expected
+        if step.kept:
+            assert step.shares == expected
 
 
 def bounds_of(path: Path, brute: BruteIdle) -> dict[int, str]:
@@ -168,7 +168,7 @@ def test_a_step_of_a_busy_device_lasts_as_long_as_without_a_profiler(
     workload: str, device_ms: float, plain_ms: float
 ) -> None:
     window = report_of(DATA / f"nsys/{workload}.sqlite.gz").window
-    kept = [step["device_ns"] / 1e6 for step in window["steps"] if step["kept"]]
+    kept = [step.device_ns / 1e6 for step in window.steps if step.kept]
     assert sum(kept) / len(kept) == pytest.approx(device_ms, rel=0.01)
     assert sum(kept) / len(kept) == pytest.approx(plain_ms, rel=0.06)
 
@@ -179,13 +179,13 @@ def test_the_ranks_of_one_report_have_the_numbers_that_each_has_alone() -> None:
     alone = [report_of(path) for path in paths]
     for row, single in zip(together.devices, alone, strict=True):
         (only,) = single.devices
-        assert {k: v for k, v in row.items() if k != "id"} == {k: v for k, v in only.items() if k != "id"}
+        assert replace(row, id=only.id) == only
     for total in (
         "kernel_count", "kernel_sum_ns", "kernel_union_ns", "gpu_busy_ns", "gpu_span_ns", "copy_ns",
         "communication_sum_ns", "communication_exposed_ns",
     ):  # fmt: skip
-        assert together.totals[total] == sum(single.totals[total] for single in alone)
-    assert together.window["device_ns"] == sum(single.window["device_ns"] for single in alone)
-    assert together.idle["by_cause"] == {
-        cause: sum(single.idle["by_cause"][cause] for single in alone) for cause in together.idle["by_cause"]
+        assert getattr(together.totals, total) == sum(getattr(single.totals, total) for single in alone)
+    assert together.window.device_ns == sum(single.window.device_ns for single in alone)
+    assert together.idle.by_cause == {
+        cause: sum(single.idle.by_cause[cause] for single in alone) for cause in together.idle.by_cause
     }

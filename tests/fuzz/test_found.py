@@ -44,22 +44,22 @@ def memory_event(ts):
 
 
 @pytest.mark.parametrize("mark", ["cpu_op", "user_annotation"])
-def test_a_card_that_did_nothing_at_all_is_idle(tmp_path, mark):
+def test_a_card_that_did_nothing_at_all_has_no_window(tmp_path, mark):
     """A card is known, no operation is, and there are no steps: the tail has no operation to look up."""
     report = report_of(
         tmp_path,
         {"traceEvents": [event(mark, 5, 50, "forward"), memory_event(5), memory_event(30)]},
     )
     (device,) = report.document.devices
-    assert device["busy_ns"] == 0
-    assert device["shares"]["other"] == device["window_ns"] == 50_000
-    assert report.verdict["bound"] == "unknown"
+    assert device.busy_ns == device.window_ns == 0
+    assert set(device.shares.values()) == {0}
+    assert report.verdict.bound == "unknown"
 
 
 def test_launches_of_one_kernel_at_once_are_no_more_than_all_of_the_busy_time(tmp_path):
     report = report_of(tmp_path, {"traceEvents": [kernel(10, 100, 7), kernel(10, 100, 8)]})
     (row,) = report.document.kernels
-    assert (row["count"], row["total_ns"], row["share"]) == (2, 200_000, 1.0)
+    assert (row.count, row.total_ns, row.share) == (2, 200_000, 1.0)
 
 
 def test_an_annotation_that_ends_before_it_starts_is_a_moment(tmp_path):
@@ -71,7 +71,7 @@ def test_an_annotation_that_ends_before_it_starts_is_a_moment(tmp_path):
         "external_annotations": [mark, {**mark, "stage": "END", "time_us": 15}],
     }
     memory = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle").document.memory
-    assert [step["net_bytes"] for step in memory["steps"]] == [0]
+    assert [step.net_bytes for step in memory.steps] == [0]
 
 
 def test_no_cell_of_the_csv_breaks_a_line_or_turns_the_text_round(tmp_path):
@@ -108,7 +108,7 @@ def test_a_cell_of_a_hundred_megabytes_is_not_read(tmp_path):
             "UPDATE StringIds SET value = hex(zeroblob(50000000)) WHERE rowid = (SELECT max(rowid) FROM StringIds)"
         )
     report = profkit.analyze(export)
-    assert "damaged" in {finding["code"] for finding in report.document.health["findings"]}
+    assert "damaged" in {finding.code for finding in report.document.health.findings}
     assert len(report.render("json")) < 1_000_000
 
 
@@ -119,9 +119,9 @@ def test_ranges_that_are_never_closed_do_not_fill_the_memory(tmp_path):
     report = report_of(tmp_path, {"traceEvents": [*opened, launch, kernel(count + 5, 9, correlation=1)]})
     assert len(report.render("json")) < 1_000_000
     assert len(report.phases) == 64
-    assert report.document.phases[-1]["kernel_count"] == 1
-    (finding,) = (f for f in report.document.health["findings"] if f["code"] == "phases-too-deep")
-    assert finding["count"] == count - 64
+    assert report.document.phases[-1].kernel_count == 1
+    (finding,) = (f for f in report.document.health.findings if f.code == "phases-too-deep")
+    assert finding.count == count - 64
 
 
 def test_annotations_that_are_never_closed_do_not_fill_the_memory(tmp_path):
@@ -174,10 +174,10 @@ def test_operators_without_end_cost_no_more_than_their_work(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 60_000_000
     finally:
         tracemalloc.stop()
-    inclusive = {row["name"]: row["gpu_inclusive_ns"] for row in report.document.ranges}
+    inclusive = {row.name: row.gpu_inclusive_ns for row in report.document.ranges}
     assert inclusive["o0"] == 1000 * launches
-    (finding,) = (f for f in report.document.health["findings"] if f["code"] == "ranges-too-deep")
-    assert finding["count"] == count - 128
+    (finding,) = (f for f in report.document.health.findings if f.code == "ranges-too-deep")
+    assert finding.count == count - 128
 
 
 def test_thousands_of_threads_cost_no_more_than_thousands_of_threads(tmp_path):
@@ -224,8 +224,8 @@ def test_a_memory_history_has_no_more_devices_than_torch_can_number(tmp_path):
         ],
     }
     memory = report_of(tmp_path, pickle.dumps(snapshot), "s.pickle").document.memory
-    assert len(memory["devices"]) == 128
-    assert not memory["complete"]
+    assert len(memory.devices) == 128
+    assert not memory.complete
 
 
 def test_domains_of_many_processes_cost_no_more_than_their_ranges(tmp_path):

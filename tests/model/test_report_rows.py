@@ -12,7 +12,6 @@ import pytest
 
 import profkit
 from profkit.model.report import Interval, Severity, replace
-from profkit.model.rows import Row
 from profkit.rendering.document import Document
 from profkit.rendering.schema import report_schema
 from tests.shared import DATA, SHARED, needs_shared
@@ -104,14 +103,6 @@ def test_a_row_is_frozen_and_travels():
         row.low = 0.0
     assert replace(row, low=0.5) == Interval(low=0.5, likely=2.0, high=3.0)
     assert pickle.loads(pickle.dumps(row)) == row
-
-
-def test_a_row_reads_as_a_mapping_for_now():
-    row: Row = Interval(low=1.0, likely=2.0, high=3.0)
-    assert {**row} == {"low": 1.0, "likely": 2.0, "high": 3.0}
-    assert (row["low"], row.get("high"), row.get("middle", 7)) == (1.0, 3.0, 7)
-    with pytest.raises(KeyError, match="middle"):
-        row["middle"]
 
 
 def test_severities_are_in_order_of_weight_and_not_of_letters():

@@ -57,7 +57,7 @@ def test_every_launch_has_the_kernel_of_its_rank(tmp_path):
     assert report.document.health.launches_without_kernel == 0
     assert [row.busy_ns for row in report.document.devices] == [2100 * US, 1800 * US]
     assert [row.rank for row in report.document.devices] == [0, 1]
-    assert not verify(report.result, [str(file)]).differing
+    assert not verify(report.document, [str(file)]).differing
 
 
 def test_a_label_of_several_numbers_tells_no_rank():

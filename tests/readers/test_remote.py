@@ -156,10 +156,10 @@ def test_a_connection_that_breaks_is_no_damaged_file(odd):
 def test_one_file_that_breaks_is_a_finding_and_the_others_are_reported(odd):
     odd("open", ClientError("gone"), broken="rank1")
     report = profkit.analyze("odd://run")
-    failed = [f["message"] for f in report.document.health["findings"] if f["code"] == "file-failed"]
+    failed = [f.message for f in report.document.health.findings if f.code == "file-failed"]
     assert len(failed) == 1
     assert failed[0].startswith("rank1.json.gz: it cannot be read: ClientError: gone")
-    assert [row["path"] for row in report.document.inputs] == ["rank0.json.gz"]
+    assert [row.path for row in report.document.inputs] == ["rank0.json.gz"]
 
 
 def test_an_error_as_a_file_is_closed_costs_nothing(odd):

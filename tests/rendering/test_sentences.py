@@ -11,6 +11,8 @@ import pytest
 
 import profkit
 from profkit.model.findings import Fact, Finding, Severity
+from profkit.model.report_verdict import LimitRow
+from profkit.model.rows import Interval
 from profkit.model.states import State
 from profkit.model.work import Basis
 from profkit.rendering.sentences import FINDINGS, finding_message, verdict_remedy, verdict_sentence
@@ -127,7 +129,7 @@ def test_a_sentence_is_short_and_ends(code):
         assert all(len(sentence.split()) <= 30 for sentence in template.split(". ")), template
 
 
-def judged(times, *, fact=None, **options):
+def judged(times, *, fact=None, formats=(), findings=(), pace=("unknown", (), ()), **options):
     """The sentences on a verdict over times by state in ms."""
     states = np.zeros(len(State), np.int64)
     for state, ms in times.items():
@@ -135,13 +137,18 @@ def judged(times, *, fact=None, **options):
     grounds = Grounds(
         states, np.zeros(len(Basis), np.int64), **{"steps": None, "devices": 1, "slow_host": False, **options}
     )
-    verdict = verdict_on(grounds, plain_step_ns=None, undecided=fact)
+    verdict = verdict_on(grounds, undecided=fact)
     return SimpleNamespace(
         verdict=verdict,
         window=SimpleNamespace(device_ns=int(states.sum())),
         step=None,
         memory=None,
         devices=[1],
+        pace=pace[0],
+        between=pace[1],
+        limits=pace[2],
+        inputs=[SimpleNamespace(format=each) for each in formats],
+        health=SimpleNamespace(findings=[SimpleNamespace(code=code) for code in findings]),
     )
 
 
@@ -149,6 +156,25 @@ def test_the_verdict_says_share_time_and_runner_up():
     assert verdict_sentence(judged({State.COMPUTE: 50, State.MEMORY: 40, State.TAIL: 10})) == (
         "The recording is compute-bound: the GPU spends 50 % of 100 ms in compute-bound kernels; "
         "memory is close behind with 40 %."
+    )
+
+
+def test_what_sets_the_pace_is_said_where_it_is_not_the_largest_share():
+    saving = Interval(low=1e6, likely=3e6, high=4e6)
+    host = LimitRow(resource="host", saving_if_twice_as_fast_ns=saving)
+    times = {State.COMPUTE: 90, State.HOST: 10}
+
+    assert verdict_sentence(judged(times, pace=("host", (), [host]))).endswith(
+        " Yet the host sets the pace: twice as fast, it would save 3.00 ms per step."
+    )
+    assert verdict_sentence(judged(times, pace=("balanced", ["memory", "host"], [host]))).endswith(
+        " Its pace is balanced between memory bandwidth and the host."
+    )
+    for same in (("compute", (), []), ("balanced", ["compute", "host"], []), ("unknown", (), [])):
+        assert "pace" not in verdict_sentence(judged(times, pace=same))
+    assert "pace" not in verdict_sentence(judged({State.HOST: 90}, pace=("host", (), [host])))
+    assert "fixed time" in verdict_sentence(
+        judged({State.HOST: 90}, pace=("balanced", ["device_overhead", "memory"], []))
     )
 
 
@@ -167,6 +193,25 @@ def test_an_undecided_verdict_says_why_and_what_to_record():
     report = judged({State.COMPUTE: 60}, fact=Fact("kernels-lost", {"lost": 9, "kernels": 1}))
     assert "9 launches have no kernel record" in verdict_sentence(report)
     assert verdict_remedy(report) == "Record fewer steps at once."
+
+
+@pytest.mark.parametrize(
+    ("code", "formats", "findings", "word", "other"),
+    [
+        ("no-gpu-events", ["nsys"], [], "nsys", "ProfilerActivity"),
+        ("no-gpu-events", ["kineto"], [], "ProfilerActivity", "nsys"),
+        ("steps-damaged", ["kineto"], [], "fewer steps", "nsys"),
+        ("steps-damaged", ["nsys"], [], "an nsys that is as new", "ProfilerActivity"),
+        ("kernels-unrecognised", ["nsys"], [], "torch.profiler", "no other"),
+        ("kernels-unrecognised", ["nsys"], ["no-torch"], "ncu", "record_shapes"),
+        ("kernels-unrecognised", ["kineto"], [], "record_shapes=True", "nsys"),
+    ],
+)
+def test_what_to_record_is_said_for_the_recorder_and_the_program(code, formats, findings, word, other):
+    remedy = verdict_remedy(judged({}, fact=Fact(code, {}), formats=formats, findings=findings))
+
+    assert word in remedy
+    assert other not in remedy
 
 
 def test_a_verdict_without_time_says_so():

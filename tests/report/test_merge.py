@@ -18,7 +18,6 @@ from tests.ranks.jobs import MS, Rank, job
 from tests.shared import DATA
 
 DDP = tuple(DATA / "kineto" / f"ddp_rank{rank}.json.gz" for rank in (0, 1))
-_ROUNDED = frozenset({"flop", "dram_bytes", "gbs", "tflops", "efficiency"})
 UNLIKE = (DATA / "kineto" / "convnet_fp16_channels_last.json.gz", DATA / "kineto" / "sync_item.json.gz")
 
 
@@ -37,7 +36,7 @@ def merged(traces, options=None):
         pickle.loads(pickle.dumps(summarise_file(t, options, left_out=left_out, whole=at in shown)))
         for at, t in enumerate(traces)
     ]
-    return merge_files(files, options.plain_step_ns)
+    return merge_files(files)
 
 
 def plain(value: Any) -> Any:
@@ -73,19 +72,8 @@ def test_a_merged_table_equals_that_of_one_process(paths, table):
 
 @pytest.mark.parametrize("paths", [DDP, UNLIKE], ids=["ddp", "unlike"])
 def test_merged_kernels_equal_those_of_one_process(paths):
-    """Bytes of each file are rounded; a slow kernel is judged file by file."""
     together, apart = both(paths)
-    for row, own in zip(together.kernels, apart.kernels, strict=True):
-        for name in row.__struct_fields__:
-            value = getattr(row, name)
-            if isinstance(value, int | float) and name in _ROUNDED:
-                assert getattr(own, name) == pytest.approx(value, rel=1e-5), (row["short_name"], name)
-            elif name != "unsaturated":
-                assert getattr(own, name) == value, (row["short_name"], name)
-    disagreeing = sum(
-        a.unsaturated != b.unsaturated for a, b in zip(together.kernels, apart.kernels, strict=True)
-    )
-    assert disagreeing <= 1
+    assert apart.kernels == together.kernels
 
 
 @cache

@@ -55,8 +55,8 @@ def test_advice_without_steps_speaks_of_the_recording_and_is_trusted_less():
 
     assert stepped.document.advice
     assert len(whole.document.window.steps) == 3
-    assert all("a step" not in row["why"] for row in plain.document.advice)
-    assert {row["confidence"] for row in plain.document.advice} <= {"low"}
+    assert all("a step" not in row.why for row in plain.document.advice)
+    assert {row.confidence for row in plain.document.advice} <= {"low"}
 
 
 def test_allocating_while_it_starts_is_no_churn_of_steps():

@@ -5,14 +5,17 @@ import pytest
 
 from profkit.model.findings import Fact
 from profkit.model.report_verdict import LaunchTimes, RunnerUp
+from profkit.model.rows import Interval
 from profkit.model.states import State
 from profkit.model.work import Basis
 from profkit.report.assembly import summarise, timelines
+from profkit.report.unprofiled import DeviceStep, UnprofiledSteps
 from profkit.report.verdict import Grounds, verdict_on
 from profkit.report.views import Options
 from tests.builders import TraceBuilder
 
 MS = 1_000_000
+NO_STEPS = UnprofiledSteps()
 
 
 def grounds(times, *, steps=None, devices=1, slow_host=False, basis=None):
@@ -25,8 +28,8 @@ def grounds(times, *, steps=None, devices=1, slow_host=False, basis=None):
     return Grounds(states, rests, steps, devices, slow_host)
 
 
-def verdict(times, *, plain_step_ns=None, undecided=None, **options):
-    return verdict_on(grounds(times, **options), plain_step_ns=plain_step_ns, undecided=undecided)
+def verdict(times, *, undecided=None, unprofiled=NO_STEPS, **options):
+    return verdict_on(grounds(times, **options), undecided=undecided, unprofiled=unprofiled)
 
 
 def test_the_largest_share_is_the_bound_and_one_within_ten_points_is_named():
@@ -111,7 +114,8 @@ def test_the_confidence_is_what_most_kernel_time_rests_on():
 def test_a_recording_that_is_mostly_idle_for_the_hosts_sake_may_show_the_profilers_cost(cause):
     assert len(verdict({cause: 51, State.COMPUTE: 49}).doubts) == 1
     assert verdict({cause: 50, State.COMPUTE: 50}).doubts == []
-    assert verdict({cause: 51, State.COMPUTE: 49}, plain_step_ns=MS).doubts == []
+    known = steps("measured", {State.COMPUTE: 49})
+    assert verdict({cause: 51, State.COMPUTE: 49}, unprofiled=known).doubts == []
 
 
 def test_idle_time_that_no_recorder_makes_longer_is_no_caveat():
@@ -126,7 +130,51 @@ def test_torch_profiler_slows_every_host_down(state, caveats):
 
     assert len(verdict(times, slow_host=True).doubts) == caveats
     assert verdict(times).doubts == []
-    assert verdict(times, slow_host=True, plain_step_ns=MS).doubts == []
+    assert verdict(times, slow_host=True, unprofiled=steps("measured", times)).doubts == []
+
+
+def steps(source, times, *, low=None, high=None, savings=None, recorded_ns=None):
+    """The step of one device without a profiler, by state in ms."""
+    states = np.zeros(len(State), np.int64)
+    for state, ms in times.items():
+        states[state] = ms * MS
+    likely = int(states.sum())
+    length = Interval(low=low or likely, likely=likely, high=high or likely)
+    return UnprofiledSteps(
+        [DeviceStep(length_ns=length, source=source, states_ns=states, savings=savings)], recorded_ns
+    )
+
+
+def test_the_verdict_is_of_the_step_without_a_profiler_and_the_recorded_one_stands_beside_it():
+    recorded = {State.HOST: 60, State.COMPUTE: 30, State.MEMORY: 10}
+    unprofiled = steps(
+        "estimated", {State.HOST: 5, State.COMPUTE: 30, State.MEMORY: 10}, high=50 * MS, recorded_ns=100 * MS
+    )
+    found = verdict(recorded, unprofiled=unprofiled, slow_host=True)
+
+    assert (found.bound, found.recorded_bound, found.share) == ("compute", "launch", 30 / 45)
+    assert found.shares["launch"] == 60 * MS
+    assert sum(found.unprofiled_shares.values()) == 45 * MS
+    assert found.doubts == [
+        Fact(
+            "step-estimated",
+            {"low_ns": 45 * MS, "high_ns": 50 * MS, "recorded_ns": 100 * MS, "recorded_bound": "launch"},
+        )
+    ]
+
+
+def test_an_estimate_that_is_what_was_recorded_is_not_worth_a_sentence():
+    times = {State.COMPUTE: 99, State.HOST: 1}
+    near = steps("estimated", times, low=98 * MS, high=102 * MS, recorded_ns=100 * MS)
+
+    assert verdict(times, unprofiled=near).doubts == []
+
+
+def test_a_close_second_makes_the_confidence_low():
+    found = verdict({State.COMPUTE: 50, State.MEMORY: 45}, basis={Basis.MODELLED: 3})
+
+    assert found.confidence == "low"
+    assert verdict({State.COMPUTE: 80, State.MEMORY: 15}, basis={Basis.MODELLED: 3}).confidence == "modelled"
 
 
 def test_grounds_of_files_add_up_and_have_the_fewest_steps():

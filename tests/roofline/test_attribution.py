@@ -10,13 +10,13 @@ from tests.builders import BACKWARD, GEMM, LOADER, TraceBuilder
 
 
 def phases(builder, **options):
-    return {p["path"]: p for p in summarise([builder.trace()], Options(**options)).phases}
+    return {p.path: p for p in summarise([builder.trace()], Options(**options)).phases}
 
 
 def test_a_kernel_belongs_to_the_phase_open_at_its_launch_not_at_its_run():
     made = TraceBuilder().range(0, 10, "forward").range(10, 20, "backward").kernel(15, 40, launch=(5, 6))
 
-    assert {p: row["kernel_count"] for p, row in phases(made).items()} == {"forward": 1, "backward": 0}
+    assert {p: row.kernel_count for p, row in phases(made).items()} == {"forward": 1, "backward": 0}
 
 
 def test_inclusive_and_exclusive_are_unions():
@@ -26,18 +26,18 @@ def test_inclusive_and_exclusive_are_unions():
     )
     made = phases(made)
 
-    assert made["forward"]["gpu_inclusive_ns"] == 160
-    assert made["forward"]["gpu_exclusive_ns"] == 100
-    assert made["forward/loss"]["gpu_exclusive_ns"] == 110
+    assert made["forward"].gpu_inclusive_ns == 160
+    assert made["forward"].gpu_exclusive_ns == 100
+    assert made["forward/loss"].gpu_exclusive_ns == 110
 
 
 def test_backward_kernels_take_the_phase_of_the_only_thread_that_has_one():
     made = TraceBuilder().range(0, 100, "backward").kernel(10, 20, launch=(5, 6), thread=BACKWARD)
-    assert phases(made)["backward"]["kernel_count"] == 1
+    assert phases(made)["backward"].kernel_count == 1
 
     ambiguous = TraceBuilder().range(0, 100, "backward").range(0, 100, "other", thread=LOADER)
     ambiguous.kernel(10, 20, launch=(5, 6), thread=BACKWARD)
-    assert {p["kernel_count"] for p in phases(ambiguous).values()} == {0}
+    assert {p.kernel_count for p in phases(ambiguous).values()} == {0}
 
 
 def test_a_loader_threads_copy_is_not_the_main_threads_work():
@@ -46,7 +46,7 @@ def test_a_loader_threads_copy_is_not_the_main_threads_work():
     )
     made.copy(10, 20, launch=(5, 6), thread=LOADER).kernel(10, 30, launch=(7, 8), thread=LOADER)
 
-    assert phases(made)["forward"]["gpu_inclusive_ns"] == 0
+    assert phases(made)["forward"].gpu_inclusive_ns == 0
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,14 @@ def test_ranges_of_other_domains_are_listed_but_are_no_phases():
     result = summarise([made])
 
     assert result.phases == []
-    assert [(r["domain"], r["name"], r["gpu_inclusive_ns"]) for r in result.ranges] == [
-        ("NCCL", "ncclAllReduce", 10)
-    ]
+    assert [(r.domain, r.name, r.gpu_inclusive_ns) for r in result.ranges] == [("NCCL", "ncclAllReduce", 10)]
 
 
 def test_a_start_end_range_owns_what_any_thread_launches_meanwhile():
     made = TraceBuilder().range(0, 100, "span", kind=RangeKind.START_END)
     made.kernel(10, 20, launch=(5, 6)).kernel(30, 50, launch=(7, 8), thread=LOADER)
 
-    assert [(r["kind"], r["gpu_inclusive_ns"]) for r in summarise([made.trace()]).ranges] == [
-        ("start_end", 30)
-    ]
+    assert [(r.kind, r.gpu_inclusive_ns) for r in summarise([made.trace()]).ranges] == [("start_end", 30)]
 
 
 def test_steps_tile_the_devices_time_with_the_work_that_they_launched():
@@ -92,11 +88,11 @@ def test_steps_tile_the_devices_time_with_the_work_that_they_launched():
     made.kernel(50, 100, launch=(10, 11)).kernel(120, 150, launch=(40, 41)).kernel(200, 210, launch=(70, 71))
     window = summarise([made.trace()]).window
 
-    assert [(s["name"], s["device_ns"], s["gpu_busy_ns"]) for s in window["steps"]] == [
+    assert [(s.name, s.device_ns, s.gpu_busy_ns) for s in window.steps] == [
         ("step 1", 100, 50),
         ("step 2", 50, 30),
     ]
-    assert window["device_ns"] == 150
+    assert window.device_ns == 150
 
 
 def test_an_operation_launched_between_steps_goes_to_the_next_and_after_the_last_to_none():
@@ -106,22 +102,22 @@ def test_an_operation_launched_between_steps_goes_to_the_next_and_after_the_last
     )
     result = summarise([made.trace()])
 
-    assert [s["device_ns"] for s in result.window["steps"]] == [8, 42]
-    assert {k["name"] for k in result.kernels} == {GEMM, "between"}
-    assert result.totals["kernel_count"] == 3
+    assert [s.device_ns for s in result.window.steps] == [8, 42]
+    assert {k.name for k in result.kernels} == {GEMM, "between"}
+    assert result.totals.kernel_count == 3
 
 
 def test_a_step_without_operations_has_an_empty_tile():
     made = TraceBuilder().range(0, 10, "step").range(20, 30, "step").kernel(5, 8, launch=(1, 2))
 
-    assert [s["device_ns"] for s in summarise([made.trace()]).window["steps"]] == [8, 0]
+    assert [s.device_ns for s in summarise([made.trace()]).window.steps] == [8, 0]
 
 
 def test_another_name_can_be_the_step():
     made = TraceBuilder().range(0, 10, "microbatch").kernel(5, 8, launch=(1, 2)).trace()
 
-    assert len(summarise([made], Options(step_name="microbatch")).window["steps"]) == 1
-    assert summarise([made]).window["steps"] == []
+    assert len(summarise([made], Options(step_name="microbatch")).window.steps) == 1
+    assert summarise([made]).window.steps == []
 
 
 @pytest.mark.parametrize(
@@ -145,4 +141,4 @@ def test_ids_of_two_processes_are_never_mixed():
     made.kernel(10, 30, thread=1, device=1)  # same correlation space, no launch of its own
     made._operations[-1]["correlation"] = 1
 
-    assert summarise([made.trace()]).health["kernels_without_launch"] == 1
+    assert summarise([made.trace()]).health.kernels_without_launch == 1

@@ -15,9 +15,9 @@ def only_kernel(builder):
 def test_times_by_step_and_device_add_up_to_the_row():
     report = profkit.analyze([DATA / "kineto/ddp_rank0.json.gz", DATA / "kineto/ddp_rank1.json.gz"])
     for row in report.document.kernels:
-        assert sum(row["steps"].values()) == row["total_ns"]
-        assert sum(row["devices"].values()) == row["total_ns"]
-    assert {d for row in report.document.kernels for d in row["devices"]} == {"0", "1"}
+        assert sum(row.steps.values()) == row.total_ns
+        assert sum(row.devices.values()) == row.total_ns
+    assert {d for row in report.document.kernels for d in row.devices} == {"0", "1"}
 
 
 def test_a_line_is_the_innermost_frame_of_the_users_own_code():
@@ -26,8 +26,8 @@ def test_a_line_is_the_innermost_frame_of_the_users_own_code():
     made.range(20, 80, "torch/nn/modules/linear.py(125): forward", kind=RangeKind.PYTHON)
     row = only_kernel(made.kernel(200, 300, launch=(30, 40)))
 
-    assert row["source_lines"] == {"train.py:12 step": 1}
-    assert row["modules"] == {"Linear": 1}
+    assert row.source_lines == {"train.py:12 step": 1}
+    assert row.modules == {"Linear": 1}
 
 
 def test_a_backward_kernel_has_the_line_of_its_forward_operator():
@@ -45,7 +45,7 @@ def test_a_backward_kernel_has_the_line_of_its_forward_operator():
         made._ranges[at]["sequence"] = 7
     backward = made.kernel(700, 800, launch=(520, 530), thread=BACKWARD)
 
-    assert only_kernel(backward)["source_lines"] == {"train.py:12 step": 1}
+    assert only_kernel(backward).source_lines == {"train.py:12 step": 1}
 
 
 def test_another_sequence_number_is_another_operator():
@@ -60,4 +60,4 @@ def test_another_sequence_number_is_another_operator():
     )
     made._ranges[1]["sequence"], made._ranges[2]["sequence"] = 7, 8
 
-    assert only_kernel(made.kernel(700, 800, launch=(520, 530), thread=BACKWARD))["source_lines"] == {}
+    assert only_kernel(made.kernel(700, 800, launch=(520, 530), thread=BACKWARD)).source_lines == {}

@@ -37,7 +37,7 @@ def test_a_persistent_kernel_has_a_row_for_each_size_of_its_inputs():
     for at, size in ((0, 8192), (20_000, 256), (40_000, 8192)):
         product(made, at, size)
 
-    found = {tuple(row["mnk"]): (row["count"], row["shapes"]) for row in rows(made)}
+    found = {tuple(row.mnk): (row.count, row.shapes) for row in rows(made)}
     assert found == {
         (8192, 4096, 1024): (2, ((8192, 1024), (1024, 4096))),
         (256, 4096, 1024): (1, ((256, 1024), (1024, 4096))),
@@ -49,7 +49,7 @@ def test_without_shapes_one_launch_shape_is_one_row():
     for at in (0, 20_000):
         made.kernel(at, at + 100, launch=(at, at + 1), name=NVJET)
     (row,) = rows(made)
-    assert (row["count"], row["shapes"], row["mnk"]) == (2, None, None)
+    assert (row.count, row.shapes, row.mnk) == (2, None, None)
 
 
 def test_a_list_of_tensors_keeps_no_kernels_apart():
@@ -58,7 +58,7 @@ def test_a_list_of_tensors_keeps_no_kernels_apart():
         operator(made, at, at + 10, "aten::_foreach_add_", [sizes, []])
         made.kernel(at + 20, at + 120, launch=(at + 1, at + 2), name="multi_tensor_apply_kernel<float>")
     (row,) = rows(made)
-    assert (row["count"], row["shapes"]) == (2, None)
+    assert (row.count, row.shapes) == (2, None)
 
 
 def test_launches_of_a_phase_are_counted_not_shared_by_time():
@@ -66,7 +66,7 @@ def test_launches_of_a_phase_are_counted_not_shared_by_time():
     for at, took in ((0, 1000), (10, 1000), (20, 1000), (100, 9000)):
         made.kernel(at * 1000, at * 1000 + took, launch=(at + 1, at + 2))
     (row,) = rows(made)
-    assert row["phases"] == {"forward": PhaseTime(ns=3000, count=3), "backward": PhaseTime(ns=9000, count=1)}
+    assert row.phases == {"forward": PhaseTime(ns=3000, count=3), "backward": PhaseTime(ns=9000, count=1)}
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_what_attention_took_decides_not_the_letters_of_cudnn(taken, dtype):
     operator(made, 0, 10, "aten::_scaled_dot_product_cudnn_attention", shapes, taken and [taken] * 3)
     made.kernel(20, 1_500_020, launch=(1, 2), name=CUDNN)
     (row,) = rows(made)
-    assert row["dtype"] == dtype
-    assert row["tensor_core"]
-    assert "fp16" not in row["short_name"]
+    assert row.dtype == dtype
+    assert row.tensor_core
+    assert "fp16" not in row.short_name
     # Both types of 16 bits have one rate, so the bound does not hang on which it is.
-    assert row["bound"] == "compute"
+    assert row.bound == "compute"
 
 
 def test_a_products_own_name_holds_against_a_wider_operator():
@@ -92,7 +92,7 @@ def test_a_products_own_name_holds_against_a_wider_operator():
     operator(made, 0, 10, "aten::mm", ((8192, 1024), (1024, 4096)), ["float", "float"])
     made.kernel(20, 98_020, launch=(1, 2), name="cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4")
     (row,) = rows(made)
-    assert row["dtype"] == "tf32"
+    assert row.dtype == "tf32"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_triton_kernel_has_the_type_of_its_operators_inputs(taken, dtype):
     operator(made, 0, 10, "mylib::fused_rope", [[4096, 4096], []], [taken, "Scalar"])
     made.kernel(20, 50_020, launch=(1, 2), name="_rope_kernel")
     (row,) = rows(made)
-    assert row["dtype"] == dtype
+    assert row.dtype == dtype
 
 
 def test_nodes_of_a_graph_name_the_module_they_were_captured_in():
@@ -112,7 +112,7 @@ def test_nodes_of_a_graph_name_the_module_they_were_captured_in():
         columns = {"module": made.text(module)} if module else {}
         made.kernel(at, at + 50, launch=(at, at + 1), graph_node=7, **columns)
     (row,) = rows(made)
-    assert row["modules"] == {"layers.0.attention.wq": 1, "layers.1.attention.wq": 1}
+    assert row.modules == {"layers.0.attention.wq": 1, "layers.1.attention.wq": 1}
 
 
 SKINNY = "bmm_Bfloat16_Bfloat16Bfloat16_Fp32_t128x8x512u2_s6_et128x8_m128x8x16_cga1x1x1_16dp256b_BN_transOut_sm100f"
@@ -144,4 +144,4 @@ def test_a_skinny_tile_vetoes_compute_and_a_sum_is_no_input(name, bound, dtype):
         block_z=1,
     )
     (row,) = rows(made)
-    assert (row["bound"], row["dtype"], row["tensor_core"]) == (bound, dtype, True)
+    assert (row.bound, row.dtype, row.tensor_core) == (bound, dtype, True)

@@ -38,13 +38,13 @@ def test_a_recording_is_kept_in_plain_tables_per_step(place):
             (40231886, "abc", 1, 759.0)
         ]
         assert ask("SELECT key, value FROM environment") == [("torch", "2.11")]
-        forward = next(row for row in result.phases if row["path"] == "forward")
+        forward = next(row for row in result.phases if row.path == "forward")
         assert ask("SELECT gpu_ns FROM phases WHERE path = 'forward'") == [
-            (round(forward["gpu_inclusive_ns"] / 3),)
+            (round(forward.gpu_inclusive_ns / 3),)
         ]
         assert ask("SELECT count(*) FROM kernel_list") == [(len(result.kernels),)]
         (gemm,) = ask("SELECT ns FROM family_list WHERE family = 'gemm'")
-        expected = sum(row["total_ns"] for row in result.kernels if row["family"] == "gemm") / 3
+        expected = sum(row.total_ns for row in result.kernels if row.family == "gemm") / 3
         assert gemm[0] == pytest.approx(expected, abs=100)
         assert sum(ns for (ns,) in ask("SELECT ns FROM shares")) == pytest.approx(40231886, rel=0.01)
     database.close()
@@ -176,7 +176,7 @@ def test_every_metric_has_a_value_for_a_real_recording(place, subject):
     of = {
         "phase": "forward",
         "family": "gemm",
-        "kernel": recorded("gpt_bf16").kernels[0]["short_name"],
+        "kernel": recorded("gpt_bf16").kernels[0].short_name,
         "idle": "host",
         None: "",
     }
@@ -224,7 +224,7 @@ def test_a_million_rows_stay_quick(place):
         assert count > 1_000_000
         for metric in (
             metric_of("gpu_ms", subject="phase", of="forward"), metric_of(subject="family", of="gemm"),
-            metric_of(subject="kernel", of=recorded("gpt_bf16").kernels[0]["short_name"]), metric_of(),
+            metric_of(subject="kernel", of=recorded("gpt_bf16").kernels[0].short_name), metric_of(),
         ):  # fmt: skip
             began = time.perf_counter()
             rows = history.series(metric, tags={"branch": "main"})

@@ -33,6 +33,7 @@ def program(*tokens, latency=0, work=0, held=()):
         input_ns=fetch,
         allocation_ns=allocate,
         work_ns=np.broadcast_to(np.array(work, np.int64), gap.shape).copy(),
+        profiler_ns=np.zeros(len(tokens), np.int64),
         own_ns=own,
         held=np.isin(np.arange(len(tokens)), held),
         ranges=ranges,

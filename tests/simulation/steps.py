@@ -17,7 +17,7 @@ CONVOLUTION = (
 
 def step_of(body, **options):
     views, _ = timelines([loop(body, **options)], Options())
-    return find_step(views[0], 0, None)
+    return find_step(views[0], 0)
 
 
 def draft_of(body, constants=LIKELY):

@@ -213,7 +213,7 @@ def test_collectives_of_two_kinds_are_not_compared():
         step.launch(REDUCE, 70, operators=("nccl:all_reduce",), stream=13)
 
     facts = step_of(body).facts
-    assert transfer_ns([facts.view], facts).tolist() == [400_000, 100_000, 40_000, 70_000]
+    assert transfer_ns([facts.view], facts.view, facts.program).tolist() == [400_000, 100_000, 40_000, 70_000]
 
 
 def test_a_collective_is_compared_with_the_same_of_other_steps_whatever_else_they_run():
@@ -225,7 +225,7 @@ def test_a_collective_is_compared_with_the_same_of_other_steps_whatever_else_the
         step.launch(REDUCE, 300 - 100 * (number == 0), operators=("nccl:all_reduce",), stream=13)
 
     step = step_of(body)
-    found = transfer_ns([step.facts.view], step.facts)
+    found = transfer_ns([step.facts.view], step.facts.view, step.facts.program)
 
     # The first step's was the shortest, after fewer of another kind than in the step that is replayed.
     assert step.facts.program.duration_ns[-1] == 300_000

@@ -28,7 +28,7 @@ def test_the_transfer_of_a_collective_is_the_shortest_of_its_place_in_any_step()
     step = step_of(reducing)
     facts = step.facts
 
-    found = transfer_ns([facts.view], facts)
+    found = transfer_ns([facts.view], facts.view, facts.program)
 
     assert found.tolist() == [400_000.0, 100_000.0, 50_000.0]
 
@@ -39,11 +39,11 @@ def test_the_rank_that_comes_last_shows_the_transfer_to_the_others():
         loop(partial(reducing, waits_us=(900, 900, 900, 900))),
     )
     views, _ = timelines([early, late], Options())
-    facts = find_step(views[0], 0, None).facts
+    facts = find_step(views[0], 0).facts
 
     assert facts.program.duration_ns[1] == 1_000_000
-    assert transfer_ns(views, facts)[1] == 100_000
-    assert transfer_ns(views[:1], facts)[1] == 1_000_000
+    assert transfer_ns(views, facts.view, facts.program)[1] == 100_000
+    assert transfer_ns(views[:1], facts.view, facts.program)[1] == 1_000_000
 
 
 def test_only_what_no_kernel_hides_of_a_collective_is_exposed():
@@ -83,7 +83,7 @@ def test_prefetched_gathers_hide_most_of_their_transfer_but_the_first_and_no_mor
         step = step_of(partial(body, us=us))
         chosen = np.array([k.is_collective for k in step.facts.kernels])
         edited = EditedStep(step.facts, step.program, LIKELY)
-        asked_earlier(chosen, transfer_ns([step.facts.view], step.facts))(edited)
+        asked_earlier(chosen, transfer_ns([step.facts.view], step.facts.view, step.facts.program))(edited)
         return edited.duration_ns[chosen]
 
     assert after(900) == pytest.approx([500_000] + [500_000 * (1 - LIKELY.hidden)] * 3, rel=0.02)

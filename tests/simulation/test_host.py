@@ -146,7 +146,7 @@ def test_host_time_after_the_last_launch_is_that_of_a_usual_step():
         step.idle(9_000 if number == 3 else 10)
 
     views, _ = timelines([loop(body)], Options())
-    step = max((find_step(v, 0, None) for v in views), key=lambda s: s.facts.program.step_ns)
+    step = max((find_step(v, 0) for v in views), key=lambda s: s.facts.program.step_ns)
 
     assert step.facts.program.gap_ns[-1] < MS
 
@@ -168,7 +168,7 @@ def test_lifting_waits_saves_no_more_than_the_device_stood_idle_after_them():
 
     # The same step, had the waits cost nothing: other changes still bring what they bring.
     harmless = replace(view, wait_cost_ns=np.zeros_like(view.wait_cost_ns))
-    same = Step(replace(step.facts, view=harmless), None)
+    same = Step(replace(step.facts, view=harmless), step.unprofiled)
     assert same.predict(lifted).saving_ns <= 0
     assert same.predict([*tf32, *lifted]).after_ns == pytest.approx(same.predict(tf32).after_ns)
     assert step.predict([*tf32, *lifted]).after_ns < same.predict(tf32).after_ns

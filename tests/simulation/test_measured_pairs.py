@@ -23,8 +23,8 @@ PAIRS = [  # workload, change, ms before and after
 
 def step_of(recorder, workload, plain_ms=None):
     trace = read(DATA / recorder / f"{workload}{RECORDERS[recorder]}")
-    views, _ = timelines([trace], Options())
-    return find_step(views[0], 0, plain_ms and round(plain_ms * 1e6))
+    views, _ = timelines([trace], Options(plain_step_ns=plain_ms and round(plain_ms * 1e6)))
+    return find_step(views[0], 0)
 
 
 @pytest.mark.parametrize("recorder", RECORDERS)
@@ -65,8 +65,8 @@ def test_lifting_waits_where_the_host_stays_the_limit_is_promised_little_and_not
     # long with their waits (reports/advice).
     assert 1.28 / found.likely == pytest.approx(1.51, rel=0.25)
     assert found.low <= 0.9
-    assert found.high >= 1.5
-    assert "hidden-sync" not in {row["id"] for row in advise([step.facts.view])}
+    assert found.high >= 1.4 * found.likely
+    assert "hidden-sync" not in {row.id for row in advise([step.facts.view])}
 
 
 def test_a_step_that_the_device_limits_gains_nothing_from_a_graph():

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,7 +12,7 @@ from profkit.model import CopyKind
 from profkit.model.rows import Interval
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
-from profkit.simulation import CHANGES, changes_named, find_step, predict
+from profkit.simulation import CHANGES, changes_named, find_step, unprofiled
 from profkit.simulation.answer import AfterPrevious, what_if
 from profkit.simulation.constants import LIKELY, SCENARIOS
 from profkit.simulation.copies import pageable_copies, pin_memory
@@ -175,11 +176,11 @@ def views_of(*bodies):
 def test_the_answer_asks_for_each_change_alone_and_for_all_together():
     found = what_if(views_of(launches), ["no-sync", "cuda-graphs"])
 
-    assert [row["name"] for row in found["changes"]] == ["no-sync", "cuda-graphs", "no-sync + cuda-graphs"]
-    assert len(what_if(views_of(launches), ["no-sync"])["changes"]) == 1
-    step = find_step(views_of(launches)[0], 0, None)
+    assert [row.name for row in found.changes] == ["no-sync", "cuda-graphs", "no-sync + cuda-graphs"]
+    assert len(what_if(views_of(launches), ["no-sync"]).changes) == 1
+    step = find_step(views_of(launches)[0], 0)
     price = step.predict(changes_named(["no-sync"]))
-    assert dict(found["changes"][0]) == {
+    assert msgspec.structs.asdict(found.changes[0]) == {
         "name": "no-sync",
         "after_ns": round(price.after_ns),
         "saving_ns": round(price.saving_ns),
@@ -189,13 +190,13 @@ def test_the_answer_asks_for_each_change_alone_and_for_all_together():
             saving_ns=round(price.saving_ns), speedup=price.before_ns / round(price.after_ns)
         ),
     }
-    alone, both = found["changes"][1:]
-    assert alone["after_previous"]["saving_ns"] == found["changes"][0]["after_ns"] - both["after_ns"]
-    assert both["after_previous"] is None
-    assert found["recorded_ns"] == step.facts.program.step_ns
-    assert found["before_ns"] == round(step.plain_ns)
-    assert found["limit"] == step.predict([]).limit
-    assert found["changes"][2]["after_ns"] == round(
+    alone, both = found.changes[1:]
+    assert alone.after_previous.saving_ns == found.changes[0].after_ns - both.after_ns
+    assert both.after_previous is None
+    assert found.recorded_ns == step.facts.program.step_ns
+    assert found.before_ns == round(step.plain_ns)
+    assert found.limit == step.predict([]).limit
+    assert found.changes[2].after_ns == round(
         step.predict(changes_named(["no-sync", "cuda-graphs"])).after_ns
     )
 
@@ -209,15 +210,15 @@ def test_without_a_name_all_that_saves_one_percent_is_priced_most_saving_first()
 
     (view,) = views_of(body)
     found = what_if([view], [])
-    step = find_step(view, 0, None)
-    savings = [row["saving_ns"] for row in found["changes"]]
+    step = find_step(view, 0)
+    savings = [row.saving_ns for row in found.changes]
     worth = {n for n in CHANGES if step.predict(changes_named([n])).saving_ns >= 0.01 * step.plain_ns}
 
     assert savings == sorted(savings, reverse=True)
-    assert {row["name"] for row in found["changes"]} == worth | {"loader-workers"}
+    assert {row.name for row in found.changes} == worth | {"loader-workers"}
     assert {"tf32"} <= worth < set(CHANGES)
-    workers = next(row for row in found["changes"] if row["name"] == "loader-workers")
-    assert workers["after_ns"] == round(step.predict(changes_named([], 8)).after_ns)
+    workers = next(row for row in found.changes if row.name == "loader-workers")
+    assert workers.after_ns == round(step.predict(changes_named([], 8)).after_ns)
 
 
 def test_workers_are_asked_for_by_their_number():
@@ -230,22 +231,21 @@ def test_workers_are_asked_for_by_their_number():
     views = views_of(body)
     both = what_if(views, ["no-sync"], loader_workers=2)
 
-    assert [row["name"] for row in both["changes"]] == [
+    assert [row.name for row in both.changes] == [
         "no-sync",
         "loader-workers",
         "no-sync + loader-workers",
     ]
-    assert both["changes"][1]["limit"] == both["changes"][2]["limit"] == "loader"
-    assert both["changes"][0]["after_ns"] > both["changes"][1]["after_ns"]
+    assert both.changes[1].limit == both.changes[2].limit == "loader"
+    assert both.changes[0].after_ns > both.changes[1].after_ns
 
 
 def test_the_plain_time_is_the_time_before():
     (view,) = views_of(launches)
-    recorded = what_if([view], ["no-sync"])["recorded_ns"]
+    recorded = what_if([view], ["no-sync"]).recorded_ns
 
-    assert what_if([view], [], plain_step_ns=recorded // 2)["before_ns"] == pytest.approx(
-        recorded / 2, rel=0.01
-    )
+    known = what_if([replace(view, plain_step_ns=recorded // 2)], [])
+    assert (known.before_ns, known.source) == (recorded // 2, "measured")
 
 
 def test_the_first_device_with_a_step_answers_and_without_one_nobody():
@@ -253,7 +253,7 @@ def test_the_first_device_with_a_step_answers_and_without_one_nobody():
 
     assert what_if(empty, ["tf32"]) is None
     assert what_if([], []) is None
-    assert what_if([*empty, *views_of(products)], ["tf32"])["changes"][0]["name"] == "tf32"
+    assert what_if([*empty, *views_of(products)], ["tf32"]).changes[0].name == "tf32"
 
 
 def uploads(step, number):
@@ -370,9 +370,9 @@ def test_what_saves_one_percent_is_worth_saying(fetched_us, worth):
 
     # Without a recorder's cost; taking a finished batch takes 200 us.
     recorded = 4_000_000 + fetched_us * 1_000
-    found = what_if(views_of(body), [], plain_step_ns=recorded)
+    found = what_if([replace(view, plain_step_ns=recorded) for view in views_of(body)], [])
 
-    assert ("loader-workers" in [row["name"] for row in found["changes"]]) is worth
+    assert ("loader-workers" in [row.name for row in found.changes]) is worth
 
 
 def test_where_the_device_alone_takes_the_plain_time_the_host_takes_no_longer():
@@ -387,7 +387,9 @@ def test_a_replay_that_is_far_from_the_recording_has_no_price(monkeypatch):
     views = views_of(products)
     assert find_step(views[0], 0) is not None
     for factor in (2.1, 0.4):
-        monkeypatch.setattr(predict, "replay", lambda p, f=factor: replace(replay(p), step_ns=p.step_ns * f))
+        monkeypatch.setattr(
+            unprofiled, "replay", lambda p, f=factor: replace(replay(p), step_ns=p.step_ns * f)
+        )
         assert find_step(views[0], 0) is None
 
 
@@ -396,7 +398,8 @@ def test_no_price_is_of_a_longer_step_than_the_recorded_one(longer, told):
     step = step_of(products)
     facts = step.facts
     length = replay(facts.program).step_ns / longer
-    short = Step(replace(facts, program=replace(facts.program, step_ns=round(length))), None)
+    short_program = replace(facts.program, step_ns=round(length))
+    short = Step(replace(facts, program=short_program), replace(step.unprofiled, recorded=short_program))
     found, same = (each.predict(changes_named(["tf32"])) for each in (short, step))
 
     assert found.likely == pytest.approx(same.likely)

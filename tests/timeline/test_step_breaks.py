@@ -112,10 +112,3 @@ def test_the_window_without_steps_is_from_the_first_operation_to_the_last():
     assert (result.step.found_by, result.step.recorded_ns) == ("none", None)
     assert (result.step.startup_ns, result.step.teardown_ns) == (1_000 * US, 200 * US)
     assert told["no-steps"] == {"startup_ns": 1_000 * US, "teardown_ns": 200 * US}
-
-
-def test_of_a_kernel_that_took_no_time_nothing_is_before_or_after():
-    made = TraceBuilder()
-    made.kernel(100, 100, launch=(50, 60))
-    step = summarise([made.trace()]).step
-    assert (step.startup_ns, step.teardown_ns) == (None, None)

@@ -28,24 +28,24 @@ def steps(*kernels, lost=0, lost_in=(), length=100):
 
 
 def told(result):
-    return {finding["code"]: finding for finding in result.health["findings"]}
+    return {finding.code: finding for finding in result.health.findings}
 
 
 def test_a_step_that_took_the_host_as_long_with_fewer_kernels_is_damaged():
     result = summarise([steps(10, 10, 1, 10, 0, 10).trace()])
 
-    assert [row["kept"] for row in result.window["steps"]] == [True, True, False, True, False, True]
-    assert (told(result)["steps-damaged"]["severity"], told(result)["steps-damaged"]["count"]) == (
+    assert [row.kept for row in result.window.steps] == [True, True, False, True, False, True]
+    assert (told(result)["steps-damaged"].severity, told(result)["steps-damaged"].count) == (
         "warning",
         2,
     )
     assert "steps-without-work" not in told(result)
-    assert result.window["device_ns"] <= 4 * 100 * US
+    assert result.window.device_ns <= 4 * 100 * US
 
 
 def test_launches_without_kernels_damage_a_step():
     result = summarise([steps(10, 10, 10, lost=3, lost_in=(1,)).trace()])
-    assert [row["kept"] for row in result.window["steps"]] == [True, False, True]
+    assert [row.kept for row in result.window.steps] == [True, False, True]
 
 
 @pytest.mark.parametrize("counts", [(10, 8, 10, 8), (10, 10, 10)])
@@ -55,5 +55,5 @@ def test_steps_that_differ_a_little_or_all_lose_alike_are_whole(counts):
 
 def test_one_whole_step_of_many_is_too_few_for_a_verdict():
     result = summarise([steps(10, 0, 1, 0).trace()])
-    assert result.verdict["bound"] == "unknown"
-    assert result.verdict["undecided"]["code"] == "steps-damaged"
+    assert result.verdict.bound == "unknown"
+    assert result.verdict.undecided.code == "steps-damaged"

@@ -1,11 +1,13 @@
 """Names that mark steps: patterns, engines, kinds, and marks inside marks."""
 
 import re
+import time
 
 import pytest
 
 from profkit.timeline.launches import find_launches
 from profkit.timeline.phases import find_phases
+from profkit.timeline.range_names import compiles, loads_code
 from profkit.timeline.step_names import engine_iteration, kind_of, number_in, step_test
 from profkit.timeline.steps import find_steps
 from tests.builders import TraceBuilder
@@ -77,3 +79,11 @@ def test_many_short_steps_in_each_profiler_step_are_something_else():
     launches = find_launches(trace)
 
     assert find_phases(trace, launches, find_steps(trace, launches).rows).paths == ["step"]
+
+
+def test_a_name_of_a_million_letters_is_judged_at_once():
+    begun = time.process_time()
+    assert loads_code("Module Loading" * 70_000 + "\n")
+    assert compiles("Driver Compiler" * 70_000 + "\n")
+    assert not compiles("(dynamo_timed)" * 70_000 + "\n")
+    assert time.process_time() - begun < 1

@@ -94,3 +94,16 @@ def test_weights_that_are_moved_once_are_start_up_where_there_are_no_steps():
 
     assert result.window.device_ns == 200 * US
     assert result.step.startup_ns == 5_000 * US
+
+
+def test_the_first_step_begins_no_earlier_than_the_recording():
+    """Before later steps lies the time in which the device waits for their launch; before the first, nothing."""
+    made = TraceBuilder()
+    for step in range(40):
+        begin = 2_020 * US * step
+        for number, name in enumerate(("first", "second")):
+            at = begin + 1_010 * US * number
+            made.kernel(at, at + 1_000 * US, launch=(at - 3 * US, at - 1 * US), name=name)
+    result = summarise([made.trace()])
+    assert result.step.found_by == "period"
+    assert sum(result.verdict.shares.values()) == result.window.device_ns

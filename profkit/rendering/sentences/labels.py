@@ -93,8 +93,8 @@ def shapes_text(shapes: Sequence[Sequence[int]] | None, times: str = "×") -> st
 
 
 def share_term(name: str) -> Term:
-    """The term of a share; a share that is new to this version is shown by its own name."""
-    return SHARES.get(name) or Term(name, "", "grey62")
+    """The term of a share, or of an idle cause that is told from its share; a new one is shown by its own name."""
+    return SHARES.get(name) or CAUSES.get(name) or Term(name, "", "grey62")
 
 
 def share_label(name: str) -> str:

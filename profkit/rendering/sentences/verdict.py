@@ -86,11 +86,12 @@ _BOUND_WORDS: Final = {
 }
 
 
-def _unprofiled_estimate(params: Params) -> str:
-    bound = str(params["bound"])
+def _step_estimated(params: Params) -> str:
+    bound = str(params["recorded_bound"])
     words = _BOUND_WORDS.get(bound, f"bound by {share_label(bound).lower()}")
     return say(
-        f"Without the profiler's usual cost, the step would take about {{step_ns}} and be {words} (an estimate).",
+        f"The step without the profiler is an estimate of {{low_ns}} to {{high_ns}}; "
+        f"with it, the step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
         params,
     )
 
@@ -125,11 +126,25 @@ def _host_part(params: Params) -> str:
     return f"{text}: {', '.join(seen)}." if seen else f"{text}."
 
 
+_OF_NSYS: Final = {
+    "no-gpu-events": "Record with nsys profile -t cuda,nvtx.",
+    "kernels-unrecognised": "Record the same step with torch.profiler and record_shapes=True, and analyse both files.",
+}
+_OF_TORCH: Final = {
+    "no-gpu-events": "Record with ProfilerActivity.CUDA.",
+    "steps-damaged": "Record it again, with fewer steps at once.",
+}
+_WITHOUT_TORCH: Final = {
+    "kernels-unrecognised": "Measure the kernels with ncu, and analyse both: profkit analyze TRACE COUNTERS.",
+}
+"""What is said differently by what recorded the files, and of programs without PyTorch."""
+
+
 _DOUBTS: Final[Table] = {
     "host-part": _host_part,
     "profiler-slows-host": "Profiling slows the host, so some idle time may be the profiler's own cost. "
     "Pass the step time without a profiler (--plain-step) to separate the two.",
-    "unprofiled-estimate": _unprofiled_estimate,
+    "step-estimated": _step_estimated,
 }
 
 
@@ -138,13 +153,19 @@ def verdict_sentence(report: Report) -> str:
     verdict = report.verdict
     if verdict.undecided is not None or verdict.bound == "unknown":
         return _undecided_sentence(report)
-    return straggler_sentence(verdict) or _bound_sentence(report, verdict)
+    return straggler_sentence(verdict) or f"{_bound_sentence(report, verdict)}{_pace_sentence(report)}"
 
 
 def verdict_remedy(report: Report) -> str | None:
     """What to record instead, where the files cannot decide."""
     fact = report.verdict.undecided
-    return _said(_REMEDIES, fact) if fact is not None and fact.code in _REMEDIES else None
+    if fact is None or fact.code not in _REMEDIES:
+        return None
+    if any(finding.code == "no-torch" for finding in report.health.findings) and fact.code in _WITHOUT_TORCH:
+        return _WITHOUT_TORCH[fact.code]
+    formats = {each.format for each in report.inputs}
+    words = _OF_NSYS if formats == {"nsys"} else _OF_TORCH if formats == {"kineto"} else {}
+    return words.get(fact.code) or _said(_REMEDIES, fact)
 
 
 def verdict_caveats(report: Report) -> list[str]:
@@ -176,6 +197,37 @@ def _bound_sentence(report: Report, verdict: Verdict) -> str:
     if close is None:
         return f"{text}."
     return f"{text}; {share_label(close.bound).lower()} is close behind with {percent_text(close.share)}."
+
+
+_RESOURCES: Final = {
+    "compute": "arithmetic",
+    "memory": "memory bandwidth",
+    "device_overhead": "the fixed time of kernels",
+    "host": "the host",
+    "input": "loading data",
+    "transfer": "host copies",
+    "communication": "communication",
+}
+
+_RESOURCE_OF_SHARE: Final = {"sync": "host", "host_work": "host"}
+_RESOURCE_OF_LAUNCH: Final = {"host": "host", "queue": "device_overhead", "small_kernels": "device_overhead"}
+
+
+def _pace_sentence(report: Report) -> str:
+    """What sets the pace, where that is not what the step spends most of its time on; else nothing."""
+    bound, pace = report.verdict.bound, report.pace
+    resource = _RESOURCE_OF_SHARE.get(bound, bound)
+    if bound == "launch":
+        resource = _RESOURCE_OF_LAUNCH.get(str(report.verdict.cause), "host")
+    if pace in ("unknown", resource) or resource in report.between:
+        return ""
+    if pace == "balanced":
+        first, second = (_RESOURCES[each] for each in report.between)
+        return f" Its pace is balanced between {first} and {second}."
+    saving = next(row.saving_if_twice_as_fast_ns for row in report.limits if row.resource == pace)
+    assert saving is not None
+    what = _RESOURCES[pace]
+    return f" Yet {what} sets the pace: twice as fast, it would save {duration_text(saving.likely)} per step."
 
 
 def _subject(report: Report) -> tuple[str, str]:

@@ -1,0 +1,42 @@
+"""What a run folder tells about its recordings: ``run.json``, which `profkit.record` writes beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from profkit.readers.remote import is_remote
+from profkit.saved_runs.run_file import RunFile, read_run_file
+
+__all__ = ["run_steps"]
+
+_LONGEST_NS: Final = 1e15
+"""Eleven days: a longer step is a damaged file."""
+
+
+def run_steps(files: Sequence[str]) -> dict[str, int]:
+    """The unprofiled step time of each file that a ``run.json`` beside it lists, in ns, by the file's base name.
+
+    Of several that list files of one name, each in its own folder, the median counts.
+    """
+    told: dict[str, list[int]] = {}
+    for folder in sorted({Path(f).parent for f in files if f != "-" and not is_remote(f)}):
+        mine = [Path(f).name for f in files if f != "-" and Path(f).parent == folder]
+        for description in map(read_run_file, sorted(folder.glob("run*.json"))):
+            step = (description or {}).get("plain_step_median_ns")
+            if description is None or not isinstance(step, int | float) or not 0 < step < _LONGEST_NS:
+                continue
+            listed = _stems(description)
+            for name in mine:
+                if name.partition(".")[0] in listed:
+                    told.setdefault(name, []).append(round(step))
+    return {name: round(median(steps)) for name, steps in told.items()}
+
+
+def _stems(run: RunFile) -> set[str]:
+    """The files that a run lists, without suffixes: an export stands for its report."""
+    files = run.get("files")
+    listed = files if isinstance(files, list) else []
+    return {name.partition(".")[0] for name in listed if isinstance(name, str)}

@@ -1,0 +1,164 @@
+"""What sets the pace of a step: what it would save if one resource were twice as fast, by replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model import OperationKind
+from profkit.model.names import RESOURCES, Resource
+from profkit.model.report_verdict import LimitRow
+from profkit.model.rows import Interval
+from profkit.model.work import OperationBound
+from profkit.simulation.collectives import transfer_ns
+from profkit.simulation.replay import replay
+from profkit.simulation.step_program import LAUNCH, Program
+from profkit.simulation.unprofiled import UnprofiledStep
+from profkit.timeline.view import TraceView
+
+__all__ = ["Pace", "Savings", "pace_of", "savings_of"]
+
+_MOST_OFF: Final = 0.10
+"""A replay of the recorded step that is further off says nothing about what holds it up (design, section 2)."""
+
+_SETS_THE_PACE: Final = 0.10
+"""What a resource must save of the step to set its pace (design, section 2)."""
+
+Savings = Mapping[Resource, Sequence[float] | None]
+"""In ns, with a fast, the likely and a slow host; None where it cannot be told."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The resources of a step, and the one that sets its pace."""
+
+    limits: Sequence[LimitRow] = ()
+    pace: Resource | Literal["balanced", "unknown"] = "unknown"
+    between: Sequence[Resource] = ()
+
+
+def savings_of(view: TraceView, device: int, step: UnprofiledStep) -> Savings | None:
+    """What the step of a device would save with each resource twice as fast; None where its replay is too far off."""
+    if abs(step.replayed_over_recorded - 1) > _MOST_OFF:
+        return None
+    programs, lengths = zip(*step.played.values(), strict=True)
+    found: dict[Resource, Sequence[float] | None] = {}
+    for resource, faster in _faster(view, device, step.recorded).items():
+        if faster is None:
+            found[resource] = None
+            continue
+        saved = [
+            _saved(program, faster(program), length) * step.scale
+            for program, length in zip(programs, lengths, strict=True)
+        ]
+        found[resource] = saved if len(saved) == 3 else saved * 3  # A measured step has one host.
+    return found
+
+
+def _saved(program: Program, faster: Program, length_ns: float) -> float:
+    return 0.0 if faster is program else max(length_ns - replay(faster).step_ns, 0.0)
+
+
+def pace_of(savings: Savings | None, step_ns: float) -> Pace:
+    """The rows of ``limits[]``, and what sets the pace: it saves a tenth of the step, with a fast and a slow host too.
+
+    Args:
+        savings: What each resource saves; None where nothing can be told.
+        step_ns: The step without a profiler.
+    """
+    if savings is None or not savings:
+        return Pace()
+    known = {resource: saved for resource, saved in savings.items() if saved is not None}
+    rows = [
+        LimitRow(
+            resource=resource,
+            saving_if_twice_as_fast_ns=Interval(low=min(saved), likely=saved[1], high=max(saved)),
+        )
+        for resource, saved in sorted(known.items(), key=lambda each: -each[1][1])
+    ]
+    rows += [
+        LimitRow(resource=resource, saving_if_twice_as_fast_ns=None)
+        for resource, saved in savings.items()
+        if saved is None
+    ]
+    order = [row.resource for row in rows if row.saving_if_twice_as_fast_ns is not None]
+    first, *others = order
+    ahead = [max(order, key=lambda resource: known[resource][at]) for at in (0, 2)]
+    rival = next((resource for resource in ahead if resource != first), None)
+    if rival is None and known[first][1] >= _SETS_THE_PACE * step_ns:
+        return Pace(rows, first)
+    return Pace(rows, "balanced", [first, rival or others[0]])
+
+
+Faster = Callable[[Program], Program]
+
+
+def _faster(view: TraceView, device: int, recorded: Program) -> Mapping[Resource, Faster | None]:
+    """Each resource twice as fast, as a change of any program of the step; None where that cannot be told."""
+    bound = view.work.bound[recorded.row]
+    half = {
+        "compute": _half_durations(bound == OperationBound.COMPUTE),
+        "memory": _half_durations(bound == OperationBound.MEMORY),
+        "device_overhead": _half_overhead(bound == OperationBound.OVERHEAD),
+        "host": _half_host,
+        "input": _half_input,
+        "transfer": _half_durations(bound == OperationBound.TRANSFER),
+        "communication": _half_transfers(view, recorded, bound == OperationBound.COMMUNICATION),
+    }
+    return {resource: half[resource] for resource in RESOURCES}
+
+
+def _half_durations(chosen: NDArray[np.bool_]) -> Faster:
+    if not chosen.any():
+        return _the_same
+    return lambda program: replace(
+        program, duration_ns=np.where(chosen, program.duration_ns // 2, program.duration_ns)
+    )
+
+
+def _the_same(program: Program) -> Program:
+    return program
+
+
+def _half_overhead(small: NDArray[np.bool_]) -> Faster:
+    def faster(program: Program) -> Program:
+        return replace(
+            _half_durations(small)(program),
+            lead_ns=program.lead_ns // 2,
+            latency_ns=program.latency_ns // 2,
+        )
+
+    return faster
+
+
+def _half_host(program: Program) -> Program:
+    """All host time but data fetching, the profiler's, and what a wait takes."""
+    own = np.where(program.kind == LAUNCH, program.own_ns // 2, program.own_ns)
+    fixed = np.minimum(program.input_ns + program.profiler_ns, program.gap_ns)
+    return replace(program, gap_ns=fixed + (program.gap_ns - fixed) // 2, own_ns=own)
+
+
+def _half_input(program: Program) -> Program:
+    fetching = np.minimum(program.input_ns, program.gap_ns)
+    if not fetching.any():
+        return program
+    return replace(program, gap_ns=program.gap_ns - fetching // 2, input_ns=program.input_ns // 2)
+
+
+def _half_transfers(view: TraceView, recorded: Program, chosen: NDArray[np.bool_]) -> Faster | None:
+    """Collectives and peer copies without half of their transfer: waiting for a late rank stays.
+
+    Of one rank, a collective's waiting and its transfer cannot be told apart.
+    """
+    copies = view.trace.operations.kind[recorded.row] == OperationKind.COPY
+    if not chosen.any():
+        return _the_same
+    if len(view.trace.devices) == 1 and (chosen & ~copies).any():
+        return None
+    transfer = np.where(copies, recorded.duration_ns, transfer_ns([view], view, recorded))
+    saved = np.where(chosen, transfer / 2, 0.0).astype(np.int64)
+    return lambda program: replace(program, duration_ns=np.maximum(program.duration_ns - saved, 0))
