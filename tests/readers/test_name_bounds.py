@@ -1,3 +1,4 @@
+import gzip
 import os
 import time
 import tracemalloc
@@ -6,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from profkit.errors import ReadError
 from profkit.readers import read
 from profkit.readers.name_bounds import MOST_NAMES, OTHER_NAME
 from profkit.readers.nsys.samples import _frame_in, _is_metric
@@ -122,3 +124,13 @@ def test_a_run_file_is_read_with_a_bound(tmp_path: Path):
     device = tmp_path / "run_rank3.json"
     device.symlink_to("/dev/zero")
     assert read_run_file(device) is None
+
+
+@pytest.mark.parametrize("entry", [b"{}", b"1", b'{"":1}', b"[]"])
+def test_entries_without_end_are_refused_before_they_fill_the_memory(tmp_path, entry):
+    """Each takes a hundred bytes in memory, and none of them is where the text may be cut."""
+    file = tmp_path / "dense.json.gz"
+    entries = b",".join([entry] * 4_000_002)
+    file.write_bytes(gzip.compress(b'{"traceEvents":[' + entries + b"]}", 1))
+    with pytest.raises(ReadError, match="too large"):
+        read(file)

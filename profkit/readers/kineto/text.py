@@ -30,6 +30,8 @@ EXACT_US = 2.0**43
 """Below it, neighbouring floats of microseconds are less than a nanosecond apart."""
 
 _PIECE = 8 << 20
+_MOST_COMMAS = 4_000_000
+"""Of one piece: a real one has a twentieth of it, and each may part two events of a hundred bytes in memory."""
 _CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w')
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*(\[)')
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -140,12 +142,18 @@ class TraceText:
             self.truncated = True
 
     def _piece(self, start: int) -> tuple[list[Event], int]:
-        """The events from ``start`` on, and where the next piece starts."""
+        """The events from ``start`` on, and where the next piece starts.
+
+        Raises:
+            MemoryError: It cannot be cut, and holds more values than any recording.
+        """
         body, size = self._body, _PIECE
         while True:
             cut = _CUT.search(body, start + size) if start + size < len(body) else None
             end = cut.start(1) if cut else len(body)
             text = b"".join((b"[", body[start:end], b"]"))
+            if text.count(b",") > _MOST_COMMAS:
+                raise MemoryError
             try:
                 return self._decoded(text), end + 1
             except _BROKEN:
