@@ -56,7 +56,7 @@ _NARROWED = {
 _ONE_RANK = " One rank alone does not tell transfer from waiting, so this has no price: analyse the files of all ranks together."
 _ALL_TO_ALL = r"(?is).*all.?to.?all.*"
 _SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
-_WHOLE = re.compile(r"nccl\w*_[iu](?:32|64)(?:_|\b)")
+_WHOLE = re.compile(r"nccl\w{0,64}_[iu](?:32|64)(?:_|\b)")
 _ACCUMULATED = "torch::autograd::AccumulateGrad"
 
 

@@ -20,7 +20,7 @@ __all__ = ["RULES"]
 
 _WORKERS = 8
 _GARBAGE = re.compile(
-    r"(?:^|[^\w])gc(?:\.py)?[^\w].*collect|built-in method (?:gc\.)?collect|^gc$|^gc[ _.]collect"
+    r"(?:^|[^\w])gc(?:\.py)?[^\w].{0,200}collect|built-in method (?:gc\.)?collect|^gc$|^gc[ _.]collect"
 )
 _SMALL_COPY = 4096
 _FEWEST_SCALARS = 4

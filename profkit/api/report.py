@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from profkit.api.output_files import write_whole
-from profkit.api.run_folder import run_description, run_steps
+from profkit.api.run_folder import run_steps
 from profkit.errors import OutputError, ReadError
 from profkit.model import Finding, Severity, rows
 from profkit.model.report import (
@@ -41,6 +41,7 @@ from profkit.rendering.formats import format_of
 from profkit.report.assembly import summarise, time_offsets, timelines
 from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
 from profkit.report.views import Options
+from profkit.saved_runs.run_file import read_run_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -313,7 +314,7 @@ def _expand(path: PathLike) -> list[str]:
         for f in folder.iterdir()
         if f.is_file()
         and f.name.endswith(RECORDING_SUFFIXES)
-        and run_description(f) is None
+        and read_run_file(f) is None
         and not _is_report(f)
     )
     if not found:

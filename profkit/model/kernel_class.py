@@ -10,7 +10,7 @@ from profkit.hardware import TENSOR, TENSOR_HALF
 
 __all__ = ["MATRIX_FAMILIES", "Family", "KernelClass"]
 
-_WINOGRAD_PASS = re.compile(r"winograd\w*(?:data|delta|filter|output)\dx\d")
+_WINOGRAD_PASS = re.compile(r"winograd\w{0,64}(?:data|delta|filter|output)\dx\d")
 _DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct|shmem_tiling")
 
 

@@ -33,11 +33,12 @@ A `DTensor` of activations is redistributed in the backward pass too; one of par
 
 _MESSAGE: Final = re.compile(r"c10d::(?:send|recv_)")
 
+_ANY_CASE: Final = re.IGNORECASE | re.DOTALL
 _BY_GROUP: Final = (
-    ("tensor parallel", re.compile(r"(?:.*[\W_])?(?:tp|tensor(?:_model)?_parallel\w*)(?:[\W_].*)?", re.IGNORECASE)),
-    ("pipeline parallel", re.compile(r"(?:.*[\W_])?(?:pp|pipeline(?:_model)?_parallel\w*)(?:[\W_].*)?", re.IGNORECASE)),
-    ("expert parallel", re.compile(r"(?:.*[\W_])?(?:ep|expert(?:_model)?_parallel\w*)(?:[\W_].*)?", re.IGNORECASE)),
-    ("context parallel", re.compile(r"(?:.*[\W_])?(?:cp|context_parallel\w*)(?:[\W_].*)?", re.IGNORECASE)),
+    ("tensor parallel", re.compile(r"(?:.*[\W_])?(?:tp(?:[\W_].*)?|tensor(?:_model)?_parallel.*)", _ANY_CASE)),
+    ("pipeline parallel", re.compile(r"(?:.*[\W_])?(?:pp(?:[\W_].*)?|pipeline(?:_model)?_parallel.*)", _ANY_CASE)),
+    ("expert parallel", re.compile(r"(?:.*[\W_])?(?:ep(?:[\W_].*)?|expert(?:_model)?_parallel.*)", _ANY_CASE)),
+    ("context parallel", re.compile(r"(?:.*[\W_])?(?:cp(?:[\W_].*)?|context_parallel.*)", _ANY_CASE)),
 )  # fmt: skip
 """Whole words of a process group's description: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``."""
 

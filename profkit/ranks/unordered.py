@@ -26,7 +26,7 @@ Column = NDArray[np.int64]
 _ORDERS: Final = re.compile(
     r".*(?:Synchroni[sz]e|Wait|Query|Callback|HostFunc|GraphLaunch|Free(?!Async)).*|(?:cuda|cu|hip)Mem(?:cpy|set)(?!.*Async).*"
     r"|INVALID|(?:unknown|\d).*|",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 """Calls that make the host or a stream wait, or may; and those whose name is lost."""
 

@@ -10,13 +10,13 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from profkit.errors import ReadError
-from profkit.model import Finding, Severity
+from profkit.model import Finding, Severity, Trace
+from profkit.readers.name_bounds import with_bounded_names
 from profkit.readers.registry import originals_of
 from profkit.readers.remote import is_remote, shown_name
 from profkit.readers.sources import open_input
 
 if TYPE_CHECKING:
-    from profkit.model import Trace
     from profkit.model.memory_history import MemoryHistory
 
 __all__ = ["read"]
@@ -43,6 +43,8 @@ def read(
         try:
             made = opened.format.read(opened.content, shown)
             _refuse_impossible(made, shown)
+            if isinstance(made, Trace):
+                made = with_bounded_names(made)
         except (MemoryError, RecursionError):
             raise ReadError(
                 shown, "it is too large or too deep for this machine", "Record fewer steps."

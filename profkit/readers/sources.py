@@ -30,11 +30,11 @@ __all__ = ["Input", "open_input"]
 
 _BLOCK = 1 << 20
 _HEAD = 1 << 12
-_SMALLEST_LIMIT = 256 << 20
+_SMALLEST_LIMIT = 64 << 20
 _READ_AT_ONCE = 64 << 20
 """Bytes up to which a plain file is read and not mapped: one that is cut short meanwhile would end the process."""
-_LARGEST_RATIO = 200
-"""Traces compress 10 to 30 times, replicated ones up to 100 times; a bomb 1000 times."""
+_LARGEST_RATIO = 100
+"""Traces compress 10 to 30 times, replicated ones up to 100 times; a bomb 1000 times. 2 MB stay within 1 GB of memory."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def open_input(path: str, expand_limit: int | None = None) -> Iterator[Input]:
     Args:
         path: The input as the user gave it.
         expand_limit: The most bytes that may be held for it once expanded. By default half of the machine's
-            memory, and for compressed inputs no more than 200 times what was read (but 256 MiB always may be).
+            memory, and for compressed inputs no more than 100 times what was read (but 64 MiB always may be).
 
     Raises:
         ReadError: No such file, a folder, no permission, empty, over the limit, or no known content.

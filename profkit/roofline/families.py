@@ -23,15 +23,15 @@ _RULES: tuple[tuple[Family, re.Pattern[str]], ...] = tuple(
         (_F.FILL, r"rocclr_fillbuffer|^memset|init_device_workspace"),
         (_F.COPY, r"rocclr_copybuffer|^memcpy|catarraybatchedcopy|split_with_sizes_copy|chunk_cat|copy_out_contiguous|reshape_and_cache|store_kv|^copy_"),
         (_F.LAYOUT, r"nchwtonhwc|nhwctonchw|foldednhwc|generictranspose|converttensor|batched_transpose|addpadding|scalepackedtensor|cublastransposeparams"
-                    r"|tensor_?transform|subtensorop|^transpose|cudnn.*transpose"),
+                    r"|tensor_?transform|subtensorop|^transpose|cudnn.{0,200}transpose"),
         (_F.ATTENTION, r"flash_?(?:fwd|bwd|attn|attention)|flashattn|fmha|sdpa|memeffattention|attentionkernel"
                        r"|attentionbackwardkernel|paged_attention|kvcachekernel|_attn_(?:fwd|bwd)|attn_fwd|attn_bwd|flex_attention"
                        r"|compute_dot_do_o|convert_dq_to|sage_fwd|unified_attention|mla_decode|decode_attention|fwd_kernel_stage"
-                       r"|^_fwd_kernel|^_bwd_kernel|triton_tem_fused.*attention"),
-        (_F.CONVOLUTION, r"fprop|dgrad|wgrad|scudnn|hcudnn|\d+cudnn_|winograd|convolve|implicit_gemm|conv_?depthwise|conv2d|conv3d|conv1d"
-                         r"|im2col|col2im|vol2col|col2vol|miopensp3|igemm_(?:fwd|bwd|wrw)|naive_conv|cask.*offsetskernel|conv_kernel"
-                         r"|cudnn.*(?:engine|alg1|grouped_direct)|^gtc_?conv|grouped_conv|gridwiseconv|pointwise_mult_and_sum_complex"
-                         r"|im2d2col|triton_tem_fused.*conv"),
+                       r"|^_fwd_kernel|^_bwd_kernel|triton_tem_fused.{0,200}attention"),
+        (_F.CONVOLUTION, r"fprop|dgrad|wgrad|scudnn|hcudnn|\dcudnn_|winograd|convolve|implicit_gemm|conv_?depthwise|conv2d|conv3d|conv1d"
+                         r"|im2col|col2im|vol2col|col2vol|miopensp3|igemm_(?:fwd|bwd|wrw)|naive_conv|cask.{0,200}offsetskernel|conv_kernel"
+                         r"|cudnn.{0,200}(?:engine|alg1|grouped_direct)|^gtc_?conv|grouped_conv|gridwiseconv|pointwise_mult_and_sum_complex"
+                         r"|im2d2col|triton_tem_fused.{0,200}conv"),
         (_F.GEMM, r"gemm|gemv|^nvjet|^cijk_|splitkreduce|epilogue::impl::globalkernel|^bmm_|^dot_kernel|reduce_1block|^scal_kernel|matmul|marlin"
                   r"|fused_moe_kernel|tinygemm|triton_mm|_mm_kernel|^triton_tem_fused|tensorop|xmma|_scaled_mm|magma_"),
         (_F.NORM, r"layer_?norm|batch_?norm|group_?norm|rms_?norm|instance_?norm|gammabeta|gradgammabeta|rowwisemoments|computefusedparams"
@@ -44,7 +44,7 @@ _RULES: tuple[tuple[Family, re.Pattern[str]], ...] = tuple(
         (_F.INDEX, r"gather(?!topk)|scatter|index|(?<!rotary_)embedding|pooled_embs|compute_grad_weight|compute_num_of_partial|krn_partial|take_put|bucketize|masked_select"
                    r"|bounds_check"),
         (_F.SORT, r"sort|topk|computeblock|computedigit|reverse_indices|devicescan|scan_|_scan|deviceselect|devicemerge|uniquebykey|compactinit|histogram|rocprim"
-                  r"|deviceruns|devicerunlength|cub::.*partition"),
+                  r"|deviceruns|devicerunlength|cub::.{0,200}partition"),
         (_F.REDUCE, r"reduce|norm_kernel"),
         (_F.POOLING, r"pool|upsample|grid_sampl|interpolat|reflection_pad|replication_pad"),
         (_F.RECURRENT, r"lstm|gru_|rnn"),
@@ -64,14 +64,14 @@ _GENERIC = frozenset(
 """Wrappers of pointwise functors: whatever the functor is called, the work is pointwise."""
 _WRAPPERS = frozenset({"kernel", "kernel2", "device_kernel", "kernel_entry", "triton_", ""})
 _COPY_FUNCTOR = re.compile(
-    r"(?:direct|float16|bfloat16|float8|complex\w*)_copy_kernel|copy_kernel_cuda|copyfunctor|copy_device"
+    r"(?:direct|float16|bfloat16|float8|complex\w{0,32})_copy_kernel|copy_kernel_cuda|copyfunctor|copy_device"
 )
 _FILL_FUNCTOR = re.compile(r"fillfunctor|zerofunctor|(?<!masked_)fill_kernel")
 _MASK_FUNCTOR = re.compile(r"dropout|bernoulli")
 _TRITON_KIND = re.compile(r"^triton_(poi|red|per|for|spl|tem)_fused")
 _TRITON_NAMES: tuple[tuple[Family, re.Pattern[str]], ...] = (
-    (_F.NORM, re.compile(r"norm|var_mean|welford|rsqrt_.*mean|mean_.*rsqrt|pow_rsqrt")),
-    (_F.SOFTMAX, re.compile(r"softmax|amax.*exp.*sum")),
+    (_F.NORM, re.compile(r"norm|var_mean|welford|\A(?>.*?rsqrt_).*mean|\A(?>.*?mean_).*rsqrt|pow_rsqrt")),
+    (_F.SOFTMAX, re.compile(r"softmax|\A(?>.*?amax)(?>.*?exp).*sum")),
     (_F.LOSS, re.compile(r"nll_loss|cross_entropy")),
     (_F.INDEX, re.compile(r"embedding|index|gather|scatter")),
 )

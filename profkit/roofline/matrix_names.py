@@ -131,7 +131,7 @@ def _xmma(text: str) -> MatrixName | None:
 
 _TRTLLM = re.compile(rf"bmm_({_TRTLLM_TYPE})_({_TRTLLM_TYPE})({_TRTLLM_TYPE})_Fp32_")
 _TRTLLM_ATTENTION = re.compile(
-    rf"fmhaSm1\d\d\w*?Qkv({_TRTLLM_TYPE})O({_TRTLLM_TYPE})\w*?Q(\d{{1,4}})Kv(\d{{1,4}})"
+    rf"fmhaSm1\d\d\w{{0,24}}?Qkv({_TRTLLM_TYPE})O({_TRTLLM_TYPE})\w{{0,64}}?Q(\d{{1,4}})Kv(\d{{1,4}})"
 )
 _TRTLLM_NAMES = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1": "fp4"}
 

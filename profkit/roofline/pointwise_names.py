@@ -29,14 +29,16 @@ _STYLES = (
 )  # fmt: skip
 _LAMBDA = re.compile(r"lambda\(([^()]{0,300})\)")
 _ARRAY = re.compile(r"(?:std::array|at::detail::Array|Array)<char ?\*, (\d{1,2})")
-_FUNCTOR = re.compile(r"(\w*Functor\w*|\w*_kernel_cuda|\w*_cuda_kernel|\w*_kernel_impl|\w*CUDAKernelImpl|\w*_kernel\b|\w*CUDAKernel\w*"
-                      r"|\w*_cuda_out|launch_\w+|\w*_cuda\b)")  # fmt: skip
+_FUNCTOR = re.compile(r"((?<!\w)(?:\w*Functor\w*|\w*_kernel_cuda|\w*_cuda_kernel|\w*_kernel_impl|\w*CUDAKernelImpl|\w*_kernel\b|\w*CUDAKernel\w*"
+                      r"|\w*_cuda_out|\w*_cuda\b)|launch_\w+)")  # fmt: skip
 _TRIM = re.compile(r"^(?:launch_|CUDAFunctor(?:OnSelf|OnOther)?_|CUDA)|(?:_kernel_cuda|_cuda_kernel|_kernel_impl|CUDAKernelImpl|CUDAKernel"
                    r"|_kernel|_cuda_out|_cuda|Functor)(?=_|$)")  # fmt: skip
 _WRAPPING = frozenset(
     {"AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor", "gpu_kernel_impl", "gpu_kernel_impl_nocast"}
 )
-_COMPARE = re.compile(r"Compare\w*Functor|compare_\w*kernel|logical_\w+|isnan|isinf|eq_kernel|ne_kernel")
+_COMPARE = re.compile(
+    r"Compare\w{0,64}Functor|compare_\w{0,64}kernel|logical_\w+|isnan|isinf|eq_kernel|ne_kernel"
+)
 
 
 def read_pointwise_name(signature: Signature) -> PointwiseName:
@@ -89,7 +91,7 @@ def _argument_types(body: str) -> list[str]:
     if lambdas:
         parts = [part for part in lambdas[-1].split(",") if part.strip()]
     else:
-        inner = re.search(r"\w*Functor\w*<([^<>()]{0,200})", body)
+        inner = re.search(r"Functor\w{0,64}<([^<>()]{0,200})", body)
         parts = [part for part in inner[1].split(",") if part.strip()] if inner else []
         parts = parts[:3]
     return [found for found in (element_type(part) for part in parts) if found]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from profkit.model.report import Report
 from profkit.recording.environment import git_state
+from profkit.saved_runs.run_file import read_run_file
 
 __all__ = ["facts_of"]
 
 _LONGEST: Final = 200
-_LARGEST: Final = 1_000_000
 
 
 def facts_of(report: Report, files: Iterable[str]) -> dict[str, str]:
@@ -48,11 +47,4 @@ def _run_file(files: Iterable[str]) -> Mapping[str, object]:
     """What `profkit.record` wrote beside its recordings (docs/recording.md), when they lie in one folder."""
     folders = {path if path.is_dir() else path.parent for path in map(Path, files) if str(path) != "-"}
     found = sorted(folders.pop().glob("run*.json")) if len(folders) == 1 else []
-    for file in found:
-        try:
-            told = json.loads(file.read_bytes()) if file.stat().st_size < _LARGEST else None
-        except (OSError, ValueError, RecursionError):
-            continue
-        if isinstance(told, dict) and str(told.get("schema")).startswith("profkit.run/"):
-            return told
-    return {}
+    return next((told for told in map(read_run_file, found) if told is not None), {})

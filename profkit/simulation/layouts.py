@@ -29,9 +29,9 @@ __all__ = [
 Flags = NDArray[np.bool_]
 
 _HALF: Final = {"bf16", "fp16"}
-_LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w+<[^>]*, true, \w+>")
+_LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w{1,64}<[^>]{0,200}, true, \w{1,64}>")
 _EXPERTS: Final = re.compile(r"top_?k|moe|expert|gating|router|grouped", re.IGNORECASE)
-_PLANES: Final = re.compile(r"bn_[fb]w\w*_1c11")
+_PLANES: Final = re.compile(r"bn_[fb]w\w{0,64}_1c11")
 _BACKWARD_LAUNCHES: Final = 2.0
 """What the backward pass of fused attention takes of the host, in usual launches (0.6 to 4 in 22 first sides of
 reports/advice, median 1.8)."""

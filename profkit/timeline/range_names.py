@@ -42,7 +42,7 @@ _FETCHING = frozenset({"get", "load", "loading", "next", "fetch", "fetching", "r
 _DATA = frozenset({"data", "input", "inputs"})
 _FEW = 64
 """With fewer texts than one in so many rows, testing all of them is quicker than finding which are used."""
-_TORCHS_FRAME = re.compile(r"<built-in |nn\.Module: |(?:.*[/\\])?torch[/\\][^(]*\(\d+\): ")
+_TORCHS_FRAME = re.compile(r"<built-in |nn\.Module: |(?:.{0,1000}[/\\])?torch[/\\][^(]{0,200}\(\d{1,9}\): ")
 
 
 def profiler_step(name: str) -> bool:

@@ -1,6 +1,7 @@
 """What a file is called is what is in it."""
 
 import csv
+
 import pytest
 from click.testing import CliRunner
 

@@ -224,7 +224,7 @@ def test_a_million_rows_stay_quick(place):
         assert count > 1_000_000
         for metric in (
             metric_of("gpu_ms", subject="phase", of="forward"), metric_of(subject="family", of="gemm"),
-            metric_of(subject="kernel", of=recorded("gpt_bf16").kernels[0]["short_name"]), metric_of(),
+            metric_of(subject="kernel", of=recorded("gpt_bf16").kernels[0].short_name), metric_of(),
         ):  # fmt: skip
             began = time.perf_counter()
             rows = history.series(metric, tags={"branch": "main"})

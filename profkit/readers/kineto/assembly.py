@@ -221,7 +221,7 @@ class Assembly:
         operations, memory = self._tables["operations"], self._tables["memory"]
         ranks = [(operations, operations["rank"])] if operations else []
         if memory:
-            process = np.array([thread.process for thread in self.threads])[memory["thread"]]
+            process = np.array([thread.process for thread in self.threads], np.int64)[memory["thread"]]
             ranks.append((memory, self._label[process]))
         for table, rank in ranks if self._columns.merged.labels else ():
             device = table["device"]

@@ -340,7 +340,9 @@ class TraceColumns:
         return self.strings.add(name), int(kind), pageable
 
     def _json_text(self, text: bytes) -> tuple[int]:
-        return (self.strings.add(text.decode("utf-8", "replace")) if text.startswith(b"[") else UNKNOWN,)
+        return (
+            self.strings.add_whole(text.decode("utf-8", "replace")) if text.startswith(b"[") else UNKNOWN,
+        )
 
 
 _MESSAGE = "record_param_comms"

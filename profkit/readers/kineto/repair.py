@@ -21,7 +21,10 @@ _ESCAPE = re.compile(
 _BARE_NUMBER = re.compile(
     rb"[-+]?(?:\b(?:infinity|inf|nan)\b(?:\(\w*\))?|1\.#(?:inf|ind|qnan|snan)\w*)", re.IGNORECASE
 )
-_NAME = re.compile(r'("name"\s*:\s*")(.*?)("\s*,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)', re.DOTALL)
+_NAME = re.compile(
+    r'("name"\s*:\s*")((?:(?!"name"\s*:).)*?)("\s*,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)',
+    re.DOTALL,
+)
 _BARE_QUOTE = re.compile(r'(?<!\\)"')
 _BARE_SIGNS = (b"inf", b"nan", b"1.#")
 _QUOTE, _BACKSLASH, _SPACE, _COMMA = 0x22, 0x5C, 0x20, 0x2C

@@ -140,7 +140,7 @@ class Labels:
                 msgspec.json.decode(sizes, type=list)
             except (msgspec.MsgspecError, RecursionError):
                 return None
-            self._shapes[sizes] = self._strings.add(text(sizes))
+            self._shapes[sizes] = self._strings.add_whole(text(sizes))
         return self._shapes[sizes]
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from profkit.model import UNKNOWN, MemoryEvents, Samples
 from profkit.readers.nsys.actors import process_ids
 from profkit.readers.nsys.clock import Clock
-from profkit.readers.nsys.columns import NULL, Columns, Integers, distinct
+from profkit.readers.nsys.columns import NULL, Columns, Integers, distinct, distinct_pairs
 from profkit.readers.nsys.database import Database, integer, text
 from profkit.readers.nsys.devices import Devices
 from profkit.readers.nsys.strings import StringIds
@@ -20,12 +20,14 @@ from profkit.readers.strings import Strings
 
 __all__ = ["python_frames", "read_memory", "read_samples"]
 
-_METRIC = re.compile(r".+ \[[^\]]+\]")
 _GPU_BITS = 0xFF
 _FREED = 1
 _HOST_MEMORY = (0, 1)
 """Pageable and pinned, in ENUM_CUDA_MEM_KIND."""
-_FRAME = re.compile(r"([^\\/\s:<>]+\.py)\W{1,3}(?:line )?(\d{1,9})")
+_LINE = re.compile(r"\.py\W{1,3}(?:line )?(\d{1,9})")
+_BEFORE_FILE = re.compile(r"[\\/\s:<>]")
+_LONGEST_PLACE = 1024
+"""Characters of a call chain's module and symbol that are looked at."""
 _LIBRARY = re.compile(r"(site|dist)-packages|[\\/]lib[\\/]python\d|<frozen")
 
 
@@ -69,13 +71,23 @@ def python_frames(database: Database, string_ids: StringIds, strings: Strings) -
     rows = table.rows("id", "symbol", "module", "stackDepth") if table else []
     best: dict[int, tuple[bool, int, str]] = {}
     for chain, symbol, module, depth in rows:
-        place = f"{string_ids.text(integer(module))} {string_ids.text(integer(symbol))}"
-        match = _FRAME.search(place)
+        texts = (string_ids.text(integer(module)), string_ids.text(integer(symbol)))
+        place = " ".join(text[:_LONGEST_PLACE] for text in texts)
+        frame = _frame_in(place)
         number = integer(chain)
-        if match and number is not None:
-            rank = (bool(_LIBRARY.search(place)), integer(depth) or 0, f"{match[1]}:{match[2]}")
+        if frame and number is not None:
+            rank = (bool(_LIBRARY.search(place)), integer(depth) or 0, frame)
             best[number] = min(rank, best.get(number, rank))
     return {chain: strings.add(frame) for chain, (_, _, frame) in best.items()}
+
+
+def _frame_in(place: str) -> str | None:
+    """``train.py:12`` of a text that names a Python file and a line."""
+    for line in _LINE.finditer(place):
+        stem = _BEFORE_FILE.split(place[: line.start()])[-1]
+        if stem:
+            return f"{stem}.py:{line[1]}"
+    return None
 
 
 def _current_samples(database: Database, strings: Strings, devices: Devices, clock: Clock) -> Samples | None:
@@ -90,15 +102,12 @@ def _current_samples(database: Database, strings: Strings, devices: Devices, clo
     if not len(rows):
         return None
     time = np.where(rows["timestamp"] == NULL, rows["rawTimestamp"], rows["timestamp"])
+    pairs, places = distinct_pairs(rows["typeId"], rows["metricId"])
+    texts = (metrics.get(pair) for pair in pairs)
+    metric = np.array([strings.add(name) if name else UNKNOWN for name in texts], np.int32)[places]
     types, type_places = distinct(rows["typeId"])
-    ids, id_places = distinct(rows["metricId"])
-    lookup = np.full((len(types), len(ids)), UNKNOWN, np.int32)
-    for row, type_id in enumerate(types.tolist()):
-        for column, metric in enumerate(ids.tolist()):
-            if name := metrics.get((type_id, metric)):
-                lookup[row, column] = strings.add(name)
     device = _devices(types, devices)[type_places]
-    return _samples(time, device, lookup[type_places, id_places], rows["value"].astype(np.float64), clock)
+    return _samples(time, device, metric, rows["value"].astype(np.float64), clock)
 
 
 def _early_samples(database: Database, strings: Strings, devices: Devices, clock: Clock) -> Samples:
@@ -113,7 +122,7 @@ def _early_samples(database: Database, strings: Strings, devices: Devices, clock
     for timestamp, raw_timestamp, type_id, data in rows:
         time = integer(timestamp if timestamp is not None else raw_timestamp)
         for name, value in _decoded(decoder, data).items() if time is not None else ():
-            if _METRIC.fullmatch(name):
+            if _is_metric(name):
                 times.append(_bounded(time))
                 types.append(_bounded(integer(type_id)))
                 names.append(strings.add(name))
@@ -121,6 +130,12 @@ def _early_samples(database: Database, strings: Strings, devices: Devices, clock
     type_values, places = distinct(np.array(types, np.int64))
     device = _devices(type_values, devices)[places]
     return _samples(np.array(times, np.int64), device, np.array(names, np.int32), np.array(values), clock)
+
+
+def _is_metric(name: str) -> bool:
+    """``SM Active [Throughput %]``: a name, then its unit in brackets."""
+    title, _, unit = name.removesuffix("]").rpartition(" [")
+    return name.endswith("]") and bool(title and unit) and "]" not in unit
 
 
 def _decoded(decoder: msgspec.json.Decoder[dict[str, Any]], data: object) -> dict[str, Any]:

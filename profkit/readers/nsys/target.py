@@ -31,7 +31,7 @@ _CAPTURE_FACTS = {
 }
 _LOST = re.compile(
     r"\b(dropp\w+|lost|losing|overflow\w*|discarded|truncated|out of memory|missing|exceed\w*|incomplete)\b"
-    r"|\bnot all (?P<kind>\w+)[\w ]* events",
+    r"|\bnot all (?P<kind>\w{1,40})[\w ]{0,80} events",
     re.IGNORECASE,
 )
 _NONE_LOST = re.compile(
@@ -40,6 +40,8 @@ _NONE_LOST = re.compile(
 )
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\\/][^\s\\/:'\"]+){2,}")
 _TEXT_LIMIT = 200
+_LOOKED_AT = 1000
+"""Characters of a message that are searched; nsys' own are shorter."""
 _RANK = re.compile(r'(?:^|;)(?:RANK|OMPI_COMM_WORLD_RANK|PMIX_RANK)="?(\d{1,6})"?(?:;|$)')
 
 
@@ -102,7 +104,7 @@ def note_diagnostics(database: Database, active: Container[int], *, has_ranges: 
         owner = integer(process) or 0
         if pid_of(owner) and owner not in active:
             continue
-        message = " ".join(text(content).split())
+        message = " ".join(text(content)[:_LOOKED_AT].split())
         if _LOST.search(message) and not _NONE_LOST.search(message):
             message = _PATH.sub("(path)", message)[:_TEXT_LIMIT]
             counts[message] = counts.get(message, 0) + 1

@@ -104,6 +104,7 @@ FINDINGS: Final[Table] = {
     "events-lost": "nsys reports: {quote}",
     "ncu-errors": "ncu reported {count:error}. The first is: {first}",
     "ncu-no-duration": "The table lacks {metric}, so kernel times are unknown. Record with ncu --section SpeedOfLight.",
+    "names-put-together": "The operations have very many names; the {count:name} of the least time are put together.",
     "ranges-open": "{count:NVTX range} never closed; profkit ends them with the last event of the recording.",
     "file-failed": "{error} (The report covers the other files.)",
     "traces-set-aside": "{count:file} left out: profiler traces or counters, which add detail to the other recordings. "
