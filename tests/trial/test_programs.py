@@ -34,6 +34,106 @@ for step in range(100_000):
 """
 
 
+STARVED = """
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 100_000
+
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        row = torch.full((16,), index / 100_000)
+        return row, row.sum()
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    net = torch.nn.Linear(16, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    for x, y in DataLoader(Slow(), batch_size=8):
+        loss = (net(x).squeeze(1) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+CHAIN = """
+import torch
+
+
+class Chain(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((200_000,), 0.9))
+
+    def forward(self, x):
+        x = x * self.weight
+        for _ in range(16):
+            x = torch.relu(x * 0.99 + 0.01) - 0.3 * x
+        return x
+
+
+torch.manual_seed(0)
+net = Chain()
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+x = torch.randn(200_000)
+for _ in range(100_000):
+    loss = net(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+TRANSFORMER = """
+import torch
+torch.manual_seed(0)
+layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+net = torch.nn.Sequential(torch.nn.Embedding(50, 32), torch.nn.TransformerEncoder(layer, 6), torch.nn.Linear(32, 50))
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+for _ in range(100_000):
+    tokens = torch.randint(0, 50, (2, 9))
+    loss = torch.nn.functional.cross_entropy(net(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+CNN = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+block = lambda: nn.Sequential(
+    nn.Conv2d(32, 32, 3, padding=1, groups=32), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(3, 1, 1)
+)
+blocks = [block() for _ in range(3)]
+net = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+images, labels = torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,))
+for _ in range(100_000):
+    loss = nn.functional.cross_entropy(net(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+TUNED = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+x, y = torch.randn(256, 512), torch.randint(0, 10, (256,))
+for _ in range(100_000):
+    loss = torch.nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
 @pytest.fixture
 def trial(tmp_path, monkeypatch):
     """Runs a trial of a script; one thread, since the machine may be another's too."""
@@ -83,3 +183,30 @@ def test_a_program_that_fails_by_itself_is_an_error_with_its_last_line(trial):
 def test_a_program_without_steps_is_told(trial):
     with pytest.raises(RecordingError, match="ended by itself after fewer than 4 steps"):
         trial("import torch")
+
+
+@pytest.mark.parametrize(
+    ("source", "tried", "right"),
+    [
+        pytest.param(
+            STARVED, ["loader-workers", "fused-optimizer"], "loader-workers", id="a loader that starves"
+        ),
+        pytest.param(CHAIN, ["compile"], "compile", id="an uncompiled chain"),
+        pytest.param(TRANSFORMER, ["fused-optimizer"], "fused-optimizer", id="a small transformer"),
+        pytest.param(CNN, ["channels-last"], "channels-last", id="a CNN"),
+    ],
+)
+def test_the_right_change_is_kept(trial, source, tried, right):
+    found, rows = trial(source, *tried)
+    assert found.final.changes == [right], trial_text(found)
+    assert rows[right].measured.low > 1
+    assert found.loss.unchanged
+    assert found.final.patch
+
+
+def test_nothing_helps_a_tuned_program(trial):
+    found, rows = trial(TUNED, skip=("compile", "threads", "bf16"))
+    assert found.final.changes == [], trial_text(found)
+    assert found.sentence.startswith("Nothing helps: the step takes ")
+    assert rows["fused-optimizer"].why == rows["foreach-optimizer"].why == "already so"
+    assert rows["garbage-collection"].measured is not None

@@ -10,6 +10,7 @@ from profkit.trial.scratch import mirror
 from tests.packaging.conftest import ROOT
 
 torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture
