@@ -208,7 +208,9 @@ def _nsys(field: str, texts: list[str]) -> bytes:
             _INSERTS[field].format(**fill), [row if "?3" in _INSERTS[field] else row[:2] for row in rows]
         )
         if field == "metric":
-            database.executemany(_SAMPLE.replace("?1", ""), list(rows))
+            database.executemany(_SAMPLE, rows)
+        if field != "gpu":
+            database.execute("insert into TARGET_INFO_GPU values (0, 'NVIDIA H100', 132, 1, 1, 0)")
         if field != "kernel":
             database.executemany(_INSERTS["kernel"].format(**fill), rows[-3:])
         database.commit()

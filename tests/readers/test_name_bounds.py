@@ -1,5 +1,6 @@
 import os
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,19 @@ def test_operations_have_a_bounded_number_of_names(tmp_path):
     assert len(trace.operations) == MOST_NAMES + 503
     assert OTHER_NAME in trace.strings
     assert [f.params["count"] for f in trace.findings if f.code == "names-put-together"] == [501]
+
+
+def test_samples_of_many_types_and_metrics_cost_their_rows(tmp_path):
+    """A table of all types by all metrics would take 300 times the memory."""
+    made = made_of("nsys", "metric", "a", 20_000, 8)
+    file = tmp_path / "many.sqlite.gz"
+    file.write_bytes(made.data)
+    tracemalloc.start()
+    trace = read(file)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(np.unique(trace.samples.metric)) > 50
+    assert peak < 20_000 * 300 * 4
 
 
 @pytest.mark.parametrize(
