@@ -60,25 +60,28 @@ def read(folder: Path) -> tuple[list[dict[str, Any]], Reports]:
 def compared(scratch: Path, before: str, after: str) -> dict[str, Any]:
     """One comparison of two saved reports, as `profkit compare` makes it."""
     found = profkit.compare(scratch / f"{before}.json", scratch / f"{after}.json")
-    top = found.parts[0] if found.parts else {"name": None, "kind": None, "delta_ns": 0}
+    top = found.parts[0] if found.parts else None
     step, phases = found.step, found.comparison.phases
     return {
         "before": before,
         "after": after,
         "verdict": found.verdict,
-        "before_ns": step["before_ns"],
-        "after_ns": step["after_ns"],
-        "noise_ns": step["noise_ns"],
-        "top": [top["name"], top["kind"], top["delta_ns"]],
+        "before_ns": step.before_ns,
+        "after_ns": step.after_ns,
+        "noise_ns": step.noise_ns,
+        "top": [top.name, top.kind, top.delta_ns] if top else [None, None, 0],
         "adds_up": adds_up(found.parts, step) and (not phases or adds_up(phases, step)),
         "sentence": found.comparison.sentence,
     }
 
 
-def adds_up(rows: Iterable[dict[str, Any]], step: dict[str, Any]) -> bool:
+def adds_up(rows: Iterable[Any], step: Any) -> bool:
     """Whether parts are the whole on both sides and in the difference, to the nanosecond."""
     rows = list(rows)
-    return all(sum(row[key] for row in rows) == step[key] for key in ("before_ns", "after_ns", "delta_ns"))
+    return all(
+        sum(getattr(row, key) for row in rows) == getattr(step, key)
+        for key in ("before_ns", "after_ns", "delta_ns")
+    )
 
 
 def changes(rows: list[dict[str, Any]], scratch: Path) -> list[dict[str, Any]]:

@@ -65,9 +65,9 @@ def test_an_input_is_never_written_over(report_json):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ('{"schema": "profkit.report/1"}', "not a whole profkit.report/1"),
-        ('{"schema": "profkit.report/1", "inputs": [', "no whole JSON"),
-        ('{"schema": "profkit.report/1", "inputs": 3}', "not a whole profkit.report/1"),
+        ('{"schema": "profkit.report/1"}', "not a complete profkit.report/1"),
+        ('{"schema": "profkit.report/1", "inputs": [', "the report is incomplete JSON"),
+        ('{"schema": "profkit.report/1", "inputs": 3}', "not a complete profkit.report/1"),
     ],
 )
 def test_a_damaged_report_is_one_clear_line(tmp_path, content, says):

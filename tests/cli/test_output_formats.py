@@ -1,5 +1,7 @@
 """What a file is called is what is in it."""
 
+import csv
+
 import pytest
 from click.testing import CliRunner
 
@@ -43,12 +45,20 @@ def test_a_trend_is_a_page(tmp_path):
 
 
 @pytest.mark.parametrize("command", [["compare", TRACE, TRACE], ["gate", TRACE, "--baseline", TRACE]])
-@pytest.mark.parametrize("name", ["x.csv", "x.xyz", ".csv"])
-def test_a_comparison_is_refused_as_a_table_before_anything_is_read(command, name, tmp_path, monkeypatch):
+def test_a_comparison_of_unknown_format_is_refused_before_anything_is_read(command, tmp_path, monkeypatch):
     monkeypatch.setattr("profkit.readers.read", lambda *_: pytest.fail("it was read"))
-    done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / name)])
+    done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "x.xyz")])
     assert done.exit_code == 1
-    assert "Choose one of .html, .htm, .json, .md, .txt, or" in done.output
+    assert "Choose one of .html, .htm, .json, .md, .txt, .csv, or" in done.output
+
+
+@pytest.mark.parametrize("name", ["x.csv", ".csv"])
+def test_a_comparison_is_a_table_by_its_suffix(name, tmp_path):
+    done = CliRunner().invoke(main, ["compare", TRACE, TRACE, "-o", str(tmp_path / name)])
+    assert done.exit_code == 0
+    header, *rows = (tmp_path / name).read_text().splitlines()
+    assert rows
+    assert {header.count(",")} == {len(row) - 1 for row in csv.reader(rows)}
 
 
 def test_a_file_that_is_called_like_a_suffix_has_its_format(tmp_path):

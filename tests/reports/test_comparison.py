@@ -4,6 +4,7 @@ import importlib
 import json
 import lzma
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,10 +79,13 @@ def test_scores_count_what_a_comparison_says(study, reports, tmp_path, capsys):
 
 
 def test_parts_that_miss_a_nanosecond_do_not_add_up(study):
-    step = {"before_ns": 5, "after_ns": 8, "delta_ns": 3}
-    rows = [{"before_ns": 2, "after_ns": 2, "delta_ns": 0}, {"before_ns": 3, "after_ns": 6, "delta_ns": 3}]
+    step = SimpleNamespace(before_ns=5, after_ns=8, delta_ns=3)
+    rows = [
+        SimpleNamespace(before_ns=2, after_ns=2, delta_ns=0),
+        SimpleNamespace(before_ns=3, after_ns=6, delta_ns=3),
+    ]
     assert study("score").adds_up(rows, step)
-    rows[0]["after_ns"] = 3
+    rows[0].after_ns = 3
     assert not study("score").adds_up(rows, step)
 
 

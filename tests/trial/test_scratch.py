@@ -54,7 +54,7 @@ open("data/rows.csv", "w").write("new\\n")
 Path("data/deep/new.csv").write_text("new\\n")
 torch.save({}, "latest.pt")
 with open("state.db", "r+") as file:
-    file.write("changed")
+    file.write("O")
 print(open("log.txt").read())
 """
 
@@ -77,5 +77,5 @@ def test_what_the_program_writes_touches_no_original(folder, tmp_path):
     assert done.stdout == "original\nmore\n\n"
     assert {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()} == before
     assert (scratch / "data/rows.csv").read_text() == "new\n"
-    assert (scratch / "state.db").read_text() == "changed\n"
+    assert (scratch / "state.db").read_text() == "Original\n"
     assert torch.load(scratch / "latest.pt") == {}
