@@ -193,7 +193,7 @@ def _check_uses(report: profkit.Report, text: str, files: list[Path]) -> None:
 
 def _rows_of(report: profkit.Report, table: str) -> list[Any]:
     inside = {"steps": report.document.window, "gaps": report.document.idle}
-    rows: list[Any] = inside[table][table] if table in inside else getattr(report.document, table)
+    rows: list[Any] = getattr(inside.get(table, report.document), table)
     return rows
 
 

@@ -97,14 +97,13 @@ def test_steps_tile_the_devices_time_with_the_work_that_they_launched():
 
 def test_an_operation_launched_between_steps_goes_to_the_next_and_after_the_last_to_none():
     made = TraceBuilder().range(0, 10, "step").range(20, 30, "step")
-    made.kernel(5, 8, launch=(1, 2)).kernel(40, 50, launch=(15, 16), name="between").kernel(
-        60, 70, launch=(35, 36), name="after"
-    )
+    made.kernel(5, 8, launch=(1, 2)).kernel(40, 50, launch=(15, 16), name="between")
+    made.kernel(51, 55, launch=(21, 22)).kernel(60, 70, launch=(35, 36), name="after")
     result = summarise([made.trace()])
 
-    assert [s.device_ns for s in result.window.steps] == [8, 42]
+    assert [(s.kept, s.device_ns) for s in result.window.steps] == [(True, 8), (True, 47)]
     assert {k.name for k in result.kernels} == {GEMM, "between"}
-    assert result.totals.kernel_count == 3
+    assert result.totals.kernel_count == 4
 
 
 def test_a_step_without_operations_has_an_empty_tile():
