@@ -33,9 +33,9 @@ class Row(msgspec.Struct, frozen=True):
 class Interval(Row, frozen=True, kw_only=True):
     """An estimate with its bounds, in the unit that the field's name says."""
 
-    low: float
+    low: int | float
     """The least that is to be expected."""
-    likely: float
+    likely: int | float
     """The best single guess."""
-    high: float
+    high: int | float
     """The most that is to be expected."""

@@ -178,7 +178,7 @@ def test_a_bomb_is_read_in_bounded_memory() -> None:
     # VmHWM is of the program itself; ru_maxrss remembers the size of the process that forked it.
     script = (
         "import re, sys, profkit; r = profkit.analyze(sys.argv[1]).document;"
-        "print(r.totals['kernel_count'], re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
+        "print(r.totals.kernel_count, re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
     )
     path = str(case_of("92_gz_bomb").path)
     done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profkit.model import Trace
-from profkit.model.report import Report
+from profkit.model.report import DeviceRow, Report
 from profkit.report.assembly import summarise
 from profkit.timeline.idle import QUEUE_LATENCY_NS
 from tests.exactness.brute_idle import BruteIdle
@@ -109,7 +109,7 @@ def test_the_clock_that_a_recording_starts_at_changes_nothing(recording: Recordi
 def test_two_recordings_of_one_report_have_the_numbers_of_each(one: Recording, other: Recording) -> None:
     traces = [trace_of(one), trace_of(other)]
     together, alone = summarise(traces), [summarise([trace]) for trace in traces]
-    assert together.totals["kernel_count"] == sum(single.totals["kernel_count"] or 0 for single in alone)
+    assert together.totals.kernel_count == sum(single.totals.kernel_count or 0 for single in alone)
     for total in (
         "kernel_sum_ns",
         "kernel_union_ns",
@@ -118,32 +118,32 @@ def test_two_recordings_of_one_report_have_the_numbers_of_each(one: Recording, o
         "copy_ns",
         "communication_exposed_ns",
     ):
-        assert together.totals[total] == sum(single.totals[total] for single in alone)
+        assert getattr(together.totals, total) == sum(getattr(single.totals, total) for single in alone)
     # Steps are left out for all devices at once, so windows agree where neither leaves one out for the other.
     left_out = [_left_out(result) for result in (together, *alone)]
-    if len({len(single.window["steps"]) for single in alone}) == 1 and len(set(left_out)) == 1:
+    if len({len(single.window.steps) for single in alone}) == 1 and len(set(left_out)) == 1:
         assert [_of_device(row) for row in together.devices] == [
             _of_device(row) for single in alone for row in single.devices
         ]
 
 
 def _left_out(result: Report) -> int:
-    return sum(not step["kept"] for step in result.window["steps"])
+    return sum(not step.kept for step in result.window.steps)
 
 
-def _of_device(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: row[key] for key in ("window_ns", "busy_ns", "shares")}
+def _of_device(row: DeviceRow) -> dict[str, Any]:
+    return {key: getattr(row, key) for key in ("window_ns", "busy_ns", "shares")}
 
 
 def numbers(result: Report) -> dict[str, Any]:
     """All that is a number of time; names of examples (the gap's neighbours, say) may depend on the order."""
-    steps = [step["shares"] for step in result.window["steps"]]
-    shares = [device["shares"] for device in result.devices]
+    steps = [step.shares for step in result.window.steps]
+    shares = [device.shares for device in result.devices]
     return {
         **told(result),
         "shares of steps": steps,
         "shares of devices": shares,
-        "verdict": result.verdict["bound"],
+        "verdict": result.verdict.bound,
     }
 
 
