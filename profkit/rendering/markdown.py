@@ -16,6 +16,7 @@ from profkit.rendering.digest import (
     headline_of,
     health_note,
     kernels_by_name,
+    memory_findings,
     no_advice,
     number_of,
     parts_of,
@@ -36,7 +37,8 @@ __all__ = ["as_code", "as_prose", "as_table", "render_markdown"]
 
 _NAMES = 80
 _TOP = 15
-_SPECIAL = re.compile(r"([\\`*_\[\]|~]|^[-+#>=]|^\d+(?=[.)]))")
+_SPECIAL = re.compile(r"([\\`*_\[\]|~]|^[-+#>=])")
+_NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 
 
 def render_markdown(report: Document) -> str:
@@ -223,8 +225,9 @@ def _memory(report: Document, scale: Scale) -> Iterable[str]:
         rows = [[as_code(name), bytes_text(size), count_text(count)] for name, size, count in places[:10]]
         yield from as_table((title, "size>", "blocks>"), rows, len(places))
     for row in memory.oom[:3]:
-        wanted, free = bytes_text(row.requested_bytes), bytes_text(row.free_bytes)
-        yield f"**Out of memory**: {wanted} wanted, {free} free, {as_code(row.where)}"
+        yield f"**Out of memory** at {as_code(row.where)}: {as_prose(row.explanation)}"
+    if found := memory_findings(report):
+        yield "\n".join(f"- **{finding.severity}**: {as_prose(finding.message)}" for finding in found)
 
 
 def _ranks(report: Document, scale: Scale) -> Iterable[str]:
@@ -260,7 +263,7 @@ def as_prose(value: str | None) -> str:
     text = printable(value or "")
     text = text if len(text) <= 500 else f"{text[:500]}…"
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace("@", "@\u200b").replace("://", ":\u200b//")
-    return _SPECIAL.sub(r"\\\1", text)
+    return _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", text))
 
 
 def as_code(value: str | None, limit: int = _NAMES) -> str:

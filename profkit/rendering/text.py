@@ -22,6 +22,7 @@ from profkit.rendering.digest import (
     kept_steps,
     kernels_by_name,
     launch_parts,
+    memory_findings,
     no_advice,
     number_of,
     parts_of,
@@ -290,8 +291,10 @@ def _memory(console: Console, report: Document, scale: Scale) -> None:
             changes.add_row(Text(_clean(change_label(change.change))), bytes_text(after), duration_text(step))
         _print(console, changes, 0, "changes")
     for row in memory.oom[:3]:
-        text = f"  out of memory: {bytes_text(row.requested_bytes)} wanted, {bytes_text(row.free_bytes)} free"
-        console.print(Text(_clean(where_text(text, row.where), None), style="bold red"))
+        console.print(Text(f"  {_clean(where_text('out of memory', row.where), None)}", style="bold red"))
+        console.print(Padding(Text(_clean(row.explanation, None)), (0, 0, 0, 2)))
+    for finding in memory_findings(report):
+        console.print(Padding(Text(_clean(finding.message, None)), (0, 0, 0, 2)))
 
 
 def _ranks(console: Console, report: Document, scale: Scale) -> None:
