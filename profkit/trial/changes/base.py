@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import Enum
@@ -25,7 +26,7 @@ class Promise(Enum):
     """Fewer bits."""
 
 
-class Change:
+class Change(ABC):
     """A change that can be made from outside, and taken back."""
 
     name: ClassVar[str]
@@ -54,6 +55,6 @@ class Change:
     def warmed_up(self, undo: ExitStack) -> None:
         """The steps before the first timed one are over."""
 
+    @abstractmethod
     def patch(self, facts: Facts) -> list[str]:
         """Lines of code to write, with a comment where they go; for a command line: variables to set before it."""
-        raise NotImplementedError
