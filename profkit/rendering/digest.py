@@ -27,6 +27,7 @@ __all__ = [
     "kept_steps",
     "kernels_by_name",
     "launch_parts",
+    "memory_findings",
     "no_advice",
     "number_of",
     "parts_of",
@@ -105,6 +106,12 @@ def parts_of(shares: Mapping[Any, int]) -> list[tuple[str, int, float]]:
 def findings_by_weight(report: Document) -> list[Finding]:
     """What the health check found, the worst first."""
     return sorted(report.health.findings, key=lambda row: -row.severity.rank)
+
+
+def memory_findings(report: Document) -> list[Finding]:
+    """What was found about the program's memory that neither the health check nor a failed allocation tells."""
+    told = {finding.code for finding in report.health.findings} | {"out-of-memory"}
+    return [row for row in (report.memory.findings if report.memory else ()) if row.code not in told]
 
 
 def health_note(report: Document) -> str:

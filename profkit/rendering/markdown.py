@@ -16,6 +16,7 @@ from profkit.rendering.digest import (
     headline_of,
     health_note,
     kernels_by_name,
+    memory_findings,
     no_advice,
     number_of,
     parts_of,
@@ -28,6 +29,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.precision_tables import flop_cell, formats_of, note_of, tf32_text
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text
 
@@ -35,7 +37,8 @@ __all__ = ["as_code", "as_prose", "as_table", "render_markdown"]
 
 _NAMES = 80
 _TOP = 15
-_SPECIAL = re.compile(r"([\\`*_\[\]|~]|^[-+#>=]|^\d+(?=[.)]))")
+_SPECIAL = re.compile(r"([\\`*_\[\]|~]|^[-+#>=])")
+_NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 
 
 def render_markdown(report: Document) -> str:
@@ -48,6 +51,7 @@ def render_markdown(report: Document) -> str:
         _steps,
         _phases,
         _kernels,
+        _precision,
         _operators,
         _idle,
         _syncs,
@@ -161,6 +165,19 @@ def _kernels(report: Document, scale: Scale) -> Iterable[str]:
         )
 
 
+def _precision(report: Document, scale: Scale) -> Iterable[str]:
+    formats = formats_of(report)
+    rows = [
+        [as_code(row.dtype), row.unit, row.work, duration_text(scale(row.ns)), share_text(row.share), flop_cell(row.flop, scale), scale.count(row.count)]
+        for row in formats[:_TOP]
+    ]  # fmt: skip
+    if rows:
+        yield "### " + ": ".join(filter(None, ("Precision", note_of(report))))
+        heads = ("type", "unit", "work", f"time {scale.label}>", "share>", "FLOP>", "launches>")
+        yield from as_table(heads, rows, len(formats))
+    yield from (as_prose(tf32_text(row, scale)) for row in report.tf32)
+
+
 def _operators(report: Document, scale: Scale) -> Iterable[str]:
     if report.kernels or not report.operators:
         return
@@ -208,8 +225,9 @@ def _memory(report: Document, scale: Scale) -> Iterable[str]:
         rows = [[as_code(name), bytes_text(size), count_text(count)] for name, size, count in places[:10]]
         yield from as_table((title, "size>", "blocks>"), rows, len(places))
     for row in memory.oom[:3]:
-        wanted, free = bytes_text(row.requested_bytes), bytes_text(row.free_bytes)
-        yield f"**Out of memory**: {wanted} wanted, {free} free, {as_code(row.where)}"
+        yield f"**Out of memory** at {as_code(row.where)}: {as_prose(row.explanation)}"
+    if found := memory_findings(report):
+        yield "\n".join(f"- **{finding.severity}**: {as_prose(finding.message)}" for finding in found)
 
 
 def _ranks(report: Document, scale: Scale) -> Iterable[str]:
@@ -245,7 +263,7 @@ def as_prose(value: str | None) -> str:
     text = printable(value or "")
     text = text if len(text) <= 500 else f"{text[:500]}…"
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace("@", "@\u200b").replace("://", ":\u200b//")
-    return _SPECIAL.sub(r"\\\1", text)
+    return _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", text))
 
 
 def as_code(value: str | None, limit: int = _NAMES) -> str:

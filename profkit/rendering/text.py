@@ -22,6 +22,7 @@ from profkit.rendering.digest import (
     kept_steps,
     kernels_by_name,
     launch_parts,
+    memory_findings,
     no_advice,
     number_of,
     parts_of,
@@ -34,6 +35,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.precision_tables import flop_cell, formats_of, note_of, tf32_text
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text, percent_text
@@ -42,6 +44,7 @@ __all__ = ["render_text"]
 
 _NAMES = 60
 _TOP = 12
+_FORMATS = 8
 _WIDE = 76
 _SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 
@@ -66,7 +69,19 @@ def render_text(report: Document, *, width: int = 100, color: bool = False) -> s
         legacy_windows=False,
     )
     scale = scale_of(report)
-    for write in (_verdict, _health, _phases, _kernels, _operators, _idle, _syncs, _memory, _ranks, _advice):
+    for write in (
+        _verdict,
+        _health,
+        _phases,
+        _kernels,
+        _precision,
+        _operators,
+        _idle,
+        _syncs,
+        _memory,
+        _ranks,
+        _advice,
+    ):
         write(console, report, scale)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
@@ -181,6 +196,30 @@ def _kernels(console: Console, report: Document, scale: Scale) -> None:
         console.print(Text(note, style="dim"))
 
 
+def _precision(console: Console, report: Document, scale: Scale) -> None:
+    formats = formats_of(report)
+    if not formats:
+        return
+    _heading(console, "Precision", note_of(report))
+    table = _table(
+        ("type", "left"), ("unit", "left"), ("work", "left"), (f"time {scale.label}", "right"), ("share", "right"),
+        ("FLOP", "right"), ("launches", "right"),
+    )  # fmt: skip
+    for row in formats[:_FORMATS]:
+        table.add_row(
+            Text(_clean(row.dtype)),
+            row.unit,
+            row.work,
+            duration_text(scale(row.ns)),
+            share_text(row.share),
+            flop_cell(row.flop, scale),
+            scale.count(row.count),
+        )
+    _print(console, table, len(formats) - _FORMATS, "formats")
+    for tf32 in report.tf32:
+        console.print(Padding(Text(tf32_text(tf32, scale)), (0, 0, 0, 2)))
+
+
 def _operators(console: Console, report: Document, scale: Scale) -> None:
     if report.kernels or not report.operators:
         return
@@ -252,8 +291,10 @@ def _memory(console: Console, report: Document, scale: Scale) -> None:
             changes.add_row(Text(_clean(change_label(change.change))), bytes_text(after), duration_text(step))
         _print(console, changes, 0, "changes")
     for row in memory.oom[:3]:
-        text = f"  out of memory: {bytes_text(row.requested_bytes)} wanted, {bytes_text(row.free_bytes)} free"
-        console.print(Text(_clean(where_text(text, row.where), None), style="bold red"))
+        console.print(Text(f"  {_clean(where_text('out of memory', row.where), None)}", style="bold red"))
+        console.print(Padding(Text(_clean(row.explanation, None)), (0, 0, 0, 2)))
+    for finding in memory_findings(report):
+        console.print(Padding(Text(_clean(finding.message, None)), (0, 0, 0, 2)))
 
 
 def _ranks(console: Console, report: Document, scale: Scale) -> None:

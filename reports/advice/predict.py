@@ -101,7 +101,7 @@ def from_trace(
 def model_sha256() -> str:
     """Of the source that a prediction depends on: reading, analysis and the cards."""
     found = hashlib.sha256()
-    for folder in ("analysis", "readers", "hardware"):
+    for folder in ("hardware", "model", "readers", "timeline", "roofline", "ranks", "simulation", "advice"):
         for path in sorted((HERE.parents[1] / "profkit" / folder).rglob("*")):
             if path.suffix in (".py", ".csv"):
                 found.update(path.relative_to(HERE.parents[1]).as_posix().encode() + path.read_bytes())

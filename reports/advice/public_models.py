@@ -33,6 +33,9 @@ class Way:
     channels_last: bool = False
     reads_loss: bool = False
     training: bool = True
+    finds_unused: bool = False
+    """Under DistributedDataParallel: ``find_unused_parameters``."""
+    bucket_mb: float = 25.0
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -44,6 +47,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "compile": {"compiled": True},
     "channels_last": {"channels_last": True},
     "no_sync": {"reads_loss": False},
+    "no_unused": {"finds_unused": False},
+    "buckets": {"bucket_mb": 25.0},
 }
 """What each change sets; several are joined with +."""
 
@@ -340,14 +345,33 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
 }
 
 
+RANKS: dict[str, tuple[Way, tuple[str, ...]]] = {
+    "roberta": (Way(finds_unused=True), ("tf32", "bf16", "no_unused")),
+    "vit": (Way(tf32=True), ("bf16", "sdpa", "fused")),
+    "gpt_neox": (BF16, ("sdpa", "fused", "compile")),
+    "wide_resnet": (FP16, ("channels_last", "fused")),
+    "mobilenet": (Way(optimizer="single", finds_unused=True), ("fused", "no_unused", "fused+no_unused")),
+    "distilbert": (Way(bucket_mb=0.5), ("tf32", "buckets", "bf16")),
+}
+"""Models of the same makers under DistributedDataParallel: the way before any change, and the changes."""
+
+
 def step_of(name: str, way: Way) -> Callable[[], Any]:
-    """A step of a model in a way. It sets the process's switches each time it runs, since ways share a process."""
-    torch.manual_seed(0)
+    """A step of a model in a way. It sets the process's switches each time it runs, since ways share a process.
+
+    In a process group the model runs under DistributedDataParallel, with data of the rank's own.
+    """
+    many = torch.distributed.is_initialized()
+    torch.manual_seed(torch.distributed.get_rank() if many else 0)
     model, batch = MODELS[name][0](way)
     model = model.to(DEVICE).train(way.training)
     if way.channels_last:
         model = model.to(memory_format=torch.channels_last)
         batch["pixel_values"] = batch["pixel_values"].to(memory_format=torch.channels_last)
+    if many:
+        model = nn.parallel.DistributedDataParallel(
+            model, find_unused_parameters=way.finds_unused, bucket_cap_mb=way.bucket_mb
+        )
     run = torch.compile(model) if way.compiled else model
     amp = {None: None, "bf16": torch.bfloat16, "fp16": torch.float16}[way.amp]
     scaler = torch.amp.GradScaler(DEVICE, enabled=way.amp == "fp16")

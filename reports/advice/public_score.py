@@ -1,8 +1,8 @@
-"""Score prices against what `public_study.py` measured: ``public_score.py TRACES [PAIRS]``.
+"""Score prices against what `public_study.py` measured: ``public_score.py [TRACES] [PAIRS.jsonl]``.
 
-TRACES holds ``<model>.json.gz``; PAIRS is the study's ``pairs.jsonl`` (by default ``public/pairs.jsonl``, whose rows hold what was said). With TRACES each row gains
-what profkit says now, from the trace of the first side alone, and a table is printed. ``--known-step`` also gives it the
-step's time without a profiler.
+PAIRS is the study's ``pairs.jsonl`` (by default ``public/pairs.jsonl``), whose rows hold what was said. With TRACES, a
+folder of ``<model>.json.gz``, each row gains what profkit says now, from the trace of the first side alone, and
+``scored.jsonl`` is written beside PAIRS. ``--known-step`` also gives it the step's time without a profiler.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).resolve().parent
 FLAGS = {
     "tf32": "tf32", "bf16": "bf16", "sdpa": "fused-attention", "foreach": "foreach-optimizer", "fused": "fused-optimizer",
     "compile": "compile", "channels_last": "channels-last", "no_sync": "no-sync",
+    "no_unused": "ddp-unused-parameters", "buckets": "ddp-buckets",
 }  # fmt: skip
+"""The registry's names of the study's changes."""
 CHANGED = 1.2
 """A pair counts as changed from here; below 1.1 a promise of over 10 % is false."""
 
 
-def said(trace: Path, row: dict[str, Any], known: bool) -> dict[str, Any]:
+def said(traces: list[Path], row: dict[str, Any], known: bool) -> dict[str, Any]:
     """What profkit predicts for a pair: low, likely, high and the limit; no gain where it refuses."""
-    command = [sys.executable, "-m", "profkit", "whatif", str(trace), "--json"]
+    command = [sys.executable, "-m", "profkit", "whatif", *map(str, traces), "--json"]
     command += [f"--{FLAGS[part]}" for part in row["change"].split("+")]
     command += ["--plain-step", f"{row['plain_ms']}ms"] if known else []
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -56,16 +59,17 @@ def table(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    arguments = [each for each in sys.argv[1:] if not each.startswith("--")]
-    pairs = Path(arguments[1]) if len(arguments) > 1 else Path(__file__).parent / "public" / "pairs.jsonl"
-    rows = [json.loads(line) for line in pairs.read_text().splitlines()]
-    if arguments:
-        traces, known = Path(arguments[0]), "--known-step" in sys.argv
-        rows = [row for row in rows if "error" not in row and (traces / f"{row['model']}.json.gz").exists()]
-        rows = [{**row, "said": said(traces / f"{row['model']}.json.gz", row, known)} for row in rows]
-    table(rows)
-    if arguments:
+    arguments = [Path(each) for each in sys.argv[1:] if not each.startswith("--")]
+    folder = next((each for each in arguments if each.is_dir()), None)
+    pairs = next((each for each in arguments if each.is_file()), HERE / "public" / "pairs.jsonl")
+    rows = [row for line in pairs.read_text().splitlines() if "error" not in (row := json.loads(line))]
+    if folder:
+        known = "--known-step" in sys.argv
+        recorded = {row["model"]: sorted(folder.glob(f"{row['model']}.*json.gz")) for row in rows}
+        rows = [row for row in rows if recorded[row["model"]]]
+        rows = [{**row, "said": said(recorded[row["model"]], row, known)} for row in rows]
         pairs.with_name("scored.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table([row for row in rows if "said" in row])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from profkit.rendering.digest import code_lines
+from profkit.rendering.markdown import render_markdown
 from profkit.rendering.text import render_text
 from tests.rendering.sample_reports import HOSTILE, SAMPLES, compute_bound, launch_bound, multi_rank, unknown
 from tests.rendering.samples import edited
@@ -79,3 +80,20 @@ def test_no_name_reaches_the_terminal_as_a_control_sequence(color):
     assert "[red]markup[/red]" in ours.sub("", text)
     told = ours.sub("", text).partition("What to do")[0]  # what follows is code, which is never cut
     assert max(map(len, HOSTILE)) > 10_000 > max(map(len, told.splitlines()))
+
+
+def test_memory_says_what_an_allocation_met_and_what_the_health_check_does_not():
+    def change(values):
+        values["memory"]["oom"][0]["explanation"] = "The rest is outside PyTorch's allocator."
+        found = values["memory"]["findings"]
+        values["health"]["findings"].append(dict(found[0]))
+        found.append(found[0] | {"code": "private-pools", "message": "3.00 GiB is in private pools."})
+        found.append(found[0] | {"code": "out-of-memory", "message": "Out of memory."})
+
+    report = edited(compute_bound(), change)
+    for text in (render_text(report), render_markdown(report)):
+        memory = re.split(r"Memory\W+peak", text)[1]
+        assert "The rest is outside PyTorch's allocator." in memory
+        assert "3.00 GiB is in private pools." in memory
+        assert "The history begins late." not in memory
+        assert "Out of memory." not in memory

@@ -17,6 +17,7 @@ def test_a_file_given_twice_or_copied_is_read_once_and_told(tmp_path):
         twice = profkit.analyze(paths).document
         assert twice.totals.kernel_count == once.totals.kernel_count
         assert len(twice.devices) == 1
+        assert "straggler" not in json.loads(profkit.analyze(paths).render("json"))["verdict"]
         assert "file-repeated" in {finding.code for finding in twice.health.findings}
 
 

@@ -6,7 +6,6 @@ from profkit.trial.changes import Change, Promise
 
 
 class AtEachUpdate(Change):
-    meaning = "planted"
     promise = Promise.EQUAL
     warm = False
 

@@ -29,7 +29,7 @@ class Change:
     """A change that can be made from outside, and taken back."""
 
     name: ClassVar[str]
-    meaning: ClassVar[str]
+    """As in `profkit.model.changes`, which says what it does."""
     promise: ClassVar[Promise]
     kind_of: ClassVar[str | None] = None
     """Changes of one kind exclude each other."""

@@ -49,7 +49,6 @@ class ChannelsLast(_EachModel):
     """Weights of convolutions in channels_last; what they compute follows them, from the first image on."""
 
     name = "channels-last"
-    meaning = "model and images in channels_last"
 
     def obstacle(self, facts: Facts) -> str | None:
         """It takes convolutions of images."""
@@ -76,7 +75,6 @@ class CudnnBenchmark(Change):
     """cuDNN times its algorithms and takes the fastest."""
 
     name = "cudnn-benchmark"
-    meaning = "cuDNN chooses by timing"
     promise = Promise.EQUAL
 
     def obstacle(self, facts: Facts) -> str | None:
@@ -109,7 +107,6 @@ class FusedAttention(_EachModel):
     """scaled_dot_product_attention in models that have a switch for it, as those of transformers."""
 
     name = "fused-attention"
-    meaning = "scaled_dot_product_attention"
 
     def obstacle(self, facts: Facts) -> str | None:
         """It takes a model with such a switch."""

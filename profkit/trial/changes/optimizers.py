@@ -79,7 +79,6 @@ class FusedOptimizer(_Keyword):
     """``fused=True``."""
 
     name = "fused-optimizer"
-    meaning = "the fused optimizer"
     keyword, other = "fused", "foreach"
 
     def _fits(self, optimizer: OptimizerFacts) -> bool:
@@ -93,7 +92,6 @@ class ForeachOptimizer(_Keyword):
     """``foreach=True``."""
 
     name = "foreach-optimizer"
-    meaning = "the foreach optimizer"
     keyword, other = "foreach", "fused"
 
     def _fits(self, optimizer: OptimizerFacts) -> bool:
@@ -107,7 +105,6 @@ class DropGradients(Change):
     """Gradients dropped instead of set to zero."""
 
     name = "set-to-none"
-    meaning = "gradients dropped instead of zeroed"
     promise = Promise.EQUAL
 
     def obstacle(self, facts: Facts) -> str | None:
