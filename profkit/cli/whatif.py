@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profkit.cli.options import format_options, plain_step_option
+from profkit.cli.streams import echo
 
 if TYPE_CHECKING:
     from profkit.simulation.answer import WhatIf, WhatIfChange
@@ -79,9 +80,11 @@ def command(
     if format_ == "json":
         import msgspec
 
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        from profkit.rendering.report_json import ascii_json
+
+        echo(ascii_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode()))
         return
-    click.echo(_text(found))
+    echo(_text(found))
 
 
 def _text(found: WhatIf) -> str:
