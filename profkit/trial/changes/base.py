@@ -49,10 +49,10 @@ class Change(ABC):
         """Variables to set before the program starts."""
         return {}
 
-    def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:
+    def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:  # noqa: B027 - some need none
         """Put the hook in; what takes it back goes to ``undo``. ``beside`` are all changes of this process."""
 
-    def warmed_up(self, undo: ExitStack) -> None:
+    def warmed_up(self, undo: ExitStack) -> None:  # noqa: B027 - most need none
         """The steps before the first timed one are over."""
 
     @abstractmethod
