@@ -209,7 +209,7 @@ def _all_steps_sentence(report: Report) -> str:
     """What all steps together spend most on, where that is not what the median one does; else nothing."""
     verdict, recorded = report.verdict, report.step.recorded_ns if report.step is not None else None
     steps, bound = verdict.step_count or 0, verdict.recorded_bound
-    if not recorded or not steps or bound in (verdict.bound, "unknown"):
+    if not recorded or not steps or bound is None or bound == "unknown" or bound == verdict.bound:
         return ""
     mean = report.window.device_ns / steps / (verdict.device_count or 1)
     if mean <= _UNLIKE_THE_MEDIAN * recorded:
