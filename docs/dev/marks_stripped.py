@@ -41,7 +41,9 @@ def without_marks(trace: Trace) -> Trace:
 def with_start_up(trace: Trace, donor: Trace) -> Trace:
     """The trace with what another recorded before its first kernel in front; both on the thread that launches most."""
     begun = int(donor.operations.start_ns[donor.operations.kind == OperationKind.KERNEL].min())
-    shift = min(int(t.start_ns.min()) for t in (trace.operations, trace.calls, trace.ranges) if len(t)) - begun
+    shift = (
+        min(int(t.start_ns.min()) for t in (trace.operations, trace.calls, trace.ranges) if len(t)) - begun
+    )
     thread, donor_thread = (np.bincount(each.calls.thread).argmax() for each in (trace, donor))
     strings = {text: number for number, text in enumerate(trace.strings)}
     number = np.array([*(strings.setdefault(text, len(strings)) for text in donor.strings), -1])
@@ -115,7 +117,9 @@ def main() -> None:
     )
     print("(or one whose share lies within 10 points);", end=" ")
     print(f"{sum(same for *_, same in rows)} the same first advice.\n")
-    print("| recording | marked steps | found | marked ms | found ms | verdict | found verdict | same", end=" ")
+    print(
+        "| recording | marked steps | found | marked ms | found ms | verdict | found verdict | same", end=" "
+    )
     print("| first advice | found first advice |\n|---|---|---|---|---|---|---|---|---|---|")
     print("\n".join(line for line, *_ in rows))
 

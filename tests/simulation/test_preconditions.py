@@ -100,7 +100,11 @@ def test_tf32_after_fp64_needs_the_products_of_the_change_before():
 def test_what_ran_outside_the_steps_is_in_none_of_them():
     made = TraceBuilder()
     for number in range(40):
-        made.kernel(number * 20_000, number * 20_000 + 9_000, launch=(number * 20_000 - 9_000, number * 20_000 - 5_000))
+        made.kernel(
+            number * 20_000,
+            number * 20_000 + 9_000,
+            launch=(number * 20_000 - 9_000, number * 20_000 - 5_000),
+        )
     made.range(190_000, 389_000, "step").range(390_000, 589_000, "step").range(590_000, 789_000, "step")
     (view,), _ = timelines([made.trace()], Options())
     step = find_step(view, 0)
