@@ -17,7 +17,7 @@ import msgspec
 
 from profkit.api.output_files import write_whole
 from profkit.api.run_folder import run_steps
-from profkit.errors import OutputError, ReadError
+from profkit.errors import AnalysisError, OutputError, ReadError
 from profkit.model import Finding, Severity, rows
 from profkit.model.report import (
     AdviceRow,
@@ -187,6 +187,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     *,
     step: str | None = None,
     device: int | None = None,
+    phase: str | None = None,
     peaks: Gpu | None = None,
     plain_step_ns: int | None = None,
     progress: Callable[[str], None] | None = None,
@@ -199,6 +200,8 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
             also compressed; ``-`` is standard input. Remote ones and patterns too: ``s3://bucket/run/*.json.gz``.
         step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
         device: The report's id of the only device to look at.
+        phase: The only phase that tables show, with what lies in it: ``forward``, or ``forward/loss``. The verdict
+            stays that of the step.
         peaks: Rates of the GPU, in place of the table's.
         plain_step_ns: The step's time without a profiler, in ns; a ``run.json`` that lists a file tells it by itself.
         progress: Called with a few words before each long piece of work.
@@ -209,13 +212,14 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
 
     Raises:
         ReadError: A file cannot be read; the message says why and what to do.
-        AnalysisError: The cluster cannot be used.
+        AnalysisError: The cluster cannot be used, or there is no such phase.
     """
     given = expand(paths)
     files = distinct_files(given)
     options = Options(
         step_name=step,
         device=device,
+        phase=phase,
         peaks=peaks,
         plain_step_ns=plain_step_ns,
         run_steps=run_steps(files),
@@ -228,6 +232,10 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         recordings, failures = _read_all(files, say)
         say("analysing")
         found, findings = summarise(recordings, options), failure_findings(failures)
+    if phase is not None and not found.phases:
+        raise AnalysisError(
+            f"phase {phase!r}", "no phase is named so", "The report without --phase lists them"
+        )
     if len(files) < len(given):
         findings.append(Finding("file-repeated", Severity.WARNING, count=len(given) - len(files)))
     return Report(document_of(with_findings(found, findings) if findings else found))
