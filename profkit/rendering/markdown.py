@@ -29,6 +29,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.precision_tables import flop_cell, formats_of, note_of, tf32_text
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text
 
@@ -50,6 +51,7 @@ def render_markdown(report: Document) -> str:
         _steps,
         _phases,
         _kernels,
+        _precision,
         _operators,
         _idle,
         _syncs,
@@ -161,6 +163,19 @@ def _kernels(report: Document, scale: Scale) -> Iterable[str]:
         yield from as_table(
             ("kernel", "time>", "share>", "count>", "mean>", "bound", "efficiency>"), rows, len(kernels)
         )
+
+
+def _precision(report: Document, scale: Scale) -> Iterable[str]:
+    formats = formats_of(report)
+    rows = [
+        [as_code(row.dtype), row.unit, row.work, duration_text(scale(row.ns)), share_text(row.share), flop_cell(row.flop, scale), scale.count(row.count)]
+        for row in formats[:_TOP]
+    ]  # fmt: skip
+    if rows:
+        yield "### " + ": ".join(filter(None, ("Precision", note_of(report))))
+        heads = ("type", "unit", "work", f"time {scale.label}>", "share>", "FLOP>", "launches>")
+        yield from as_table(heads, rows, len(formats))
+    yield from (as_prose(tf32_text(row, scale)) for row in report.tf32)
 
 
 def _operators(report: Document, scale: Scale) -> Iterable[str]:

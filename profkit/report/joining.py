@@ -19,6 +19,7 @@ from profkit.report.part import Part
 from profkit.report.unprofiled import UnprofiledSteps
 from profkit.report.verdict import verdict_on
 from profkit.roofline.kernel_table import kernel_rows
+from profkit.roofline.precision_map import busiest_types
 from profkit.timeline.idle_tables import costliest_syncs, idle_together
 from profkit.timeline.phase_table import judged_phases
 from profkit.timeline.range_tables import busiest_operators, busiest_ranges
@@ -92,6 +93,9 @@ class Joined:
             "memory": memory,
             "communication": self.ranks.communication,
             "ranks": self.ranks.found.rows,
+            "precision": part.precision,
+            "operator_types": busiest_types(part.operator_types),
+            "tf32": part.tf32,
             "utilisation": [
                 replace(row, device=row.device + first, time_ns=[time + offset for time in row.time_ns])
                 for trace, offset, first in zip(traces, self.offsets, self.first_device, strict=True)

@@ -1,12 +1,12 @@
 """Changes that a trial has to refuse."""
 
 import time
+from abc import abstractmethod
 
 from profkit.trial.changes import Change, Promise
 
 
 class AtEachUpdate(Change):
-    meaning = "planted"
     promise = Promise.EQUAL
     warm = False
 
@@ -24,8 +24,12 @@ class AtEachUpdate(Change):
     def warmed_up(self, undo):
         self.warm = True
 
+    def patch(self, facts):
+        return []
+
+    @abstractmethod
     def update(self, do):
-        raise NotImplementedError
+        """What happens at an update."""
 
 
 class Ruins(AtEachUpdate):

@@ -21,7 +21,6 @@ class Compile(Change):
     """The outermost modules compiled, from their second call on."""
 
     name = "compile"
-    meaning = "the model compiled"
     promise = Promise.DRAWS  # dropout in a compiled model draws its numbers otherwise
     kinds: tuple[Kind, ...] = (Kind.MODULE,)
     mode: ClassVar[str | None] = None
@@ -94,7 +93,6 @@ class CompileWithGraphs(Compile):
     """The same, with its kernels launched as CUDA graphs."""
 
     name = "reduce-overhead"
-    meaning = "the model compiled, its kernels launched as CUDA graphs"
     mode = "reduce-overhead"
 
     def obstacle(self, facts: Facts) -> str | None:

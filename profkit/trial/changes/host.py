@@ -21,7 +21,6 @@ class CollectRarely(Change):
     """Garbage collection frozen, and run between steps."""
 
     name = "garbage-collection"
-    meaning = "garbage collected every 50 steps"
     promise = Promise.EQUAL
     kinds: tuple[Kind, ...] = (Kind.OPTIMIZER,)
 
@@ -66,7 +65,6 @@ class Threads(Change):
     """Another number of CPU threads, where the CPU computes."""
 
     name = "threads"
-    meaning = "another number of CPU threads"
     promise = Promise.EQUAL
 
     def obstacle(self, facts: Facts) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -41,15 +42,15 @@ class _EachModel(Change):
         """A module is done."""
         self._depth = max(0, self._depth - 1)
 
+    @abstractmethod
     def _change(self, model: Any) -> None:
-        raise NotImplementedError
+        """Change a model that runs for the first time."""
 
 
 class ChannelsLast(_EachModel):
     """Weights of convolutions in channels_last; what they compute follows them, from the first image on."""
 
     name = "channels-last"
-    meaning = "model and images in channels_last"
 
     def obstacle(self, facts: Facts) -> str | None:
         """It takes convolutions of images."""
@@ -76,7 +77,6 @@ class CudnnBenchmark(Change):
     """cuDNN times its algorithms and takes the fastest."""
 
     name = "cudnn-benchmark"
-    meaning = "cuDNN chooses by timing"
     promise = Promise.EQUAL
 
     def obstacle(self, facts: Facts) -> str | None:
@@ -109,7 +109,6 @@ class FusedAttention(_EachModel):
     """scaled_dot_product_attention in models that have a switch for it, as those of transformers."""
 
     name = "fused-attention"
-    meaning = "scaled_dot_product_attention"
 
     def obstacle(self, facts: Facts) -> str | None:
         """It takes a model with such a switch."""

@@ -25,7 +25,6 @@ class LoaderWorkers(Change):
     """Worker processes that stay, for loaders that have none."""
 
     name = "loader-workers"
-    meaning = "batches prepared in worker processes"
     promise = Promise.DRAWS  # random numbers of a dataset are the worker's
 
     def obstacle(self, facts: Facts) -> str | None:
@@ -59,7 +58,6 @@ class Pinned(Change):
     """Batches in pinned memory, copied without waiting."""
 
     name = "pinned"
-    meaning = "batches copied early, from pinned memory"
     promise = Promise.EQUAL
 
     def obstacle(self, facts: Facts) -> str | None:

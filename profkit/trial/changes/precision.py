@@ -21,7 +21,6 @@ class Tf32(Change):
     """Products of fp32 matrices in TF32."""
 
     name = "tf32"
-    meaning = "fp32 matmuls in TF32"
     promise = Promise.PRECISION
 
     def obstacle(self, facts: Facts) -> str | None:
@@ -58,7 +57,6 @@ class Bf16(Change):
     """Autocast around the outermost module and around the loss functions."""
 
     name = "bf16"
-    meaning = "forward and loss in bf16 with autocast"
     promise = Promise.PRECISION
     kinds: tuple[Kind, ...] = (Kind.MODULE, Kind.LOSS)
 
