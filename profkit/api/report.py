@@ -30,6 +30,7 @@ from profkit.model.report import (
     RankRow,
     SyncRow,
 )
+from profkit.model.report_precision import OperatorTypes, PrecisionRow
 from profkit.model.report_time import GapRow
 from profkit.readers import read
 from profkit.readers.registry import RECORDING_SUFFIXES, without_exported
@@ -64,7 +65,7 @@ class Report:
 
     Every table of `profkit.report/2` is an attribute: ``report.kernels``, ``report.phases``, ``report.steps``,
     ``report.operators``, ``report.ranges``, ``report.syncs``, ``report.gaps``, ``report.devices``,
-    ``report.communication``, ``report.ranks``, ``report.advice``. Times are ns, sizes bytes, shares 0..1.
+    ``report.communication``, ``report.ranks``, ``report.advice``, ``report.precision``, ``report.operator_types``. Times are ns, sizes bytes, shares 0..1.
     """
 
     document: Document
@@ -99,6 +100,16 @@ class Report:
     def operators(self) -> pd.DataFrame:
         """Operators by name and phase."""
         return _frame(OperatorRow, self.document.operators)
+
+    @property
+    def precision(self) -> pd.DataFrame:
+        """Which arithmetic ran in each phase, on which unit."""
+        return _frame(PrecisionRow, self.document.precision)
+
+    @property
+    def operator_types(self) -> pd.DataFrame:
+        """Which types operators took, computed in and gave."""
+        return _frame(OperatorTypes, self.document.operator_types)
 
     @property
     def ranges(self) -> pd.DataFrame:

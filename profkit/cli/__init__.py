@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import sys
 from importlib import import_module
@@ -11,7 +10,8 @@ from typing import Any
 
 import click
 
-from profkit.errors import ProfkitError
+from profkit.cli.streams import prepare_streams
+from profkit.errors import ProfkitError, printable
 
 __all__ = ["main"]
 
@@ -57,12 +57,12 @@ class _Commands(click.Group):
             )
 
     def invoke(self, ctx: click.Context) -> Any:
-        _replace_closed_streams()
+        prepare_streams()
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except ProfkitError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(printable(str(error))) from error
         except OSError as error:
             if error.errno not in _UNWRITABLE:
                 raise
@@ -70,18 +70,6 @@ class _Commands(click.Group):
             sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
             raise click.ClickException(f"standard output: {error.strerror}") from error
         return result
-
-
-def _replace_closed_streams() -> None:
-    """Streams in place of those that the caller has closed, so that no file of ours gets their numbers.
-
-    Nothing can be written to that of standard output: a report that was to be printed is not lost silently.
-    """
-    if sys.stdout is None:
-        unwritable = io.FileIO(os.open(os.devnull, os.O_RDONLY), "w")  # no buffer keeps what fails
-        sys.stdout = io.TextIOWrapper(unwritable, encoding="utf-8", write_through=True)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

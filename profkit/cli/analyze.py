@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from profkit.cli.options import device_option, format_options, plain_step_option, step_option
-from profkit.errors import AnalysisError, printable
+from profkit.cli.streams import echo, echo_document
+from profkit.errors import AnalysisError
 
 if TYPE_CHECKING:
     from profkit.api import Report
@@ -115,20 +116,20 @@ def command(
         from profkit.api.comparing import save_run
 
         run = save_run(report, files, database, tags=named, baseline=baseline)
-        click.echo(f"Saved as {run}", err=True)
+        echo(f"Saved as {run}", err=True)
     printed = output == "-" or (output is None and chosen not in (None, "html"))
     if printed:
-        click.echo(report.render(chosen or "text"), nl=False)
+        echo_document(report.render(chosen or "text"), chosen or "text")
     else:
         target = Path(output) if output else Path(f"{_stem(files[0])}.profkit.html")
         refuse_input(target, inputs)
         write_whole(target, report.render(chosen or "html"))
     if output is None and not printed and not quiet:
-        click.echo(render_text(report.document, color=sys.stdout.isatty()), nl=False)
+        echo_document(render_text(report.document, color=sys.stdout.isatty()), "text")
     elif not quiet:
         _warn(report.document.health.findings)
     if not printed:
-        click.echo(f"Wrote {target}", err=True)
+        echo(f"Wrote {target}", err=True)
         if open_:
             click.launch(str(target))
     if found is not None:
@@ -177,7 +178,7 @@ def _verified(
 def _tell(found: Verification, quiet: bool) -> None:
     """What the brute force found; an error unless everything that could be compared is equal, and something could."""
     for line in found.lines() if not quiet or found.differing or not found.figures else ():
-        click.echo(printable(line), err=True)
+        echo(line, err=True)
     if found.differing:
         hint = "Do not rely on it, and please report this bug"
         raise AnalysisError("--verify", "the report differs from its files", hint)
@@ -189,7 +190,7 @@ def _warn(findings: Sequence[Finding]) -> None:
     """What the text report would say of the recording's health, for those who only keep the file."""
     for finding in findings:
         if finding.severity != "info":
-            click.echo(f"{finding.severity}: {printable(finding.message)}", err=True)
+            echo(f"{finding.severity}: {finding.message}", err=True)
 
 
 def _stem(file: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from profkit.cli.streams import echo
+
 __all__ = ["command"]
 
 
@@ -23,6 +25,6 @@ def command(targets: tuple[str, ...], warmup: int, repeat: int) -> None:
 
     for target in targets:
         result = benchmark(load_function(target), warmup=warmup, repeat=repeat)
-        click.echo(result.json_line())
+        echo(result.json_line())
         for doubt in result.warnings:
-            click.echo(f"profkit: {target}: {doubt}", err=True)
+            echo(f"profkit: {target}: {doubt}", err=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from profkit.cli.options import device_option, format_options, plain_steps_option, step_option
+from profkit.cli.streams import echo, echo_document
 
 __all__ = ["command"]
 
@@ -68,11 +69,11 @@ def command(
     report = compare(*sides, step=step, device=device, plain_step_ns=plain_step_ns)
     if output is None or output == "-":
         if chosen == "text":
-            click.echo(render_comparison_text(report.comparison, color=sys.stdout.isatty()), nl=False)
+            echo_document(render_comparison_text(report.comparison, color=sys.stdout.isatty()), "text")
         else:
-            click.echo(report.render(chosen), nl=False)
+            echo_document(report.render(chosen), chosen)
         return
     target = Path(output)
     refuse_input(target, [source for side in sides for source in side])
     write_whole(target, report.render(chosen))
-    click.echo(f"{report.comparison.sentence}\nWrote {target}", err=True)
+    echo(f"{report.comparison.sentence}\nWrote {target}", err=True)

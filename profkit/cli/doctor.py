@@ -8,6 +8,7 @@ import json
 import click
 
 from profkit.cli.options import format_options
+from profkit.cli.streams import echo
 
 __all__ = ["command"]
 
@@ -24,12 +25,12 @@ def command(format_: str | None) -> None:
     checks = examine()
     for check in checks:
         if format_ == "json":
-            click.echo(json.dumps(dataclasses.asdict(check)))
+            echo(json.dumps(dataclasses.asdict(check)))
             continue
-        click.echo(f"{'ok     ' if check.ok else 'missing'}  {check.name}: {check.found}")
+        echo(f"{'ok     ' if check.ok else 'missing'}  {check.name}: {check.found}")
         if not check.ok:
-            click.echo(f"         needed for {check.needed_for}\n         to fix: {check.fix}")
+            echo(f"         needed for {check.needed_for}\n         to fix: {check.fix}")
     found = recorders(checks)
     if format_ != "json":
-        click.echo(f"\nRecorders that work here: {', '.join(found) or 'none'}")
+        echo(f"\nRecorders that work here: {', '.join(found) or 'none'}")
     click.get_current_context().exit(0 if found else 1)

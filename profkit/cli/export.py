@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from profkit.cli.streams import echo
+
 __all__ = ["command"]
 
 
@@ -36,4 +38,4 @@ def command(files: tuple[str, ...], output: str, step: str | None) -> None:
         open_report(files[0]).save(target)
     else:
         write_whole(target, export_timeline(files, step=step))
-    click.echo(f"Wrote {target}", err=True)
+    echo(f"Wrote {target}", err=True)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from profkit.cli.options import format_options, memory_option, plain_step_option
+from profkit.cli.streams import echo
 
 __all__ = ["command"]
 
@@ -68,12 +69,12 @@ def command(files: tuple[str, ...], output: str | None, format_: str | None, **a
     found = fit(files, **asked)
     text = render_fit_json(found) if _json(format_, output) else render_fit_text(found)
     if output is None or output == "-":
-        click.echo(text)
+        echo(text)
         return
     target = Path(output)
     refuse_input(target, files)
     write_whole(target, text + "\n")
-    click.echo(f"Wrote {target}", err=True)
+    echo(f"Wrote {target}", err=True)
 
 
 def _json(format_: str | None, output: str | None) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profkit.cli.options import device_option, format_options, plain_step_option, step_option
+from profkit.cli.streams import echo_document
 from profkit.errors import AnalysisError, printable
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def command(
     if judged.comparison is not None and output:
         refuse_input(Path(output), [report, database, *([baseline] if baseline else [])])
         judged.comparison.save(output)
-    click.echo(_told(judged, format_ or "text"), nl=False)
+    echo_document(_told(judged, format_ or "text"), format_ or "text")
     ctx.exit(0 if judged.passed else FAILED)
 
 

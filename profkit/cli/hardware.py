@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from profkit.cli.streams import echo
 from profkit.hardware import Gpu, all_gpus, find_gpu, keep_calibration
 from profkit.units import rate_text
 
@@ -25,12 +26,12 @@ def command(context: click.Context, name: str | None) -> None:
     if context.invoked_subcommand is not None:
         return
     if name is None:
-        click.echo(_table(all_gpus()))
+        echo(_table(all_gpus()))
         return
     found = find_gpu(name)
     if found is None:
         raise click.ClickException(f"{name}: unknown GPU. Measure it: profkit hardware calibrate")
-    click.echo(_gpu_text(found))
+    echo(_gpu_text(found))
 
 
 @command.command()
@@ -48,10 +49,10 @@ def calibrate(output: Path | None) -> None:
     """
     from profkit.recording.calibration import measure_gpu
 
-    measured = measure_gpu(lambda what: click.echo(f"measuring {what} ...", err=True))
+    measured = measure_gpu(lambda what: echo(f"measuring {what} ...", err=True))
     path = keep_calibration(measured, output)
-    click.echo(_gpu_text(measured))
-    click.echo(f"Kept in {path}")
+    echo(_gpu_text(measured))
+    echo(f"Kept in {path}")
 
 
 def _table(gpus: list[Gpu]) -> str:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from profkit.cli.options import format_options
+from profkit.cli.streams import echo, echo_document
 from profkit.errors import printable
 
 __all__ = ["command", "parse_tags"]
@@ -71,11 +72,11 @@ def command(
         if set_baseline:
             name, _, run = set_baseline.rpartition("=")
             history.set_baseline(name, run)
-            click.echo(f"{name} is now run {history.run_id(run)}", err=True)
+            echo(f"{name} is now run {history.run_id(run)}", err=True)
             return
         if not (chosen or metric or output):
             rows = history.runs(tags=parse_tags(tags), last=last)
-            click.echo(json.dumps(rows, indent=1) if format_ == "json" else _listed(rows))
+            echo(json.dumps(rows, indent=1) if format_ == "json" else _listed(rows))
             return
         subject, of = next(iter(chosen.items()), (None, ""))
         followed = metric_of(metric, subject=subject, of=of)
@@ -84,7 +85,7 @@ def command(
     if format_ == "json":
         sentences = change_sentences(points, changes, followed.label)
         told = [{"run": points[c.at].run, "before": c.before, "after": c.after} for c in changes]
-        click.echo(
+        echo(
             json.dumps(
                 {
                     "metric": followed.label,
@@ -96,11 +97,11 @@ def command(
             )
         )
     else:
-        click.echo(render_trend_text(points, changes, followed.label), nl=False)
+        echo_document(render_trend_text(points, changes, followed.label), "text")
     if output:
         refuse_input(Path(output), [database])
         write_whole(Path(output), render_trend_html(points, changes, followed.label))
-        click.echo(f"Wrote {output}", err=True)
+        echo(f"Wrote {output}", err=True)
 
 
 def parse_tags(tags: tuple[str, ...]) -> dict[str, str]:

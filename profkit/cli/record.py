@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from profkit.cli.streams import echo
 from profkit.errors import RecordingError
 
 __all__ = ["command"]
@@ -118,12 +119,12 @@ def nsys(
     if phases and not capture:
         folder = next_folder(folder)
         command = marked_command(command, str(folder))
-    click.echo(f"profkit: recording {shlex.join(program)}", err=True)
+    echo(f"profkit: recording {shlex.join(program)}", err=True)
     try:
         code, files = record_with_nsys(run, folder, command)
     finally:
         for line in run.said:
-            click.echo(f"profkit: {line}", err=True)
+            echo(f"profkit: {line}", err=True)
     _finish(code, files, analyze, [])
 
 
@@ -203,7 +204,7 @@ def _run_recorded(output: str, program: tuple[str, ...], analyze: bool, options:
     line = recorded_command(list(program), {"folder": output, **options})
     if (obstacle := missing_profkit(line)) is not None:
         raise obstacle
-    click.echo(f"profkit: recording {shlex.join(program)}", err=True)
+    echo(f"profkit: recording {shlex.join(program)}", err=True)
     try:
         code = run_and_wait(line)
     except OSError as error:
@@ -222,13 +223,13 @@ def _files_of(folder: Path) -> list[Path]:
 
 def _finish(code: int, files: list[Path], analyze: bool, runs: list[Path]) -> None:
     for path in files:
-        click.echo(f"Wrote {path}")
+        echo(f"Wrote {path}")
     if analyze and files:
         _analyze(files)
     elif files:
-        click.echo(f"Next: profkit analyze {files[0] if len(files) == 1 else files[0].parent}")
+        echo(f"Next: profkit analyze {files[0] if len(files) == 1 else files[0].parent}")
     else:
-        click.echo(f"profkit: nothing was recorded: {_why_nothing(runs)}", err=True)
+        echo(f"profkit: nothing was recorded: {_why_nothing(runs)}", err=True)
     click.get_current_context().exit(code or (0 if files else 1))
 
 
@@ -238,8 +239,8 @@ def _analyze(files: list[Path]) -> None:
     report = api.analyze(files)
     page = _free_page(files[0].parent)
     report.save(page)
-    click.echo(report.verdict.sentence)
-    click.echo(f"Wrote {page}")
+    echo(report.verdict.sentence)
+    echo(f"Wrote {page}")
 
 
 def _free_page(folder: Path) -> Path:

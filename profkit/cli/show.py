@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from profkit.cli.options import format_options
+from profkit.cli.streams import echo, echo_document
 
 __all__ = ["command"]
 
@@ -38,9 +39,9 @@ def command(run: str, output: str | None, format_: str | None) -> None:
             if chosen == "text"
             else report.render(chosen)
         )
-        click.echo(text, nl=False)
+        echo_document(text, chosen)
         return
     target = Path(output)
     refuse_input(target, [run])
     write_whole(target, report.render(chosen))
-    click.echo(f"Wrote {target}", err=True)
+    echo(f"Wrote {target}", err=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from profkit.cli.options import format_options, to_ns
+from profkit.cli.streams import echo
 
 __all__ = ["command"]
 
@@ -92,12 +93,12 @@ def command(
     found = try_program(
         Program(command=program, warmup=warmup, step_by=step_by, step_every=step_every),
         Plan(budget_s=budget, steps=steps, only=only, skip=skip, keep_going=keep_going),
-        tell=lambda line: click.echo(f"profkit: {line}", err=True),
+        tell=lambda line: echo(f"profkit: {line}", err=True),
         recording=recording,
         state=state,
     )
     if output is not None:
         write_whole(Path(output), encode(found))
-    click.echo(encode(found) if format_ == "json" and output is None else trial_text(found))
+    echo(encode(found) if format_ == "json" and output is None else trial_text(found))
     if output is not None:
-        click.echo(f"Wrote {output}")
+        echo(f"Wrote {output}")

@@ -11,6 +11,9 @@ from profkit.hardware import TENSOR, TENSOR_HALF
 __all__ = ["MATRIX_FAMILIES", "Family", "KernelClass"]
 
 _WINOGRAD_PASS = re.compile(r"winograd\w{0,64}(?:data|delta|filter|output)\dx\d")
+_HELPER = re.compile(
+    r"splitkreduce|reduce_wgrad|generatewinogradtiles|offsetskernel|scal_kernel|dot_do_o|convert_dq|^globalkernel$"
+)
 _DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct|shmem_tiling")
 
 
@@ -91,6 +94,11 @@ class KernelClass:
     def is_matrix(self) -> bool:
         """Whether its work is matrix products; a depthwise convolution sums over no channels."""
         return self.family in MATRIX_FAMILIES and not self.is_depthwise
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it multiplies itself: libraries launch others beside it that add up, convert or lay out."""
+        return self.is_matrix and not self.is_winograd_pass and _HELPER.search(self.function) is None
 
     @property
     def is_depthwise(self) -> bool:

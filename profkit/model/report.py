@@ -16,8 +16,9 @@ from typing import Literal
 
 from profkit.model.findings import Fact, Finding, Severity
 from profkit.model.names import Resource, Shares
-from profkit.model.report_kernels import Autocast, KernelRow, OperatorRow, PrecisionRow, RangeRow
+from profkit.model.report_kernels import KernelRow, OperatorRow, RangeRow
 from profkit.model.report_memory import FitRow, Memory
+from profkit.model.report_precision import Autocast, OperatorTypes, PrecisionRow, Tf32Row
 from profkit.model.report_ranks import CommunicationRow, RankComparison, RankRow, Straggler
 from profkit.model.report_time import (
     Idle,
@@ -198,9 +199,15 @@ class Report(Row, frozen=True, kw_only=True):
     advice: Sequence[AdviceRow]
     """What to change, the largest saving first."""
     precision: Sequence[PrecisionRow] = ()
-    """Which arithmetic ran where."""
+    """Which arithmetic ran where, most time first."""
+    operator_types: Sequence[OperatorTypes] = ()
+    """Which types operators took and gave, most time first."""
+    tf32: Sequence[Tf32Row] = ()
+    """Whether products and convolutions of fp32 ran in TF32; only what the GPU could have run so."""
     autocast: Autocast | None = None
-    """What autocast left in fp32; None where it was not used."""
+    """What autocast did; None where it was not used, or the recording has no types of operators."""
+    precision_findings: Sequence[Finding] = ()
+    """What the number formats put at risk."""
     fit: Sequence[FitRow] = ()
     """What changes do to memory."""
     timeline: Timeline | None = None

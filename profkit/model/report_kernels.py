@@ -1,4 +1,4 @@
-"""Rows of a report about work: kernels, operators, other ranges, and the arithmetic that ran where."""
+"""Rows of a report about work: kernels, operators and other ranges."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from profkit.model.names import Basis, KernelBound
 from profkit.model.rows import Count, Ns, Ratio, Row
 
 __all__ = [
-    "Autocast",
-    "AutocastOperator",
     "Dim3",
     "KernelRow",
     "OperatorRow",
     "PhaseTime",
-    "PrecisionRow",
     "RangeRow",
 ]
 
@@ -131,48 +128,3 @@ class RangeRow(Row, frozen=True, kw_only=True):
     """Host time inside it."""
     gpu_inclusive_ns: Ns
     """The time in which devices ran what was launched in it: a union."""
-
-
-class PrecisionRow(Row, frozen=True, kw_only=True):
-    """Which arithmetic ran in a phase."""
-
-    phase: str | None
-    """Its path; None outside of phases."""
-    dtype: str | None
-    """The type that was computed in."""
-    tensor_core: bool | None
-    """On Tensor Cores, or on CUDA cores."""
-    ns: Ns
-    """Summed time."""
-    flop: Count | None
-    """Floating-point operations, where they are known."""
-    count: Count
-    """Launches."""
-
-
-class AutocastOperator(Row, frozen=True, kw_only=True):
-    """An operator that ran in fp32 inside autocast."""
-
-    name: str
-    """``aten::layer_norm``."""
-    by_design: bool
-    """Whether autocast keeps it in fp32; else it is fp32 by accident."""
-    phase: str | None
-    """The path of the phase around it."""
-    where: str | None
-    """The line of the program: ``train.py:12 step``."""
-    ns: Ns
-    """Summed device time."""
-    count: Count
-    """Calls."""
-
-
-class Autocast(Row, frozen=True, kw_only=True):
-    """What autocast left in fp32."""
-
-    fp32_by_design_ns: Ns
-    """In operations that its lists keep in fp32."""
-    fp32_by_accident_ns: Ns
-    """In operations that something in the program pulled up to fp32."""
-    operators: Sequence[AutocastOperator]
-    """Where, most time first."""

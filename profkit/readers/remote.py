@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from pathlib import PurePath
@@ -25,8 +26,8 @@ _INSTALL = "Install it: pip install fsspec (and the file system that it names)."
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path names a file system: ``s3://...``, ``memory://...``; a drive letter is none."""
-    return _PROTOCOL.match(path) is not None
+    """Whether a path names a file system: ``s3://...``, ``memory://...``; a drive letter is none, nor a file here."""
+    return _PROTOCOL.match(path) is not None and not os.path.lexists(path)
 
 
 def without_secrets(text: str) -> str:

@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from profkit.errors import ReadError
 from profkit.model import Finding, Severity
+from profkit.readers.encodings import as_utf8, is_mixed
 from profkit.readers.registry import Format, format_beginning
 from profkit.readers.remote import is_remote, open_remote
 from profkit.units import bytes_text
@@ -136,7 +137,7 @@ def open_input(path: str, expand_limit: int | None = None) -> Iterator[Input]:
 
 
 def _format_of(head: bytes, path: str) -> Format:
-    text: bytes = _as_utf8(head).lstrip(b" \t\r\n")
+    text: bytes = as_utf8(head).lstrip(b" \t\r\n")
     found = format_beginning(text)
     if found is not None:
         return found
@@ -245,7 +246,7 @@ def _input(path: str, stream: IO[bytes], plain: bool, meter: _Meter, stack: Exit
     if any(first.startswith(c.magic) for c in _COMPRESSIONS):
         raise ReadError(path, "it was compressed twice", "Unpack it once and give the result.")
     made = _held(_format_of(first[:_HEAD], path), _joined(first, blocks), stack)
-    return replace(made, findings=tuple(findings))
+    return replace(made, findings=(*findings, *made.findings))
 
 
 def _plain_input(path: str, stream: IO[bytes], format_: Format, stack: ExitStack) -> Input:
@@ -253,11 +254,16 @@ def _plain_input(path: str, stream: IO[bytes], format_: Format, stack: ExitStack
         return Input(format_, Path(path))
     if os.fstat(stream.fileno()).st_size <= _READ_AT_ONCE:
         stream.seek(0)
-        return Input(format_, _as_utf8(stream.read()))
+        return _text(format_, stream.read())
     mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     view = memoryview(mapped)
     stack.callback(_release, mapped, view)
-    return Input(format_, _as_utf8(view))
+    return _text(format_, view)
+
+
+def _text(format_: Format, data: Any) -> Input:
+    mixed = (Finding("mixed-encodings", Severity.WARNING),) if is_mixed(data) else ()
+    return Input(format_, as_utf8(data), mixed)
 
 
 def _release(mapped: mmap.mmap, view: memoryview) -> None:
@@ -274,7 +280,7 @@ def _held(format_: Format, blocks: Iterator[bytes], stack: ExitStack) -> Input:
     data = bytearray()
     for block in blocks:
         data += block
-    return Input(format_, _as_utf8(data))
+    return _text(format_, data)
 
 
 def _spilled(blocks: Iterator[bytes], format_: Format, stack: ExitStack) -> Path:
@@ -284,13 +290,6 @@ def _spilled(blocks: Iterator[bytes], format_: Format, stack: ExitStack) -> Path
         for block in blocks:
             target.write(block)
     return file
-
-
-def _as_utf8(data: Any) -> Any:
-    """JSON that Windows tools re-encoded as UTF-16, and a byte order mark, as plain UTF-8."""
-    if bytes(data[:2]) in (b"\xff\xfe", b"\xfe\xff"):
-        return bytes(data).decode("utf-16", "replace").encode()
-    return data[3:] if bytes(data[:3]) == b"\xef\xbb\xbf" else data
 
 
 def _chain(head: bytes, stream: IO[bytes]) -> Iterator[bytes]:

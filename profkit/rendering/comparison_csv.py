@@ -7,8 +7,8 @@ import io
 from typing import Final
 
 from profkit.comparison.rows import KernelChange
-from profkit.errors import printable
 from profkit.rendering.comparison_document import ComparisonDocument
+from profkit.rendering.table_csv import csv_cell
 
 __all__ = ["render_comparison_csv"]
 
@@ -21,12 +21,5 @@ def render_comparison_csv(comparison: ComparisonDocument) -> str:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(_COLUMNS)
     for row in comparison.kernels:
-        writer.writerow(_cell(getattr(row, column)) for column in _COLUMNS)
+        writer.writerow(csv_cell(getattr(row, column)) for column in _COLUMNS)
     return out.getvalue()
-
-
-def _cell(value: str | float | None) -> str | float:
-    if not isinstance(value, str):
-        return "" if value is None else value
-    text = printable(value)
-    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) else text

@@ -42,4 +42,4 @@ def _plain(document: msgspec.Struct) -> object:
 
 
 def _text(plain: object) -> str:
-    return json.dumps(json_value(plain), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    return json.dumps(json_value(plain), allow_nan=False, indent=1) + "\n"

@@ -235,10 +235,8 @@ def no_advice(report: Document) -> str | None:
     if any(finding.code == "no-torch" for finding in report.health.findings):
         return "No advice: it is for programs of PyTorch, and this is another one."
     if not report.window.steps:
-        return (
-            "No advice: no steps are marked, and no known change would clearly shorten the whole recording."
-        )
-    return "No advice: no known change would save 1 % of this step."
+        return "No advice: no steps are marked, and no rule found a change that would clearly shorten the whole recording."
+    return "No advice: no rule found a change that clearly pays. profkit whatif prices every change that can be made."
 
 
 def gain_text(row: AdviceRow, label: str) -> str | None:

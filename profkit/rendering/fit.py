@@ -8,6 +8,7 @@ import msgspec
 
 from profkit.model.report_fit import Fit
 from profkit.model.rows import Interval
+from profkit.rendering.report_json import ascii_json
 from profkit.rendering.sentences.fit import changes_text, cheapest_sentence, fit_note, fits_sentence
 from profkit.units import bytes_text, duration_text
 
@@ -16,7 +17,7 @@ __all__ = ["render_fit_json", "render_fit_text"]
 
 def render_fit_json(found: Fit) -> str:
     """``profkit.fit/1``."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+    return ascii_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
 
 
 def render_fit_text(found: Fit) -> str:

@@ -25,11 +25,12 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
-from profkit.rendering.page_cells import bar_text, clip, milliseconds, tone
+from profkit.rendering.page_cells import bar_text, clip, milliseconds, tone, visible
 from profkit.rendering.page_data import has_plots, page_data
 from profkit.rendering.page_devices import memory_section, ranks_section
 from profkit.rendering.page_summary import advice_entry, health_section, method_section, verdict_section
 from profkit.rendering.page_tables import idle_section, operators_section, phases_section, steps_section
+from profkit.rendering.precision_tables import flop_cell, precision_section, unit_label
 from profkit.rendering.report_json import json_text
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import SHARES, bound_term
@@ -77,6 +78,7 @@ def render_html(report: Document) -> str:
             phases=phases_section(report, scale),
             noscript_kernels=kernels_by_name(report)[:20],
             operators=operators_section(report),
+            precision=precision_section(report, scale),
             idle=idle_section(report, scale),
             held=memory_section(report.memory, report.fit),
             ranks=ranks_section(report),
@@ -104,6 +106,7 @@ def _sections(report: Document) -> list[str]:
         "steps",
         "phases",
         *kernels,
+        "precision",
         "timeline",
         "idle",
         "memory",
@@ -162,10 +165,13 @@ def _environment() -> jinja2.Environment:
         percent=share_text,
         count=count_text,
         clip=clip,
+        visible=visible,
         tone=tone,
         where=where_text,
         change_label=change_label,
         bound=bound_term,
         bar=bar_text,
+        flop=flop_cell,
+        unit=unit_label,
     )
     return environment

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -13,7 +14,9 @@ import numpy as np
 from profkit.model.report import REPORT_SCHEMA
 from profkit.rendering.document import Document
 
-__all__ = ["json_text", "json_value", "render_json"]
+__all__ = ["ascii_json", "json_text", "json_value", "render_json"]
+
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7e]+")
 
 
 def render_json(report: Document) -> str:
@@ -30,10 +33,15 @@ def render_json(report: Document) -> str:
 def json_text(value: object) -> str:
     """Typed rows as strict JSON on one line; text that is no valid Unicode has a question mark where it is not."""
     try:
-        return msgspec.json.encode(value, order="deterministic").decode()
+        return ascii_json(msgspec.json.encode(value, order="deterministic").decode())
     except UnicodeEncodeError:
         whole = json_value(msgspec.to_builtins(value, order="deterministic"))
-        return json.dumps(whole, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return json.dumps(whole, allow_nan=False, separators=(",", ":"))
+
+
+def ascii_json(text: str) -> str:
+    """JSON with escapes for all that is not printable ASCII: any stream takes it, and no terminal obeys it."""
+    return _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def json_value(value: Any) -> Any:

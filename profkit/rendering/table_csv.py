@@ -8,12 +8,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from profkit.errors import printable
 from profkit.model.report import KernelRow
 from profkit.model.report_kernels import PhaseTime
 from profkit.rendering.document import Document
 from profkit.rendering.sentences.labels import shapes_text
 
-__all__ = ["COLUMNS", "render_csv"]
+__all__ = ["COLUMNS", "csv_cell", "render_csv"]
 
 COLUMNS: Final = (
     "name", "short_name", "family", "dtype", "tensor_core", "grid", "block", "shapes", "mnk", "count", "total_ns", "mean_ns",
@@ -22,7 +23,8 @@ COLUMNS: Final = (
 )  # fmt: skip
 """The columns, in order: fields of ``kernels[]``."""
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+"""The full-width ones too: spreadsheets of East Asia take them for the others."""
 
 
 def render_csv(report: Document) -> str:
@@ -34,7 +36,7 @@ def render_csv(report: Document) -> str:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for row in sorted(report.kernels, key=lambda kernel: -kernel.total_ns):
-        writer.writerow(map(_cell, _values(row)))
+        writer.writerow(map(csv_cell, _values(row)))
     return out.getvalue()
 
 
@@ -60,12 +62,13 @@ def _pairs(numbers: Mapping[str, int | str]) -> str:
     return "; ".join(f"{name}={number}" for name, number in numbers.items())
 
 
-def _cell(value: str | float | None) -> str | float:
+def csv_cell(value: str | float | None) -> str | float:
+    """What stands in a cell: text on one line, with an apostrophe where a spreadsheet would run it as a formula."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):
         return value
-    text = "".join(c for c in value if c.isprintable() or c in "\t\r\n")
-    return f"'{text}" if text.lstrip(" \n").startswith(_FORMULA_STARTS) else text
+    text = printable(value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA_STARTS) else text

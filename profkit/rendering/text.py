@@ -35,6 +35,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text, percent_text
@@ -43,6 +44,7 @@ __all__ = ["render_text"]
 
 _NAMES = 60
 _TOP = 12
+_FORMATS = 8
 _WIDE = 76
 _SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 
@@ -67,7 +69,19 @@ def render_text(report: Document, *, width: int = 100, color: bool = False) -> s
         legacy_windows=False,
     )
     scale = scale_of(report)
-    for write in (_verdict, _health, _phases, _kernels, _operators, _idle, _syncs, _memory, _ranks, _advice):
+    for write in (
+        _verdict,
+        _health,
+        _phases,
+        _kernels,
+        _precision,
+        _operators,
+        _idle,
+        _syncs,
+        _memory,
+        _ranks,
+        _advice,
+    ):
         write(console, report, scale)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
@@ -180,6 +194,40 @@ def _kernels(console: Console, report: Document, scale: Scale) -> None:
     if any(row.unsaturated for row in rows[:_TOP]):
         note = "  ! unsaturated: under 40 % of its bound, with idle units. The kernel is slow, not the GPU."
         console.print(Text(note, style="dim"))
+
+
+def _precision(console: Console, report: Document, scale: Scale) -> None:
+    formats, lines = formats_of(report), precision_lines(report, scale)
+    if not formats and not lines:
+        return
+    _heading(console, "Precision", note_of(report))
+    table = _table(
+        ("type", "left"), ("unit", "left"), ("work", "left"), (f"time {scale.label}", "right"), ("share", "right"),
+        ("FLOP", "right"), ("launches", "right"),
+    )  # fmt: skip
+    for row in formats[:_FORMATS]:
+        table.add_row(
+            Text(_clean(row.dtype)),
+            row.unit,
+            row.work,
+            duration_text(scale(row.ns)),
+            share_text(row.share),
+            flop_cell(row.flop, scale),
+            scale.count(row.count),
+        )
+    if formats:
+        _print(console, table, len(formats) - _FORMATS, "formats")
+    for line in lines:
+        console.print(Padding(Text(_clean(line, None)), (0, 0, 0, 2)))
+    accidents = accidents_of(report)
+    for accident in accidents[:_FORMATS]:
+        price = duration_text(scale(accident.ns)) if accident.ns else None
+        place = where_text(accident.where or accident.phase, price, f"{scale.count(accident.count)} ×")
+        console.print(
+            Padding(Text(_clean(f"{place}: {accident.message}", None), style="yellow"), (0, 0, 0, 2))
+        )
+    if len(accidents) > _FORMATS:
+        console.print(Text(f"  and {count_text(len(accidents) - _FORMATS)} accidents more", style="dim"))
 
 
 def _operators(console: Console, report: Document, scale: Scale) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -12,9 +13,20 @@ from profkit.model.kernel_class import KernelClass
 from profkit.roofline.kernel_groups import group_rows
 from profkit.roofline.operator_shapes import floating_input_type
 
-__all__ = ["computed_type", "computed_types"]
+__all__ = ["computed_type", "computed_types", "takes_fp32"]
 
 _SIXTEEN_BITS: Final = frozenset({"bf16", "fp16"})
+_NAMES_16_BITS: Final = re.compile(r"<(?:__half|__nv_bfloat16|c10::Half|c10::BFloat16|half)\b")
+
+
+def takes_fp32(name: str, taken: str | None) -> bool:
+    """Whether a kernel that computes in fp32 takes fp32: one that is called ``sgemm`` may take 16 bits.
+
+    Args:
+        name: The kernel's name.
+        taken: The type that the operator around the launch took, where the recording has it.
+    """
+    return taken == "fp32" if taken is not None else not _NAMES_16_BITS.search(name)
 
 
 def computed_type(kernel: KernelClass, taken: str | None) -> str | None:

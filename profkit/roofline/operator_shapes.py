@@ -11,7 +11,7 @@ from typing import Any
 from profkit.hardware import DTYPE_BYTES
 from profkit.roofline.cpp_signature import element_type
 
-__all__ = ["Call", "Tensor", "floating_input_type", "parse_call", "tensor_shapes"]
+__all__ = ["Call", "Tensor", "floating_input_type", "parse_call", "tensor_shapes", "tensor_types"]
 
 _LARGEST_SIDE, _MOST_ELEMENTS = 2**48, 2**62
 _LONGEST_TEXT = 200_000
@@ -123,11 +123,15 @@ def tensor_shapes(shapes: str) -> tuple[tuple[int, ...], ...] | None:
     return tuple(found) if found and whole else None
 
 
+def tensor_types(dtypes: str) -> tuple[str, ...]:
+    """The types of an operator's tensors in order, from the JSON text of `profkit.model.Ranges.dtypes`."""
+    written = (item for item in _list(dtypes) if isinstance(item, str) and item not in _NO_TENSOR)
+    return tuple(t for item in written if (t := element_type(item)))
+
+
 def floating_input_type(dtypes: str) -> str | None:
     """The first floating-point type among an operator's tensors, from the JSON text of `profkit.model.Ranges.dtypes`."""
-    written = (item for item in _list(dtypes) if isinstance(item, str) and item not in _NO_TENSOR)
-    types = (element_type(item) for item in written)
-    return next((t for t in types if t and t.startswith(("fp", "bf", "complex"))), None)
+    return next((t for t in tensor_types(dtypes) if t.startswith(("fp", "bf", "complex"))), None)
 
 
 def _input(size: Any, dtype: Any, strides: Any, typed: bool) -> Tensor | tuple[Tensor, ...] | None:

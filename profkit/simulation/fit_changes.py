@@ -88,10 +88,10 @@ class FitChanges:
         """The changes in the order in which they are made."""
         found = []
         if operators is not None and self.bf16:
-            found.append(PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"][0],)))
+            found.append(PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"].change,)))
         if operators is not None and self.fused_attention:
             fused = fuse_attention_memory(operators)
-            found.append(PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"][0],)))
+            found.append(PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"].change,)))
         if self.recompute is not None:
             segments = find_segments(program, self.recompute)
             again = _forward_again(forward_spans(program, segments))
@@ -99,7 +99,7 @@ class FitChanges:
         if self.optimizer is not None:
             found.append(PricedChange("optimizer", self.optimizer, optimizer_kind(self.optimizer), ()))
         if self.fused_optimizer:
-            time = (CHANGES["fused-optimizer"][0],)
+            time = (CHANGES["fused-optimizer"].change,)
             found.append(PricedChange("fused-optimizer", None, fuse_optimizer, time))
         if self.shard is not None and self.ranks > 1:
             layers = len({tuple(s.rows.tolist()) for s in find_segments(program) if s.step == 0})

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from profkit.hardware import TENSOR, VECTOR
 from profkit.model.kernel_class import Family
+from profkit.roofline.input_types import takes_fp32
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 
@@ -30,7 +31,6 @@ Flags = NDArray[np.bool_]
 
 _ACTIVATIONS: Final = (Family.ELEMENTWISE, Family.RANDOM, Family.COPY, Family.REDUCE, Family.POOLING)
 _MISALIGNED: Final = re.compile(r"align[ac]?[12](?!\d)")
-_TAKES_16_BITS: Final = re.compile(r"<(?:__half|__nv_bfloat16|c10::Half|c10::BFloat16|half)\b")
 _ALIGNED: Final = ("bf16", "fp16", "fp8", "tf32")
 """Types of Tensor Cores, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
 
@@ -47,8 +47,7 @@ def simt_products(facts: StepFacts) -> Flags:
             and k.family in (Family.GEMM, Family.CONVOLUTION)
             and (k.dtype or "fp32") == "fp32"
             and k.unit == VECTOR
-            and taken in (None, "fp32")
-            and (taken is not None or not _TAKES_16_BITS.search(name))
+            and takes_fp32(name, taken)
             for k, taken, name in zip(facts.kernels, facts.taken, names, strict=True)
         ],
         bool,

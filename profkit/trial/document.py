@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from profkit.model.rows import Interval, Row
+from profkit.rendering.report_json import ascii_json
 from profkit.rendering.schema import schema_of
 
 __all__ = ["TRY_SCHEMA", "Kept", "LossRow", "TrialRow", "TryDocument", "encode", "try_schema"]
@@ -103,4 +104,4 @@ def try_schema() -> dict[str, Any]:
 
 def encode(document: TryDocument) -> str:
     """As JSON, indented."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    return ascii_json(msgspec.json.format(msgspec.json.encode(document), indent=1).decode()) + "\n"

@@ -380,7 +380,7 @@ def test_files_of_other_people_lose_nothing(path):
 
 def test_settings_by_size_are_whole_numbers_and_the_others_finite():
     divisions = {"1": 4, "2": 1.5, "4": "8", "8": True, "16": 1 << 80}
-    settings = {
+    written = {
         "roundup_power2_divisions": divisions,
         "garbage_collection_threshold": 0.5,
         "odd": float("nan"),

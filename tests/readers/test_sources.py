@@ -242,3 +242,32 @@ def test_inputs_are_not_written_to(tmp_path: Path) -> None:
     read(path)
     assert path.stat().st_mtime_ns == before
     assert [p.name for p in tmp_path.iterdir()] == ["trace.json"]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_json_in_any_encoding_of_unicode(encoding: str, packed: bool, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    data = f"\n{TRACE.read_text()}".encode(encoding)
+    path.write_bytes(gzip.compress(data) if packed else data)
+    found = read(path)
+    assert len(found.operations) == 4
+    assert not found.findings
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends"), [("utf-8", "utf-16-le"), ("utf-16", "utf-8"), ("utf-32", "utf-16-le")]
+)
+def test_mixed_encodings_are_called_so(begins: str, ends: str, tmp_path: Path) -> None:
+    path, text = tmp_path / "trace.json", TRACE.read_text()
+    half = text.index("},", len(text) // 2) + 2
+    path.write_bytes(text[:half].encode(begins) + text[half:].encode(ends))
+    assert "mixed-encodings" in {found.code for found in read(path).findings}
+
+
+def test_a_file_here_is_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(TRACE, "ab::c.json")
+    assert len(read("ab::c.json").operations) == 4

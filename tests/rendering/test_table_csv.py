@@ -3,6 +3,7 @@ import io
 
 import pytest
 
+from profkit.errors import printable
 from profkit.rendering.table_csv import COLUMNS, render_csv
 from tests.rendering.sample_reports import SAMPLES, compute_bound
 from tests.rendering.samples import edited
@@ -33,13 +34,20 @@ def test_numbers_are_those_of_the_report_and_the_most_expensive_comes_first():
     assert {row["efficiency"] for row in rows if row["bound"] == "overhead"} == {""}
 
 
-@pytest.mark.parametrize("start", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1"])
+@pytest.mark.parametrize(
+    "start", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "＝1", "\n＋1", "－1", "＠1"]
+)
 def test_a_name_that_a_spreadsheet_would_run_is_text(start):
     report = edited(compute_bound(), lambda values: values["kernels"][0].update(name=start))
-    assert rows_of(report)[0]["name"] == "'" + start
+    assert rows_of(report)[0]["name"] == "'" + printable(start)
 
 
 def test_no_cell_of_a_hostile_report_starts_a_formula():
     for row in rows_of(SAMPLES["hostile"]()):
         for cell in row.values():
             assert not cell.startswith(("=", "+", "@", "\t"))
+
+
+def test_a_cell_is_one_line():
+    report = edited(compute_bound(), lambda values: values["kernels"][0].update(name="a\r\nb\u2028c\x85d"))
+    assert rows_of(report)[0]["name"] == "a  b c d"

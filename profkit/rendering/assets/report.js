@@ -83,7 +83,7 @@ const profkit = (() => {
       button.setAttribute("aria-pressed", String(path !== null && text(data.phases[button.dataset.phase].path) === path));
     }
     // Rows that are too small for the whole are there for their phase alone.
-    for (const row of document.querySelectorAll("tr[data-path]")) row.hidden = path === null ? "extra" in row.dataset : !within(row.dataset.path, path);
+    for (const row of document.querySelectorAll("tr[data-path]")) row.hidden = path === null ? "extra" in row.dataset : !within(row.dataset.path, visible(path));
     // What is counted as not shown is counted of all phases.
     for (const table of document.querySelectorAll("table:has(tr[data-path])")) if (table.parentElement.nextElementSibling?.matches(".more")) table.parentElement.nextElementSibling.hidden = path !== null;
     const note = byId("selection");

@@ -82,6 +82,8 @@ FINDINGS: Final[Table] = {
     "bare-numbers": _NOT_JSON + "the values inf and nan were read as unknown ({count:time}).",
     "trailing-commas": _NOT_JSON + "commas before a closing bracket were ignored ({count:time}).",
     "bare-quotes": _NOT_JSON + "quotes inside names were kept ({count:time}).",
+    "mixed-encodings": "The file changes its encoding (UTF-8, UTF-16 or UTF-32) on the way, as where a tool appends to it. "
+    "What follows cannot be read: write it in one encoding.",
     "truncated": _truncated,
     "unreadable-events": _NOT_JSON + "{count:event} could not be read.",
     "invalid-header": "The file is not valid JSON outside its events, so its facts about the machine may be incomplete.",

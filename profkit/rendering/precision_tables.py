@@ -1,0 +1,130 @@
+"""The precision map as every renderer shows it: types and units, with time, work and launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from profkit.model.report_precision import OperatorTypes, PrecisionRow
+from profkit.rendering.digest import Scale, share_text
+from profkit.rendering.document import AutocastOperator, Document
+from profkit.rendering.page_cells import digits
+from profkit.rendering.sentences.precision import autocast_summary, tf32_message
+from profkit.units import rate_text
+
+__all__ = [
+    "Format",
+    "PrecisionSection",
+    "flop_cell",
+    "accidents_of",
+    "formats_of",
+    "note_of",
+    "precision_lines",
+    "precision_section",
+    "tensor_core_share",
+    "unit_label",
+]
+
+_ROWS: Final = 60
+
+
+@dataclass(frozen=True)
+class Format:
+    """A type on a unit, over phases."""
+
+    dtype: str
+    unit: str
+    work: str
+    """``products``, with convolutions and attention, or ``other``."""
+    ns: int
+    share: float
+    """Of the kernels' time."""
+    flop: int | None
+    count: int
+
+
+@dataclass(frozen=True)
+class PrecisionSection:
+    """What the page shows of number formats."""
+
+    formats: Sequence[Format]
+    rows: Sequence[PrecisionRow]
+    left: int
+    operators: Sequence[OperatorTypes]
+    operators_left: int
+    lines: Sequence[str]
+    autocast: Sequence[AutocastOperator]
+    note: str
+    digits: int
+
+
+def formats_of(report: Document) -> list[Format]:
+    """The map without its phases, most time first."""
+    found: dict[tuple[str, str, str], list[PrecisionRow]] = {}
+    for row in report.precision:
+        key = (row.dtype or "unknown", unit_label(row.tensor_core), "products" if row.matrix else "other")
+        found.setdefault(key, []).append(row)
+    total = sum(row.ns for row in report.precision) or 1
+    formats = [_format(key, rows, total) for key, rows in found.items()]
+    return sorted(formats, key=lambda each: (-each.ns, each.dtype))
+
+
+def _format(key: tuple[str, str, str], rows: Sequence[PrecisionRow], total: int) -> Format:
+    dtype, unit, work = key
+    ns, known = sum(row.ns for row in rows), [row.flop for row in rows if row.flop is not None]
+    flop = sum(known) if known else None
+    return Format(dtype, unit, work, ns, ns / total, flop, sum(row.count for row in rows))
+
+
+def unit_label(tensor_core: bool | None) -> str:
+    """The unit in words."""
+    return "unknown" if tensor_core is None else "Tensor Cores" if tensor_core else "CUDA cores"
+
+
+def tensor_core_share(report: Document) -> float | None:
+    """The share of the time of products, convolutions and attention that is on Tensor Cores; None without any."""
+    matrix = [row for row in report.precision if row.matrix]
+    total = sum(row.ns for row in matrix)
+    return sum(row.ns for row in matrix if row.tensor_core) / total if total else None
+
+
+def note_of(report: Document) -> str:
+    """The share of products on Tensor Cores, in a few words; empty without products."""
+    share = tensor_core_share(report)
+    return "" if share is None else f"{share_text(share)} of the time of products is on Tensor Cores"
+
+
+def flop_cell(flop: int | None, scale: Scale) -> str:
+    """An amount of work per step, or a dash."""
+    return rate_text(scale(flop), "FLOP")
+
+
+def precision_lines(report: Document, scale: Scale) -> list[str]:
+    """What the formats put at risk, whether TF32 was on, and what autocast did."""
+    lines = [row.message for row in report.precision_findings]
+    lines += [tf32_message(row, scale.divisor) for row in report.tf32]
+    if report.autocast:
+        lines.append(autocast_summary(report.autocast, scale.divisor, timed=bool(report.precision)))
+    return lines
+
+
+def accidents_of(report: Document) -> list[AutocastOperator]:
+    """What autocast met that is no design of its own."""
+    return [row for row in report.autocast.operators if not row.by_design] if report.autocast else []
+
+
+def precision_section(report: Document, scale: Scale) -> PrecisionSection:
+    """The formats, the map by phase, and the types of operators."""
+    rows, operators = report.precision, report.operator_types
+    return PrecisionSection(
+        formats=formats_of(report),
+        rows=rows[:_ROWS],
+        left=len(rows) - _ROWS,
+        operators=operators[:_ROWS],
+        operators_left=len(operators) - _ROWS,
+        lines=precision_lines(report, scale),
+        autocast=report.autocast.operators[:_ROWS] if report.autocast else (),
+        note=note_of(report),
+        digits=digits([rows[0].ns / scale.divisor if rows else 0]),
+    )

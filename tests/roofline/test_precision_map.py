@@ -1,0 +1,162 @@
+"""Which arithmetic ran where: the map adds up to the kernels, and the type of a product is that of its inputs."""
+
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+
+from profkit.errors import ReadError
+from profkit.model import Device, OperationKind, RangeKind, Trace
+from profkit.model.report_precision import PrecisionRow
+from profkit.readers import read
+from profkit.report.views import Options, analysed_views, view_trace
+from profkit.roofline.input_types import takes_fp32
+from profkit.roofline.operator_shapes import tensor_types
+from profkit.roofline.precision_map import operator_types, precision_rows, precision_together, tf32_rows
+from tests.builders import TraceBuilder
+from tests.shared import DATA, SHARED
+
+OURS = sorted(
+    [*(DATA / "kineto").glob("*.json.gz"), *(DATA / "ncu").glob("*.json.gz"), DATA / "run_gpt/trace.json.gz"]
+)
+OTHERS = sorted(
+    [*(SHARED / "recordings/zoo").glob("*.json.gz"), *(SHARED / "recordings/kineto").glob("*_stack*"),
+     *(SHARED / "corpus/kineto").glob("*.json*")]
+)  # fmt: skip
+TENSOR_GEMM, SIMT_GEMM = "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NTN", "ampere_sgemm_128x64_tn"
+TF32_GEMM = (
+    "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8_kernel"
+)
+
+
+@cache
+def viewed(path):
+    """The view of a recording, or None for a file that is none."""
+    try:
+        (view,) = analysed_views([read(path)], Options())
+    except (ReadError, ValueError):
+        return None
+    return view
+
+
+def products(view):
+    """Each product whose operator's types are known: its kernel, what it computes in, and the floating types taken."""
+    trace, operator = view.trace, view.launches.operator
+    for row in np.flatnonzero((trace.operations.kind == OperationKind.KERNEL) & (operator >= 0)).tolist():
+        kernel = view.work.class_of_name[int(trace.operations.name[row])]
+        text = trace.ranges.dtypes[operator[row]]
+        taken = [t for t in tensor_types(trace.strings[text]) if t[:2] in ("fp", "bf")] if text >= 0 else []
+        if kernel.is_product and taken:
+            code = view.work.dtype[row]
+            yield (
+                trace.strings[trace.operations.name[row]],
+                view.work.dtypes[code] if code >= 0 else None,
+                taken,
+            )
+
+
+def agrees(name, computes, taken):
+    """A type of the inputs, TF32 of fp32, or fp32 where the kernel's own name says that it takes 16 bits."""
+    return (
+        computes in taken
+        or (computes == "tf32" and "fp32" in taken)
+        or (computes == "fp32" and not takes_fp32(name, None))
+    )
+
+
+@pytest.mark.parametrize("path", [*OURS, *OTHERS], ids=lambda path: path.name[:60])
+def test_every_product_computes_in_a_type_that_its_operator_took(path):
+    view = viewed(path)
+    if view is None:
+        pytest.skip("no recording")
+    wrong = Counter(each for each in products(view) if not agrees(*[*each[:2], each[2]]))
+
+    assert not wrong
+
+
+def test_our_recordings_have_thousands_of_such_products():
+    assert sum(1 for path in OURS for _ in products(viewed(path))) > 2000
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+def test_the_map_is_the_sum_of_the_window_s_kernels_by_phase_and_type(path):
+    view = viewed(path)
+    operations, phases = view.trace.operations, view.phases
+    expected: Counter[tuple] = Counter()
+    for row in np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.kept).tolist():
+        kernel = view.work.class_of_name[int(operations.name[row])]
+        path_at = phases.path[phases.of_operation[row]] if phases.of_operation[row] >= 0 else -1
+        key = (
+            phases.paths[path_at] if path_at >= 0 else None,
+            view.work.dtypes[view.work.dtype[row]] if view.work.dtype[row] >= 0 else None,
+            kernel.tensor_core,
+            kernel.is_product,
+        )
+        expected[key] += int(operations.end_ns[row] - operations.start_ns[row])
+
+    assert {(r.phase, r.dtype, r.tensor_core, r.matrix): r.ns for r in precision_rows(view)} == expected
+
+
+def typed(name, types, kernel, *, capability=(9, 0)):
+    """A trace of one operator with one kernel of 100 ns."""
+    made = TraceBuilder()
+    made.range(0, 50, name, kind=RangeKind.OPERATOR, dtypes=made.text(types))
+    made.kernel(60, 160, launch=(10, 20), name=kernel)
+    trace = made.trace()
+    device = Device(0, "NVIDIA H100 80GB HBM3", compute_capability=capability)
+    return view_trace(Trace(**{**vars(trace), "devices": [device]}), [None])
+
+
+def test_an_operator_s_types_come_from_its_inputs_and_its_kernel():
+    (row,) = operator_types(typed("aten::mm", '["c10::Half", "c10::Half", "Scalar"]', TENSOR_GEMM))
+
+    assert (row.name, row.takes, row.computes, row.tensor_core) == (
+        "aten::mm",
+        ("fp16", "fp16"),
+        "fp16",
+        True,
+    )
+    assert (row.ns, row.count, row.matrix) == (100, 1, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "work", "tf32_ns", "fp32_ns"),
+    [
+        ("aten::mm", SIMT_GEMM, "products", 0, 100),
+        ("aten::mm", TF32_GEMM, "products", 100, 0),
+        ("aten::cudnn_convolution", TF32_GEMM, "convolutions", 100, 0),
+    ],
+)
+def test_tf32_is_told_for_products_and_convolutions_apart(name, kernel, work, tf32_ns, fp32_ns):
+    (row,) = tf32_rows(typed(name, '["float", "float"]', kernel))
+
+    assert (row.work, row.tf32_ns, row.fp32_ns) == (work, tf32_ns, fp32_ns)
+
+
+def test_tf32_is_not_told_of_half_inputs_nor_of_gpus_without_it():
+    assert not tf32_rows(typed("aten::mm", '["c10::Half", "c10::Half"]', SIMT_GEMM))
+    assert not tf32_rows(typed("aten::mm", '["float", "float"]', SIMT_GEMM, capability=(7, 5)))
+
+
+def test_a_reduction_of_split_products_is_no_product():
+    reduce = (
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16>(int)"
+    )
+    (row,) = precision_rows(typed("aten::mm", '["c10::BFloat16", "c10::BFloat16"]', reduce))
+
+    assert (row.matrix, row.tensor_core) == (False, False)
+
+
+def test_known_work_adds_up_and_unknown_work_stays_unknown():
+    def row(ns, flop):
+        return PrecisionRow(
+            phase=None, dtype="bf16", tensor_core=True, matrix=True, ns=ns, flop=flop,
+            flop_ns=ns if flop is not None else 0, count=1,
+        )  # fmt: skip
+
+    (both,) = precision_together([row(10, 500), row(30, None)])
+    (neither,) = precision_together([row(10, None), row(30, None)])
+
+    assert (both.ns, both.flop, both.flop_ns, both.count) == (40, 500, 10, 2)
+    assert (neither.flop, neither.flop_ns) == (None, 0)
