@@ -47,7 +47,8 @@ class Lifetimes(Table):
     @property
     def rounding(self) -> NDArray[np.int64]:
         """Bytes of each block beyond what was asked for; 0 where a snapshot says that more was asked for."""
-        return np.maximum(self.bytes - self.requested, 0)
+        rounding: NDArray[np.int64] = np.maximum(self.bytes - self.requested, 0)
+        return rounding
 
 
 @dataclass(frozen=True, eq=False)

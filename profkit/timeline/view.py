@@ -115,7 +115,12 @@ class TraceView:
     @property
     def kept(self) -> NDArray[np.bool_]:
         """Which operations the window's tables count."""
-        return self._are_kept(self.step_of_operation)
+        if self.steps.count:
+            return self._are_kept(self.step_of_operation)
+        begin = np.array([self.window_hull(d)[0] for d in range(len(self.windows))], np.int64)
+        operations = self.trace.operations
+        kept: NDArray[np.bool_] = operations.start_ns >= begin[operations.device]
+        return kept
 
     def begun_in_window(self, thread: NDArray[Any], time: NDArray[Any]) -> NDArray[np.bool_]:
         """Which things that threads began at these times belong to the kept steps of their process."""
@@ -139,11 +144,16 @@ class TraceView:
         window = self.windows[device]
         return (int(window.start[0]), int(window.end[-1])) if len(window) else (self.span[0], self.span[0])
 
-    def median_step(self, device: int) -> int:
-        """The kept step of median length on a device; there must be one."""
+    def middle_steps(self, device: int) -> Column:
+        """The kept step of median length on a device, or the two whose mean it is; there must be one."""
         kept = np.flatnonzero(self.kept_steps)
-        length = self.steps.tile_ns[device, kept]
-        return int(kept[np.argsort(length, kind="stable")[(len(kept) - 1) // 2]])
+        order = np.argsort(self.steps.tile_ns[device, kept], kind="stable")
+        middle: Column = kept[order[(len(kept) - 1) // 2 : len(kept) // 2 + 1]]
+        return middle
+
+    def median_step(self, device: int) -> int:
+        """The kept step of median length on a device, of two the shorter; there must be one."""
+        return int(self.middle_steps(device)[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from profkit.rendering.sentences.labels import share_label
 from profkit.rendering.sentences.memory import HISTORY_CLOCK
 from profkit.rendering.sentences.wording import Params, Table, say
 from profkit.units import duration_text
@@ -63,6 +64,12 @@ def _efficiency_over_105(params: Params) -> str:
     )
 
 
+def _step_outlier(params: Params) -> str:
+    text = "{count:step} took much longer than the median of {median_ns}; {name} took {longest_ns}."
+    grown = share_label(str(params["share"])).lower()
+    return say(f"{text} {grown[0].upper()}{grown[1:]} grew most, by {{more_ns}} on average.", params)
+
+
 def _no_steps(params: Params) -> str:
     text = (
         "No steps are marked and none repeat, so the window goes from the first GPU operation to the last. "
@@ -113,7 +120,7 @@ FINDINGS: Final[Table] = {
     "file-repeated": "{count:file} given twice: each recording is read once.",
     "steps-damaged": "Records are missing from {count} of {steps:step}: the host took as long as in the others, "
     "or launched work that is lost. They are left out.",
-    "step-outlier": "{count:step} took much longer than the median of {median_ns}; {name} took {longest_ns}.",
+    "step-outlier": _step_outlier,
     "warm-up-steps": _warm_up_steps,
     "busy-over-100": "Impossible times: {count:operation} overlap later ones on the same stream, "
     "{written_ns} as recorded where {possible_ns} are possible. "
