@@ -40,6 +40,10 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     fused_optimizer: bool = False,
     ranks: int = 1,
     shard: Literal["zero1", "zero2", "zero3"] | None = None,
+    accumulate: int = 1,
+    keep_gradients: bool = False,
+    offload_optimizer: bool = False,
+    inference: bool = False,
     memory_bytes: int | None = None,
     plain_step_ns: int | None = None,
 ) -> Fit:
@@ -57,6 +61,10 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         fused_optimizer: The optimizer in one kernel, without temporaries.
         ranks: Over how many ranks ``shard`` goes.
         shard: ``zero1`` (optimizer state), ``zero2`` (gradients too) or ``zero3`` (parameters too).
+        accumulate: The batch in so many parts, whose gradients add up.
+        keep_gradients: ``zero_grad(set_to_none=False)``.
+        offload_optimizer: The optimizer's state and its update in the host's memory.
+        inference: The forward pass alone, under ``torch.no_grad()``.
         memory_bytes: What it has to fit into; by default the memory of the recorded GPU, where a trace says it.
         plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
 
@@ -79,6 +87,10 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         fused_optimizer=fused_optimizer,
         ranks=ranks,
         shard=shard,
+        accumulate=accumulate,
+        keep_gradients=keep_gradients,
+        offload_optimizer=offload_optimizer,
+        inference=inference,
     )
     operators = next((made for each in traces if (made := block_operators(program, each))), None)
     _refuse_unknown(files, program, asked, operators)
