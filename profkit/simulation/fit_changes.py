@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,39 +99,48 @@ class FitChanges:
 
     def priced(self, program: MemoryProgram, operators: BlockOperators | None) -> list[PricedChange]:
         """The changes in the order in which they are made."""
-        found = []
-        if operators is not None and self.bf16:
-            found.append(PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"][0],)))
-        if operators is not None and self.fused_attention:
-            fused = fuse_attention_memory(operators)
-            found.append(PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"][0],)))
-        if self.recompute is not None:
-            segments = find_segments(program, self.recompute)
-            again = _forward_again(forward_spans(program, segments))
-            found.append(PricedChange("recompute", self.recompute, recompute_memory(segments), (again,)))
-        if self.optimizer is not None:
-            found.append(PricedChange("optimizer", self.optimizer, optimizer_kind(self.optimizer), ()))
-        if self.fused_optimizer:
-            time = (CHANGES["fused-optimizer"][0],)
-            found.append(PricedChange("fused-optimizer", None, fuse_optimizer, time))
-        if self.shard is not None and self.ranks > 1:
-            layers = len({tuple(s.rows.tolist()) for s in find_segments(program) if s.step == 0})
-            found.append(PricedChange("shard", self.shard, shard_over(self.ranks, self.shard, layers), ()))
-        if self.offload_optimizer:
-            found.append(PricedChange("offload-optimizer", None, offload_optimizer, ()))
-        if self.keep_gradients:
-            found.append(PricedChange("keep-gradients", None, keep_gradients, ()))
-        if self.sequence != 1:
-            longer = sequence_times(self.sequence, operators)
-            found.append(PricedChange("sequence", self.sequence, longer, (_longer(self.sequence),)))
-        if self.batch != 1:
-            found.append(PricedChange("batch", self.batch, batch_times(self.batch), (_longer(self.batch),)))
-        if self.accumulate > 1:
-            parts, time = self.accumulate, (_launched(self.accumulate),)
-            found.append(PricedChange("accumulate", parts, accumulate_over(parts), time))
+        with_operators = [] if operators is None else self._of_operators(operators)
+        work = [*with_operators, *self._of_layers(program), *self._of_optimizer(program)]
+        found = [*work, *self._of_batch(operators)]
         if operators is not None and self.inference:
             found.append(PricedChange("inference", None, infer_only(operators), (_forward_only,)))
         return found
+
+    def _of_operators(self, operators: BlockOperators) -> Iterator[PricedChange]:
+        if self.bf16:
+            yield PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"][0],))
+        if self.fused_attention:
+            fused = fuse_attention_memory(operators)
+            yield PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"][0],))
+
+    def _of_layers(self, program: MemoryProgram) -> Iterator[PricedChange]:
+        if self.recompute is not None:
+            segments = find_segments(program, self.recompute)
+            again = _forward_again(forward_spans(program, segments))
+            yield PricedChange("recompute", self.recompute, recompute_memory(segments), (again,))
+
+    def _of_optimizer(self, program: MemoryProgram) -> Iterator[PricedChange]:
+        if self.optimizer is not None:
+            yield PricedChange("optimizer", self.optimizer, optimizer_kind(self.optimizer), ())
+        if self.fused_optimizer:
+            yield PricedChange("fused-optimizer", None, fuse_optimizer, (CHANGES["fused-optimizer"][0],))
+        if self.shard is not None and self.ranks > 1:
+            layers = len({tuple(s.rows.tolist()) for s in find_segments(program) if s.step == 0})
+            yield PricedChange("shard", self.shard, shard_over(self.ranks, self.shard, layers), ())
+        if self.offload_optimizer:
+            yield PricedChange("offload-optimizer", None, offload_optimizer, ())
+        if self.keep_gradients:
+            yield PricedChange("keep-gradients", None, keep_gradients, ())
+
+    def _of_batch(self, operators: BlockOperators | None) -> Iterator[PricedChange]:
+        if self.sequence != 1:
+            longer = sequence_times(self.sequence, operators)
+            yield PricedChange("sequence", self.sequence, longer, (_longer(self.sequence),))
+        if self.batch != 1:
+            yield PricedChange("batch", self.batch, batch_times(self.batch), (_longer(self.batch),))
+        if self.accumulate > 1:
+            parts, time = self.accumulate, (_launched(self.accumulate),)
+            yield PricedChange("accumulate", parts, accumulate_over(parts), time)
 
 
 def _longer(factor: float) -> Change:
