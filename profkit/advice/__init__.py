@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from profkit.advice import (
     arithmetic,
     compiling,
@@ -27,7 +25,9 @@ from profkit.model.report_memory import Memory
 from profkit.model.report_verdict import AdviceRow
 from profkit.model.rows import Interval
 from profkit.model.rows import replace as with_fields
+from profkit.simulation.answer import busiest_devices
 from profkit.simulation.predict import Change, find_step
+from profkit.simulation.registry import changes_named
 from profkit.timeline.view import TraceView
 from profkit.units import duration_text
 
@@ -73,11 +73,11 @@ def advise(views: Sequence[TraceView], memory: Memory | None = None) -> list[Adv
         several rows do not add up: ``profkit whatif`` combines them.
     """
     found: dict[str, _Found] = {}
-    for view, device in _devices(views):
-        step = find_step(view, device)
+    for view, device in busiest_devices(views)[:MOST_DEVICES]:
+        step = find_step(view, device, views)
         if step is None:
             continue
-        case = Case(view, device, step, memory, views)
+        case = Case(view, device, step, memory)
         audience = audience_of(view)
         for rule in filter(None, (suited(each, audience) for each in RULES)):
             evidence = rule.find(case)
@@ -87,7 +87,7 @@ def advise(views: Sequence[TraceView], memory: Memory | None = None) -> list[Adv
             if not view.steps.count:
                 row = _of_a_whole(row)
             if rule.id not in found or saving_of(row) >= saving_of(found[rule.id].row):
-                found[rule.id] = _Found(row, case, evidence.changes or ())
+                found[rule.id] = _Found(row, case, _changes(evidence))
     best_first = sorted(found.values(), key=lambda each: order_of(each.row))
     return [
         each.row if each is best_first[0] else _beside_the_best(best_first[0], each) for each in best_first
@@ -125,11 +125,15 @@ def _beside_the_best(best: _Found, other: _Found) -> AdviceRow:
     return other.row
 
 
+def _changes(evidence: Evidence) -> list[Change]:
+    return changes_named(evidence.changes or (), evidence.loader_workers)
+
+
 def _priced(case: Case, rule: Rule, evidence: Evidence) -> AdviceRow | None:
     row = rule.row(evidence)
     if evidence.changes is None:
         return row
-    price = case.step.predict_where_worth(evidence.changes, WORTH_SAYING)
+    price = case.step.predict_where_worth(_changes(evidence), WORTH_SAYING)
     if price is None or (price.low < _AS_LIKELY_WORSE and price.likely < _HARDLY_BETTER):
         return None
     confidence = row.confidence
@@ -159,14 +163,3 @@ def _of_a_whole(row: AdviceRow) -> AdviceRow:
 
     evidence = [told(line) for line in row.evidence]
     return with_fields(row, why=told(row.why), evidence=evidence, confidence="low")
-
-
-def _devices(views: Sequence[TraceView]) -> list[tuple[TraceView, int]]:
-    """The devices that did most: ranks of one program do the same."""
-    every = [(v, d) for v in views for d in range(len(v.trace.devices))]
-    busy = [
-        int(((v.trace.operations.end_ns - v.trace.operations.start_ns)[v.trace.operations.device == d]).sum())
-        for v, d in every
-    ]
-    order = np.argsort(-np.array(busy, np.int64), kind="stable")[:MOST_DEVICES]
-    return [every[at] for at in order.tolist()]

@@ -7,16 +7,8 @@ import numpy as np
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.hardware import TENSOR, VECTOR
 from profkit.model.kernel_class import Family
-from profkit.simulation.precision import (
-    align_matrices,
-    autocast,
-    misaligned,
-    misaligned_sizes,
-    simt_products,
-    to_fp32,
-    use_tf32,
-    wide_products,
-)
+from profkit.simulation.debugging import scaler_kernels
+from profkit.simulation.precision import misaligned, misaligned_sizes, simt_products, wide_products
 from profkit.units import percent_text
 
 __all__ = ["RULES"]
@@ -37,14 +29,11 @@ def _tf32(case: Case) -> Evidence | None:
         f"Matrix products in fp32 take {percent_text(facts.share(chosen))} of the device's time on CUDA cores. "
         f"In TF32, this GPU's Tensor Cores are up to {fast / slow:.1f} times as fast.",
         kernels_seen(facts, chosen),
-        [use_tf32],
+        ["tf32"],
         "high",
         # cuDNN has a switch of its own, which is on unless the program turned it off.
-        **(
-            {"action": _CONVOLUTIONS_IN_TF32, "code": "torch.backends.cudnn.allow_tf32 = True"}
-            if convolutions
-            else {}
-        ),
+        action=_CONVOLUTIONS_IN_TF32 if convolutions else "",
+        code="torch.backends.cudnn.allow_tf32 = True" if convolutions else "",
     )
 
 
@@ -61,24 +50,21 @@ def _autocast(case: Case) -> Evidence | None:
         f"Matrix products with 32-bit inputs take {percent_text(facts.share(chosen))} of the device's time. In 16 bits "
         "they run at least twice as fast as in TF32, and the kernels around them move half the bytes.",
         kernels_seen(facts, chosen),
-        [autocast],
+        ["bf16"],
         "medium" if facts.compiled.any() else "high",
     )
 
 
 def _scaler(case: Case) -> Evidence | None:
     facts = case.facts
-    names = facts.view.trace.names(facts.view.trace.operations.name[facts.program.row])
-    chosen = facts.named("_amp_foreach_non_finite_check", "_amp_update_scale") | np.array(
-        ["amp_non_finite" in n.lower() or "amp_update_scale" in n.lower() for n in names], bool
-    )
+    chosen = facts.once(scaler_kernels)
     if not chosen.any() or case.capability < 8:
         return None
     return Evidence(
         "A GradScaler reads and writes every gradient, and the host waits for its result in each step. bf16 has the range "
         "of fp32 and needs no scaler.",
         kernels_seen(facts, chosen),
-        [lambda edited: edited.drop(chosen)],
+        ["no-scaler"],
     )
 
 
@@ -106,7 +92,7 @@ def _fp64(case: Case) -> Evidence | None:
         f"Kernels in fp64 take {percent_text(facts.share(chosen))} of the device's time. fp64 moves twice the bytes of "
         "fp32, and most GPUs compute it at a small fraction of the rate.",
         kernels_seen(facts, chosen),
-        [to_fp32],
+        ["fp32"],
     )
 
 
@@ -122,7 +108,7 @@ def _alignment(case: Case) -> Evidence | None:
         f"Products over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that are not aligned "
         f"to 16 bytes. {told}",
         kernels_seen(facts, chosen),
-        [align_matrices],
+        ["aligned"],
     )
 
 
@@ -156,6 +142,7 @@ RULES = (
         'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)\nloss.backward()\noptimizer.step()',
         "The _amp_ kernels and the wait before optimizer.step are gone.",
         ("bf16 has 8 bits of mantissa to fp16's 11.",), _AMP,
+        change="no-scaler",
     ),
     Rule(
         "fp8", "Consider fp8 for the large products", _fp8,

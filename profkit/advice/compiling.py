@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
-from numpy.typing import NDArray
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model.states import State
-from profkit.simulation.edited_step import EditedStep
-from profkit.simulation.fusion import compile_model, fusible
-from profkit.simulation.kernel_facts import StepFacts
+from profkit.simulation.compiled_regions import compilation_ns, graphs_of, newest_version, regions
+from profkit.simulation.fusion import fusible
 from profkit.simulation.launching import capture, lift_waits
-from profkit.simulation.preconditions import graphed, inner_waits
+from profkit.simulation.loops import repeated
+from profkit.simulation.preconditions import breaks, graphed, inner_waits, recompilation
 from profkit.simulation.registry import refusal
 from profkit.units import duration_text, noun_text, percent_text
 
 __all__ = ["RULES"]
 
-_REGION = re.compile(r"Torch-Compiled Region: (\d+)/(\d+)")
-_LOOPED = ("aten::select", "aten::slice", "aten::index_put_", "aten::copy_")
-_FEWEST_IN_A_LOOP = 24
 _SMALL_NS = 10_000
 _FEWEST_LAUNCHES = 10
 """A graph of fewer launches saves next to nothing of the host."""
@@ -42,7 +36,7 @@ def _compile(case: Case) -> Evidence | None:
         f"{percent_text(facts.share(chosen))} of the device's time. Compiled, each chain reads and writes its data once, "
         "and the host launches fewer kernels.",
         kernels_seen(facts, chosen),
-        [compile_model],
+        ["compile"],
     )
 
 
@@ -61,49 +55,28 @@ def _ran_once(case: Case) -> bool:
 
 
 def _breaks(case: Case) -> Evidence | None:
-    regions = _regions(case)
-    frames = {frame for frame, _ in regions}
-    eager = fusible(case.facts)
-    if len(frames) < 3 or not eager.any():
+    facts = case.facts
+    frames, count, eager = graphs_of(facts), len(facts.once(regions)), fusible(facts)
+    if breaks(case.step, ()) is not None:
         return None
-    count = len(regions)
-
-    def joined(edited: EditedStep) -> None:
-        tokens = len(edited.gap_ns)
-        edited.gap_ns -= (
-            min((count - 1) * 2 * edited.usual_launch_ns, 0.5 * float(edited.gap_ns.sum())) / tokens
-        )
-        edited.gap_ns = np.maximum(edited.gap_ns, 0)
-
     return Evidence(
         f"{count} compiled regions of {len(frames)} graphs run in one step, with {int(eager.sum())} eager kernels "
         "between them. Each entry checks its guards, and nothing is fused across regions.",
-        [f"Torch-Compiled Region: {frame}/…" for frame in sorted(frames)[:4]],
-        [joined, compile_model],
+        [f"Torch-Compiled Region: {frame}/…" for frame in frames[:4]],
+        ["no-graph-breaks"],
         "low",
     )
 
 
 def _recompiles(case: Case) -> Evidence | None:
-    view, facts = case.view, case.facts
-    since, until = case.host_span
-    compiling = sum(
-        view.activity.of_thread(t)[State.COMPILATION].within(np.array([since]), np.array([until])).sum()
-        for t in np.unique(view.launches.thread[facts.program.row]).tolist()
-    )
-    versions = max((version for _, version in _regions(case)), default=0)
-    if compiling <= 0 or versions < 1:
+    if recompilation(case.step, ()) is not None:
         return None
-
-    def compiled_once(edited: EditedStep) -> None:
-        factor = max(0.0, 1 - float(compiling) / max(float(edited.gap_ns.sum()), 1.0))
-        edited.gap_ns *= factor
-
+    compiling, versions = case.facts.once(compilation_ns), case.facts.once(newest_version)
     return Evidence(
         f"The step spends {duration_text(float(compiling))} on compilation, and a region is in version {versions + 1}. "
         "Some property of the inputs changes from step to step.",
         ["Torch-Compiled Region", "dynamo_timed"],
-        [compiled_once],
+        ["no-recompilation"],
     )
 
 
@@ -133,7 +106,7 @@ def _graphs(case: Case) -> Evidence | None:
         f"the device busy for {duration_text(float(program.duration_ns.sum()))}; {int(small.sum())} of them are shorter "
         f"than {duration_text(_SMALL_NS)}. {without}",
         kernels_seen(facts, small),
-        [lift_waits, capture] if waits else [capture],
+        ["no-sync", "cuda-graphs"] if waits else ["cuda-graphs"],
         "low" if waits else "medium",
         unmet="waits inside: remove .item() and other waits first" if waits else None,
     )
@@ -141,50 +114,15 @@ def _graphs(case: Case) -> Evidence | None:
 
 def _loop(case: Case) -> Evidence | None:
     facts = case.facts
-    chosen = _repeated(facts) & ~facts.optimizer & ~facts.backward & ~facts.compiled
+    chosen = facts.once(repeated)
     if not chosen.any():
         return None
     return Evidence(
         f"{int(chosen.sum()) + 1} launches in a row do the same to equal parts of a tensor: a Python loop over it.",
         kernels_seen(facts, chosen),
-        [lambda edited: _vectorise(edited, chosen)],
+        ["vectorised-loops"],
         "low",
     )
-
-
-def _repeated(facts: StepFacts) -> NDArray[np.bool_]:
-    """The later launches of long runs of one kernel with one grid, on parts of known and equal shapes."""
-    operations, rows = facts.view.trace.operations, facts.program.row
-    outer = [names[-1] if names else "" for names in facts.operators]
-    shapes = np.full(facts.count, -1)
-    known = np.array([bool(sizes) for sizes in facts.inputs], bool)
-    shapes[known] = facts.view.trace.ranges.shapes[facts.operator_row[known]]
-    parts = facts.named(*_LOOPED[:3]) | facts.innermost("aten::copy_")
-    columns = (operations.name, operations.grid_x, operations.grid_y, operations.grid_z, operations.stream)
-    key = np.stack([np.unique(outer, return_inverse=True)[1].ravel(), shapes, *(c[rows] for c in columns)])
-    new = np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0))
-    run = np.cumsum(new) - 1
-    long = np.bincount(run) >= _FEWEST_IN_A_LOOP
-    found: NDArray[np.bool_] = long[run] & ~new & (parts & (shapes >= 0))[np.flatnonzero(new)[run]]
-    return found
-
-
-def _vectorise(edited: EditedStep, chosen: NDArray[np.bool_]) -> None:
-    """One launch for each run does the work of all."""
-    work = np.where(chosen, np.maximum(edited.duration_ns - edited.constants.start_ns, 0.0), 0.0)
-    run = np.cumsum(~chosen)
-    first = ~chosen & np.append(chosen[1:], False)
-    edited.duration_ns = edited.duration_ns + np.where(first, np.bincount(run, work)[run], 0.0)
-    edited.drop(chosen)
-
-
-def _regions(case: Case) -> list[tuple[int, int]]:
-    """Graph and version of every compiled region of the step."""
-    since, until = case.host_span
-    ranges, strings = case.view.trace.ranges, case.view.trace.strings
-    inside = (ranges.start_ns >= since) & (ranges.start_ns < until)
-    found = [_REGION.match(strings[i]) for i in ranges.name[inside].tolist() if i >= 0]
-    return [(int(m[1]), int(m[2])) for m in found if m]
 
 
 _COMPILE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
@@ -206,6 +144,7 @@ RULES = (
         "Each step has one Torch-Compiled Region for forward.",
         ("A break outside the hot path costs nothing.",),
         "https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html",
+        change="no-graph-breaks",
     ),
     Rule(
         "recompilation", "Stop compiling in every step", _recompiles,
@@ -214,6 +153,7 @@ RULES = (
         "No dynamo_timed range after the first steps.",
         ("Compilation is expected during warm-up: leave those steps out of the recording.",),
         "https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html",
+        change="no-recompilation",
     ),
     Rule(
         "cuda-graphs", "Capture the step in a CUDA graph", _graphs,
@@ -232,5 +172,6 @@ RULES = (
         "The repeated launches become one.",
         ("Not where each iteration needs the previous one.",),
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        change="vectorised-loops",
     ),
 )  # fmt: skip

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
-from profkit.model import CopyKind, OperationKind, RangeKind
-from profkit.simulation.copies import load_with, pageable_copies, pin_memory
-from profkit.simulation.edited_step import EditedStep
-from profkit.simulation.launching import keep_memory, lift_waits, read_at_once, without_ranges
+from profkit.model import CopyKind, OperationKind
+from profkit.simulation.copies import SMALL_COPY_BYTES, pageable_copies, small_uploads
+from profkit.simulation.debugging import anomaly_checks, collections_of, finished_in_call
+from profkit.simulation.launching import lift_waits, scalar_reads
+from profkit.simulation.preconditions import values_read_one_by_one
 from profkit.simulation.step_program import LAUNCH
 from profkit.timeline.idle_tables import costliest_syncs, sync_rows
 from profkit.units import bytes_text, duration_text
@@ -19,13 +18,6 @@ from profkit.units import bytes_text, duration_text
 __all__ = ["RULES"]
 
 _WORKERS = 8
-_GARBAGE = re.compile(
-    r"(?:^|[^\w])gc(?:\.py)?[^\w].{0,200}collect|built-in method (?:gc\.)?collect|^gc$|^gc[ _.]collect"
-)
-_SMALL_COPY = 4096
-_FEWEST_SCALARS = 4
-_BETWEEN = 4
-"""Operations from one value that is read to the next of the same time."""
 _MOST_INPUTS = 16
 """Large tensors of a batch; a step that uploads more brings weights."""
 
@@ -46,8 +38,9 @@ def _loader(case: Case) -> Evidence | None:
             else ", and nothing is prepared in parallel."
         ),
         [*names[:2], f"fetching: {duration_text(fetching)} a step"],
-        [load_with(workers)],
+        ["loader-workers"],
         "medium" if several else "high",
+        loader_workers=workers,
     )
 
 
@@ -55,7 +48,7 @@ def _syncs(case: Case) -> Evidence | None:
     facts, program = case.facts, case.step.program
     waits = np.flatnonzero(program.kind != LAUNCH)
     inner = waits[waits < program.tokens - 2]
-    if not len(inner) or _anomalous(case).any():
+    if not len(inner) or case.facts.once(anomaly_checks).any():
         return None
     before, after = case.step.unchanged, case.step.changed([lift_waits])[0]
     host_is_limit = after.host_ns >= 0.97 * after.step_ns
@@ -70,27 +63,20 @@ def _syncs(case: Case) -> Evidence | None:
         f"The host waits for the device {len(inner)} times a step, and the device then waits for the next launches.",
         seen
         or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
-        [lift_waits],
+        ["no-sync"],
     )
 
 
 def _scalars(case: Case) -> Evidence | None:
     facts = case.facts
-    reads = facts.innermost("aten::_local_scalar_dense") & ~facts.backward
-    rows = np.flatnonzero(reads)
-    # Values of one time: hardly anything is launched between them.
-    run = np.cumsum(np.diff(rows, prepend=rows[:1]) > _BETWEEN)
-    many = np.bincount(run)[run] >= _FEWEST_SCALARS if len(run) else np.zeros(0, bool)
-    if not many.any() or _anomalous(case).any():
+    rest = facts.once(scalar_reads)
+    if values_read_one_by_one(case.step, ()) is not None:
         return None
-    last = np.append(run[1:] != run[:-1], True)
-    rest = np.zeros(facts.count, bool)
-    rest[rows[many & ~last]] = True
     return Evidence(
-        f"{int(many.sum())} values are read from the device one by one, each with a copy and a wait. Stacked, one read "
+        f"{int(rest.sum()) + 1} values are read from the device one by one, each with a copy and a wait. Stacked, one read "
         "brings them all.",
         kernels_seen(facts, rest),
-        [read_at_once(rest)],
+        ["stacked-reads"],
     )
 
 
@@ -104,7 +90,7 @@ def _pageable(case: Case) -> Evidence | None:
         f"{bytes_text(size)} a step are copied from pageable memory, in {duration_text(float(facts.program.duration_ns[chosen].sum()))}. "
         "The driver stages them, so the host blocks and nothing overlaps.",
         kernels_seen(facts, chosen),
-        [pin_memory],
+        ["pinned"],
     )
 
 
@@ -140,70 +126,41 @@ def _allocator(case: Case) -> Evidence | None:
             for name, count in counted.items()
             if "cpy" not in name and "set" not in name
         ][:4],
-        [keep_memory],
+        ["no-allocation"],
     )
 
 
 def _blocking(case: Case) -> Evidence | None:
-    view, facts = case.view, case.facts
-    rows = facts.program.row
-    kernels = view.trace.operations.kind[rows] == OperationKind.KERNEL
-    done = view.launches.return_ns[rows] >= view.trace.operations.end_ns[rows]
-    if kernels.sum() < 8 or done[kernels].mean() < 0.95:
+    facts = case.facts
+    kernels = facts.view.trace.operations.kind[facts.program.row] == OperationKind.KERNEL
+    done = facts.once(finished_in_call)
+    if not done.any():
         return None
-
-    def free(edited: EditedStep) -> None:
-        edited.own_ns = np.minimum(edited.own_ns, np.maximum(edited.own_ns - _launched_ns(edited), 5_000.0))
-
     return Evidence(
-        f"{int(done[kernels].sum())} of {int(kernels.sum())} launch calls return only after their kernel has finished, "
+        f"{int(done.sum())} of {int(kernels.sum())} launch calls return only after their kernel has finished, "
         "so CUDA_LAUNCH_BLOCKING=1 is set.",
         kernels_seen(facts, kernels, 2),
-        [free],
+        ["no-launch-blocking"],
         "high",
     )
 
 
-def _launched_ns(edited: EditedStep) -> NDArray[np.float64]:
-    work = edited.duration_ns + edited.lead_ns
-    return np.bincount(edited.facts.token, work, minlength=len(edited.own_ns)).astype(float)
-
-
-def _anomalous(case: Case) -> NDArray[np.bool_]:
-    """Checks for NaN after every node of the backward pass, as the anomaly mode makes them."""
-    facts = case.facts
-    chosen = facts.backward & facts.innermost(
-        "aten::isnan", "aten::ne", "aten::any", "aten::_local_scalar_dense", "aten::is_nonzero"
-    )
-    asked = facts.backward & facts.innermost("aten::_local_scalar_dense")
-    return chosen if asked.sum() >= 8 else np.zeros(facts.count, bool)
-
-
 def _anomaly(case: Case) -> Evidence | None:
-    chosen = _anomalous(case)
+    chosen = case.facts.once(anomaly_checks)
     if not chosen.any():
         return None
-
-    def change(edited: EditedStep) -> None:
-        edited.drop(chosen)
-        lift_waits(edited)
 
     return Evidence(
         f"The backward pass checks its results for NaN (anomaly mode): {int(chosen.sum())} kernels and copies, each with a "
         "wait.",
         kernels_seen(case.facts, chosen),
-        [change],
+        ["no-anomaly-mode"],
         "high",
     )
 
 
 def _garbage(case: Case) -> Evidence | None:
-    ranges = case.view.trace.ranges
-    since, until = case.host_span
-    named = np.array([bool(_GARBAGE.search(s)) for s in case.view.trace.strings] or [False])[ranges.name]
-    chosen = (
-        named & (ranges.kind != RangeKind.OPERATOR) & (ranges.start_ns >= since) & (ranges.start_ns < until)
-    )
+    ranges, chosen = case.view.trace.ranges, case.facts.once(collections_of)
     # Callbacks nest inside of a collection: the longest counts once.
     spent = float((ranges.end_ns - ranges.start_ns)[chosen].max(initial=0))
     if not spent:
@@ -211,27 +168,20 @@ def _garbage(case: Case) -> Evidence | None:
     return Evidence(
         f"Python collects garbage within the step, for {duration_text(spent)}.",
         [f"{int(chosen.sum())} collections a step"],
-        [without_ranges(chosen)],
+        ["garbage-collection"],
     )
 
 
 def _crumbs(case: Case) -> Evidence | None:
     facts = case.facts
-    operations, rows = facts.view.trace.operations, facts.program.row
-    chosen = (
-        (operations.copy_kind[rows] == CopyKind.HTOD)
-        & (operations.bytes[rows] <= _SMALL_COPY)
-        & (operations.bytes[rows] >= 0)
-    )
-    if chosen.sum() < 8:
+    chosen = facts.once(small_uploads)
+    if not chosen.any():
         return None
-    rest = chosen & (np.cumsum(chosen) > 1)
     return Evidence(
-        f"{int(chosen.sum())} copies a step to the device have at most {bytes_text(_SMALL_COPY)}. Each is a launch, and from "
+        f"{int(chosen.sum())} copies a step to the device have at most {bytes_text(SMALL_COPY_BYTES)}. Each is a launch, and from "
         "pageable memory a wait.",
         kernels_seen(facts, chosen),
-        # Packing them is work of the host too.
-        [lambda edited: edited.drop(rest, host=0.3)],
+        ["packed-copies"],
         "low",
     )
 
@@ -270,6 +220,7 @@ RULES = (
         "values = torch.stack(values).tolist()   # not: [value.item() for value in values]",
         "One copy to the host replaces many.",
         ("A value that decides what is launched next has to be read by itself.",), _TUNING,
+        change="stacked-reads",
     ),
     Rule(
         "pinned-copies", "Copy batches early, from pinned memory", _pageable,
@@ -294,23 +245,27 @@ RULES = (
         "Set it only to find the line of an error: the host waits for every kernel.",
         "unset CUDA_LAUNCH_BLOCKING",
         "Launch calls return within microseconds.", (), "https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution",
+        change="no-launch-blocking",
     ),
     Rule(
         "anomaly-mode", "Turn anomaly mode off", _anomaly,
         "Use it to find a NaN, then turn it off.",
         "torch.autograd.set_detect_anomaly(False)",
         "The backward pass has no isnan kernels.", (), "https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",
+        change="no-anomaly-mode",
     ),
     Rule(
         "garbage-collection", "Collect garbage between steps, not within", _garbage,
         "Turn automatic collection off, and collect at a time of your choice.",
         "gc.disable()\nif step % 1000 == 0:\n    gc.collect()",
         "No collection inside a step.", ("Reference cycles keep their memory until then.",), "https://docs.python.org/3/library/gc.html",
+        change="garbage-collection",
     ),
     Rule(
         "small-copies", "Send small inputs in one copy", _crumbs,
         "Pack them into one pinned tensor and slice it on the device.",
         "torch.cat(parts, out=pinned)                       # pinned once, before the loop\npacked = pinned.to(device, non_blocking=True)",
         "One copy a step replaces many.", (), _TUNING,
+        change="packed-copies",
     ),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from profkit.model.names import Level
 from profkit.model.report_memory import Memory
 from profkit.model.report_verdict import AdviceRow
 from profkit.simulation.kernel_facts import StepFacts
-from profkit.simulation.predict import Change, Step
+from profkit.simulation.predict import Step
 from profkit.timeline.view import TraceView
 from profkit.units import duration_text
 
@@ -30,8 +30,6 @@ class Case:
     step: Step
     memory: Memory | None = None
     """The report's memory section, where a snapshot came with the trace."""
-    views: Sequence[TraceView] = ()
-    """All traces of the report; this one's among them."""
 
     @property
     def facts(self) -> StepFacts:
@@ -41,9 +39,7 @@ class Case:
     @property
     def host_span(self) -> tuple[int, int]:
         """When the host worked on the step: from the end of the one before to the return of its last launch."""
-        launches, program = self.view.launches, self.facts.program
-        since = int(launches.time_ns[program.row].min()) - int(program.gap_ns[0])
-        return since, int(launches.return_ns[program.row].max()) + 1
+        return self.facts.host_span
 
     @property
     def capability(self) -> float:
@@ -69,13 +65,15 @@ class Evidence:
     """One sentence with numbers."""
     seen: Sequence[str]
     """The kernels, calls or ranges that it rests on, most costly first."""
-    changes: Sequence[Change] | None
-    """What the replay does to the step; None where there is no price."""
+    changes: Sequence[str] | None
+    """What the replay does to the step, by names of the registry; None where there is no price."""
     confidence: Level = "medium"
     """``high``, ``medium`` or ``low``."""
     action: str = ""
     """What to do in this case, where that differs from the rule's."""
     code: str = ""
+    loader_workers: int | None = None
+    """Processes that prepare batches, for the change that takes a number."""
     unmet: str | None = None
     """What has to be done before; the price is of both."""
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
-from profkit.simulation.collectives import beside_kernels, exposed_ns
-from profkit.simulation.copies import copies_between, on_own_stream, pageable_copies
+from profkit.simulation.collectives import exposed_ns
+from profkit.simulation.parallel import collectives_on_compute_stream, copies_on_compute_stream
 from profkit.timeline.intervals import Intervals
 from profkit.units import duration_text, percent_text
 
@@ -24,7 +24,7 @@ _OVERLAPPED = 0.05
 
 def _copies(case: Case) -> Evidence | None:
     facts = case.facts
-    chosen = copies_between(facts) & ~pageable_copies(facts) & _computing(case)
+    chosen = facts.once(copies_on_compute_stream)
     alone = float(exposed_ns(facts, chosen).sum())
     if alone < _NOTABLE * case.step.plain_ns:
         return None
@@ -32,13 +32,13 @@ def _copies(case: Case) -> Evidence | None:
         f"Copies between host and device run on the compute stream, alone for {duration_text(alone)} of the step. On a "
         "stream of their own, they can overlap with kernels.",
         kernels_seen(facts, chosen),
-        [on_own_stream(chosen)],
+        ["overlapped-copies"],
     )
 
 
 def _collectives(case: Case) -> Evidence | None:
     facts = case.facts
-    chosen = _communication(case) & _computing(case)
+    chosen = facts.once(collectives_on_compute_stream)
     alone = float(exposed_ns(facts, chosen).sum())
     if alone < _NOTABLE * case.step.plain_ns:
         return None
@@ -46,7 +46,7 @@ def _collectives(case: Case) -> Evidence | None:
         f"Collectives run on the compute stream, alone for {duration_text(alone)} of the step. No kernel of that stream can "
         "overlap with them.",
         kernels_seen(facts, chosen),
-        [beside_kernels(chosen)],
+        ["overlapped-collectives"],
         "low",
     )
 
@@ -81,22 +81,6 @@ def _turns(case: Case) -> Evidence | None:
     )
 
 
-def _computing(case: Case) -> Flags:
-    """Operations on the stream where kernels take most time."""
-    facts = case.facts
-    stream = facts.program.stream
-    kernels = np.array([k is not None and not k.is_collective for k in facts.kernels], bool)
-    if not kernels.any():
-        return kernels
-    time = np.bincount(stream[kernels], facts.program.duration_ns[kernels])
-    found: Flags = stream == int(np.argmax(time))
-    return found
-
-
-def _communication(case: Case) -> Flags:
-    return np.array([k is not None and k.is_collective for k in case.facts.kernels], bool)
-
-
 _STREAMS = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams"
 
 RULES = (
@@ -106,6 +90,7 @@ RULES = (
         "with torch.cuda.stream(side):\n    following = batch.to(device, non_blocking=True)\ntorch.cuda.current_stream().wait_stream(side)   # before its use\nfollowing.record_stream(torch.cuda.current_stream())",
         "The copies overlap with kernels.",
         ("Host memory must be pinned.", "Without wait_stream and record_stream, the data may be half-written or reused."), _STREAMS,
+        change="overlapped-copies",
     ),
     Rule(
         "collectives-beside-kernels", "Overlap collectives with the backward pass", _collectives,
@@ -113,6 +98,7 @@ RULES = (
         "work = dist.all_reduce(grad, async_op=True)   # on NCCL's own stream\n...                                           # backward goes on\nwork.wait()",
         "Collectives run on their own stream and overlap with backward kernels.",
         ("Collectives that start after the whole backward pass have nothing to overlap with.",), "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+        change="overlapped-collectives",
     ),
     Rule(
         "streams-take-turns", "Overlap the two streams", _turns,

@@ -8,12 +8,9 @@ import numpy as np
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model.kernel_class import Family
-from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.layouts import (
-    channels_last,
-    fuse_attention,
+    general_convolutions,
     handmade_attention,
-    keep_activations,
     laid_out,
     planar_norms,
     recomputed,
@@ -22,8 +19,6 @@ from profkit.simulation.layouts import (
 from profkit.units import percent_text
 
 __all__ = ["RULES"]
-
-_SLOW_CONVOLUTIONS = ("implicit_convolve_sgemm", "im2col", "col2im", "fft2d", "vol2col")
 
 
 def _layout(case: Case) -> Evidence | None:
@@ -39,7 +34,7 @@ def _layout(case: Case) -> Evidence | None:
             f"Batch norm works on planes (NCHW), one block a channel: {percent_text(facts.share(planes))} of the device's "
             "time. In channels_last it uses the whole GPU.",
             kernels_seen(facts, planes),
-            [channels_last],
+            ["channels-last"],
         )
     if facts.share(chosen) < 0.02:
         return None
@@ -47,7 +42,7 @@ def _layout(case: Case) -> Evidence | None:
         f"The convolution library converts tensors to its layout and back: {int(chosen.sum())} transposes, "
         f"{percent_text(facts.share(chosen))} of the device's time.",
         kernels_seen(facts, chosen),
-        [channels_last],
+        ["channels-last"],
         "high",
     )
 
@@ -61,7 +56,7 @@ def _attention(case: Case) -> Evidence | None:
         f"Attention is written by hand: products, mask and softmax over scores in memory take "
         f"{percent_text(facts.share(chosen))} of the device's time. A fused kernel keeps the scores on chip.",
         kernels_seen(facts, chosen),
-        [fuse_attention],
+        ["fused-attention"],
     )
 
 
@@ -80,33 +75,22 @@ def _checkpointing(case: Case) -> Evidence | None:
         f"{int(chosen.sum())} forward kernels run again during backward (activation checkpointing), "
         f"{percent_text(facts.share(chosen))} of the device's time; {room}.",
         kernels_seen(facts, chosen),
-        [keep_activations],
+        ["no-checkpointing"],
         "low" if used is None else "medium",
     )
 
 
 def _benchmark(case: Case) -> Evidence | None:
     facts = case.facts
-    slow = np.array(
-        [
-            k is not None
-            and k.family is Family.CONVOLUTION
-            and any(s in k.function for s in _SLOW_CONVOLUTIONS)
-            for k in facts.kernels
-        ],
-        bool,
-    )
+    slow = facts.once(general_convolutions)
     if facts.share(slow) < 0.03:
         return None
-
-    def change(edited: EditedStep) -> None:
-        edited.retime(slow, edited.duration_ns * edited.constants.tried)
 
     return Evidence(
         f"Convolutions over {percent_text(facts.share(slow))} of the device's time use general algorithms. cuDNN can try "
         "all of them once, and keep the fastest.",
         kernels_seen(facts, slow),
-        [change],
+        ["cudnn-benchmark"],
         "low",
     )
 
@@ -195,6 +179,7 @@ RULES = (
         "Other convolution kernels run, and the first step is slower.",
         ("cuDNN tries again for each new size, so changing sizes get slower.", "Results may differ in the last bits."),
         "https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark",
+        change="cudnn-benchmark",
     ),
     Rule(
         "index-gradients", "Look up with embedding or index_select", _indices,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
-from profkit.simulation.optimizers import drop_gradients, fuse_optimizer, optimizer_style, zeroing
+from profkit.simulation.optimizers import optimizer_style, zeroing
 from profkit.units import percent_text
 
 __all__ = ["RULES"]
@@ -20,7 +20,7 @@ def _fused(case: Case) -> Evidence | None:
         f"The optimizer works {how}: {int(chosen.sum())} kernels a step, {percent_text(facts.share(chosen))} of the "
         "device's time. Fused, one kernel reads and writes each byte once.",
         kernels_seen(facts, chosen),
-        [fuse_optimizer],
+        ["fused-optimizer"],
         "high" if style == "single" else "medium",
     )
 
@@ -33,7 +33,7 @@ def _set_to_none(case: Case) -> Evidence | None:
         "Gradients are filled with zeros and then added to. With None, both kernels disappear: the first gradient is kept "
         "as it is.",
         kernels_seen(case.facts, chosen),
-        [drop_gradients],
+        ["set-to-none"],
     )
 
 

@@ -40,7 +40,7 @@ def _flags() -> tuple[click.Option, ...]:
 
 
 @click.command(name="whatif", cls=_WithChanges)
-@click.argument("file", metavar="FILE")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--loader-workers", type=click.IntRange(1, 4096), metavar="N", help="Prepare batches in N processes."
 )
@@ -49,7 +49,7 @@ def _flags() -> tuple[click.Option, ...]:
 @plain_step_option
 @format_options("text", "json")
 def command(
-    file: str,
+    files: tuple[str, ...],
     loader_workers: int | None,
     step: str | None,
     device: int | None,
@@ -59,7 +59,8 @@ def command(
 ) -> None:
     """Estimate the step time after some changes, alone and together.
 
-    FILE is an nsys export or report, or a torch.profiler trace. profkit edits the recorded step and replays it, so a
+    FILE is a run folder, an nsys export or report, or a torch.profiler trace. Give the files of all ranks of a
+    job: one alone does not tell a collective from waiting for it. profkit edits the recorded step and replays it, so a
     saving ends where something else becomes the limit. Without a change, all that save at least 1 % are shown, and
     why the others cannot be made.
 
@@ -74,7 +75,7 @@ def command(
 
     chosen = [name for name in CHANGES if flags[name.replace("-", "_")]]
     found = what_if(
-        file, chosen, loader_workers=loader_workers, step=step, device=device, plain_step_ns=plain_step_ns
+        files, chosen, loader_workers=loader_workers, step=step, device=device, plain_step_ns=plain_step_ns
     )
     if format_ == "json":
         import msgspec
@@ -87,6 +88,7 @@ def command(
 
 
 def _text(found: WhatIf) -> str:
+    from profkit.simulation.answer import TOO_LITTLE
     from profkit.units import duration_text
 
     known = "" if found.source == "measured" else f" ({_SOURCES[found.source]})"
@@ -104,9 +106,13 @@ def _text(found: WhatIf) -> str:
         lines.append(
             "  No change would save 1 % of it." if len(found.refused) > 1 else "  Nothing is priced."
         )
-    if found.refused:
+    little = [row.name for row in found.refused if row.reason == TOO_LITTLE]
+    if little:
+        lines.append(f"Less than 1 %: {', '.join(little)}.")
+    refused = [row for row in found.refused if row.reason != TOO_LITTLE]
+    if refused:
         lines.append("Not applicable:")
-        lines += [f"  {row.name:<28} {row.reason}" for row in found.refused]
+        lines += [f"  {row.name:<28} {row.reason}" for row in refused]
     return "\n".join(lines)
 
 

@@ -169,9 +169,13 @@ def recorded_beside(report: Document) -> str | None:
     step = report.step
     if step is None or step.source == "recorded" or not step.recorded_ns:
         return None
-    parts = sorted(parts_of(_with_profiler(report, report.verdict.shares)), key=lambda part: -part[1])
+    shares = report.verdict.shares
+    parts = sorted(parts_of(_with_profiler(report, shares)), key=lambda part: -part[1])
     shown = ", ".join(f"{share_label(name).lower()} {share_text(fraction)}" for name, _, fraction in parts)
-    return f"with the profiler {duration_text(step.recorded_ns)} per step: {shown}"
+    scale = scale_of(report)
+    # The shares are of all steps: beside their mean length, not the median one.
+    mean = f"{duration_text(scale(sum(shares.values())))} {scale.label}"
+    return f"with the profiler {mean}{' on average' if kept_steps(report) > 1 else ''}: {shown}"
 
 
 def _with_profiler(report: Document, shares: Shares) -> Mapping[Any, int]:
@@ -235,10 +239,8 @@ def no_advice(report: Document) -> str | None:
     if any(finding.code == "no-torch" for finding in report.health.findings):
         return "No advice: it is for programs of PyTorch, and this is another one."
     if not report.window.steps:
-        return (
-            "No advice: no steps are marked, and no known change would clearly shorten the whole recording."
-        )
-    return "No advice: no known change would save 1 % of this step."
+        return "No advice: no steps are marked, and no rule found a change that would clearly shorten the whole recording."
+    return "No advice: no rule found a change that clearly pays. profkit whatif prices every change that can be made."
 
 
 def gain_text(row: AdviceRow, label: str) -> str | None:

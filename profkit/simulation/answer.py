@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
+import numpy as np
+
 from profkit.model.rows import Interval, Ns, Row
 from profkit.model.rows import replace as with_fields
 from profkit.simulation.predict import Change, Prediction, Step, find_step
 from profkit.simulation.registry import CHANGES, LOADER_WORKERS, changes_named, refusal
 from profkit.timeline.view import TraceView
 
-__all__ = ["AfterPrevious", "Refused", "WhatIf", "WhatIfChange", "first_step", "what_if"]
+__all__ = [
+    "TOO_LITTLE",
+    "AfterPrevious",
+    "Refused",
+    "WhatIf",
+    "WhatIfChange",
+    "busiest_devices",
+    "first_step",
+    "what_if",
+]
 
+TOO_LITTLE: Final = "it saves less than 1 %"
 _WORTH_SAYING: Final = 0.01
 _WORKERS: Final = 8
 
@@ -78,7 +90,7 @@ def what_if(
     """What a recorded step would take with some changes.
 
     Args:
-        views: The analysed traces; the first device with a step that can be replayed is taken.
+        views: The analysed traces; of the devices with a step that can be replayed, the one that did most is taken.
         names: Changes by their names in `CHANGES`; with none (and no workers), all that would save 1 %
             (loading then with 8 workers), the largest saving first.
         loader_workers: Processes that prepare batches beside the step.
@@ -98,7 +110,7 @@ def what_if(
     else:
         priced = _worth_saying(step, can, workers)
         shown = {name for name, _ in priced}
-        reasons |= {name: "it saves less than 1 %" for name in can if name not in shown}
+        reasons |= {name: TOO_LITTLE for name in can if name not in shown}
     rows = [_row(name, found) for name, found in priced]
     if asked and len(rows) > 1:
         rows.append(_row(" + ".join(can), step.predict(_changes(can, workers))))
@@ -138,13 +150,19 @@ def _changes(names: Sequence[str], loader_workers: int) -> list[Change]:
 
 
 def first_step(views: Sequence[TraceView]) -> Step | None:
-    """The first step that can be replayed, of all devices in order."""
-    for view in views:
-        for device in range(len(view.trace.devices)):
-            step = find_step(view, device)
-            if step is not None:
-                return step
-    return None
+    """The step of the device that did most, of those that can be replayed."""
+    steps = (find_step(view, device, views) for view, device in busiest_devices(views))
+    return next(filter(None, steps), None)
+
+
+def busiest_devices(views: Sequence[TraceView]) -> list[tuple[TraceView, int]]:
+    """Every trace with each of its devices, those first that did most."""
+    every = [(v, d) for v in views for d in range(len(v.trace.devices))]
+    busy = [
+        int(((v.trace.operations.end_ns - v.trace.operations.start_ns)[v.trace.operations.device == d]).sum())
+        for v, d in every
+    ]
+    return [every[at] for at in np.argsort(-np.array(busy, np.int64), kind="stable").tolist()]
 
 
 def _row(name: str, found: Prediction) -> WhatIfChange:

@@ -12,11 +12,17 @@ from profkit.model import CopyKind
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 
-__all__ = ["copies_between", "load_with", "on_own_stream", "pageable_copies", "pin_memory"]
+__all__ = [
+    "SMALL_COPY_BYTES", "copies_between", "load_with", "on_own_stream", "pack_copies", "pageable_copies", "pin_memory", "small_uploads",
+]  # fmt: skip
 
 _PINNED_BYTES_PER_S: Final = 50e9
 """PCIe 5 x16; measured 55 GB/s on an H200 host (reports/calibration). An older link is not made faster."""
 _FEW_BYTES: Final = 64 * 1024
+SMALL_COPY_BYTES: Final = 4096
+_FEWEST_SMALL: Final = 8
+_PACKED: Final = 0.3
+"""Of the host's time for each small copy: packing them is work, too (no measurement)."""
 _FETCH_NS: Final = 200_000
 """What taking a finished batch from a worker's queue takes."""
 
@@ -50,6 +56,23 @@ def on_own_stream(chosen: NDArray[np.bool_]) -> Callable[[EditedStep], None]:
         edited.stream[chosen & edited.alive] = edited.stream.max() + 1
 
     return change
+
+
+def small_uploads(facts: StepFacts) -> NDArray[np.bool_]:
+    """Copies of a few bytes to the device, if they are many."""
+    operations, rows = facts.view.trace.operations, facts.program.row
+    found: NDArray[np.bool_] = (
+        (operations.copy_kind[rows] == CopyKind.HTOD)
+        & (operations.bytes[rows] <= SMALL_COPY_BYTES)
+        & (operations.bytes[rows] >= 0)
+    )
+    return found if found.sum() >= _FEWEST_SMALL else np.zeros(facts.count, bool)
+
+
+def pack_copies(edited: EditedStep) -> None:
+    """Small copies in one."""
+    chosen = edited.facts.once(small_uploads)
+    edited.drop(chosen & (np.cumsum(chosen) > 1), host=_PACKED)
 
 
 def pageable_copies(facts: StepFacts) -> NDArray[np.bool_]:

@@ -108,10 +108,10 @@ class FitChanges:
 
     def _of_operators(self, operators: BlockOperators) -> Iterator[PricedChange]:
         if self.bf16:
-            yield PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"][0],))
+            yield PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"].change,))
         if self.fused_attention:
             fused = fuse_attention_memory(operators)
-            yield PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"][0],))
+            yield PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"].change,))
 
     def _of_layers(self, program: MemoryProgram) -> Iterator[PricedChange]:
         if self.recompute is not None:
@@ -123,7 +123,7 @@ class FitChanges:
         if self.optimizer is not None:
             yield PricedChange("optimizer", self.optimizer, optimizer_kind(self.optimizer), ())
         if self.fused_optimizer:
-            yield PricedChange("fused-optimizer", None, fuse_optimizer, (CHANGES["fused-optimizer"][0],))
+            yield PricedChange("fused-optimizer", None, fuse_optimizer, (CHANGES["fused-optimizer"].change,))
         if self.shard is not None and self.ranks > 1:
             layers = len({tuple(s.rows.tolist()) for s in find_segments(program) if s.step == 0})
             yield PricedChange("shard", self.shard, shard_over(self.ranks, self.shard, layers), ())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from profkit.timeline.view import TraceView
 
 __all__ = ["StepFacts", "find_facts"]
 
+Found = TypeVar("Found")
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
@@ -63,6 +64,23 @@ class StepFacts:
     bytes: Floats
     token: NDArray[np.int64]
     """The token that launched it."""
+    views: Sequence[TraceView] = ()
+    """All traces of the job; this one's among them."""
+    _once: dict[Callable[[StepFacts], Any], Any] = field(default_factory=dict, repr=False)
+
+    def once(self, find: Callable[[StepFacts], Found]) -> Found:
+        """What a function finds in these facts: looked for once, however often the step is replayed."""
+        if find not in self._once:
+            self._once[find] = find(self)
+        found: Found = self._once[find]
+        return found
+
+    @cached_property
+    def host_span(self) -> tuple[int, int]:
+        """When the host worked on the step: from the end of the one before to the return of its last launch."""
+        launches, program = self.view.launches, self.program
+        since = int(launches.time_ns[program.row].min()) - int(program.gap_ns[0])
+        return since, int(launches.return_ns[program.row].max()) + 1
 
     @property
     def count(self) -> int:
@@ -157,7 +175,7 @@ class StepFacts:
         return float(self.program.duration_ns[chosen].sum()) / total if total else 0.0
 
 
-def find_facts(view: TraceView, device: int, program: Program) -> StepFacts:
+def find_facts(view: TraceView, device: int, program: Program, views: Sequence[TraceView] = ()) -> StepFacts:
     """Collect what the changes need to know of a step."""
     trace, rows = view.trace, program.row
     operations = trace.operations
@@ -196,6 +214,7 @@ def find_facts(view: TraceView, device: int, program: Program) -> StepFacts:
         flop=view.work.flop[rows],
         bytes=view.work.dram_bytes[rows],
         token=launched,
+        views=views or (view,),
     )
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.simulation.edited_step import EditedStep
+from profkit.simulation.kernel_facts import StepFacts
 
-__all__ = ["capture", "keep_memory", "lift_waits", "read_at_once", "without_ranges"]
+__all__ = ["capture", "keep_memory", "lift_waits", "scalar_reads", "stack_reads", "without_ranges"]
+
+_FEWEST_SCALARS: Final = 4
+_BETWEEN: Final = 4
+"""Operations from one value that is read to the next of the same time."""
 
 Flags = NDArray[np.bool_]
 
@@ -30,17 +36,26 @@ def lift_waits(edited: EditedStep) -> None:
     edited.waits = np.zeros_like(edited.waits)
 
 
-def read_at_once(chosen: Flags) -> Callable[[EditedStep], None]:
-    """Some values are not read by themselves any more: neither copied, nor waited for."""
+def scalar_reads(facts: StepFacts) -> Flags:
+    """Values that are read one by one at one time, but for the last of each time: hardly anything is launched between."""
+    rows = np.flatnonzero(facts.innermost("aten::_local_scalar_dense") & ~facts.backward)
+    found = np.zeros(facts.count, bool)
+    if len(rows):
+        run = np.cumsum(np.diff(rows, prepend=rows[:1]) > _BETWEEN)
+        many = np.bincount(run)[run] >= _FEWEST_SCALARS
+        last = np.append(run[1:] != run[:-1], True)
+        found[rows[many & ~last]] = True
+    return found
 
-    def change(edited: EditedStep) -> None:
-        tokens = np.unique(edited.facts.token[chosen & edited.alive])
-        edited.drop(chosen)
-        after = np.intersect1d(tokens + 1, np.flatnonzero(edited.waits))
-        edited.waits[after] = False
-        edited.gap_ns[after], edited.own_ns[after] = edited.kept_ns[after], 0.0
 
-    return change
+def stack_reads(edited: EditedStep) -> None:
+    """These values are not read by themselves any more: neither copied, nor waited for."""
+    chosen = edited.facts.once(scalar_reads)
+    tokens = np.unique(edited.facts.token[chosen & edited.alive])
+    edited.drop(chosen)
+    after = np.intersect1d(tokens + 1, np.flatnonzero(edited.waits))
+    edited.waits[after] = False
+    edited.gap_ns[after], edited.own_ns[after] = edited.kept_ns[after], 0.0
 
 
 def keep_memory(edited: EditedStep) -> None:

@@ -18,16 +18,19 @@ from profkit.simulation.precision import known_flop
 __all__ = [
     "channels_last",
     "fuse_attention",
+    "general_convolutions",
     "handmade_attention",
     "keep_activations",
     "laid_out",
     "planar_norms",
     "recomputed",
     "transposes",
+    "try_convolutions",
 ]
 
 Flags = NDArray[np.bool_]
 
+_GENERAL_CONVOLUTIONS: Final = ("implicit_convolve_sgemm", "im2col", "col2im", "fft2d", "vol2col")
 _HALF: Final = {"bf16", "fp16"}
 _LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w{1,64}<[^>]{0,200}, true, \w{1,64}>")
 _EXPERTS: Final = re.compile(r"top_?k|moe|expert|gating|router|grouped", re.IGNORECASE)
@@ -224,3 +227,21 @@ def keep_activations(edited: EditedStep) -> None:
     # What follows waited for Python's way back out of the forward pass.
     tokens = edited.facts.token[after]
     edited.gap_ns[tokens] = np.minimum(edited.gap_ns[tokens], edited.usual_launch_ns)
+
+
+def general_convolutions(facts: StepFacts) -> NDArray[np.bool_]:
+    """Convolutions by algorithms that cuDNN takes where it has tried no other."""
+    return np.array(
+        [
+            k is not None
+            and k.family is Family.CONVOLUTION
+            and any(s in k.function for s in _GENERAL_CONVOLUTIONS)
+            for k in facts.kernels
+        ],
+        bool,
+    )
+
+
+def try_convolutions(edited: EditedStep) -> None:
+    """The fastest algorithm of those that fit."""
+    edited.retime(edited.facts.once(general_convolutions), edited.duration_ns * edited.constants.tried)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 import numpy as np
@@ -10,20 +10,23 @@ import numpy as np
 from profkit.hardware import TENSOR
 from profkit.model import OperationKind
 from profkit.model.kernel_class import Family
+from profkit.simulation.compiled_regions import compilation_ns, graphs_of, newest_version
 from profkit.simulation.copies import pageable_copies
+from profkit.simulation.debugging import anomaly_checks
 from profkit.simulation.fusion import fusible
 from profkit.simulation.kernel_facts import StepFacts
-from profkit.simulation.launching import capture, lift_waits
+from profkit.simulation.launching import capture, lift_waits, scalar_reads
 from profkit.simulation.layouts import handmade_attention, laid_out, planar_norms, recomputed, transposes
 from profkit.simulation.optimizers import optimizer_style, zeroing
+from profkit.simulation.parallel import collectives_of, of_one_rank
 from profkit.simulation.precision import misaligned, simt_products, wide_products
 from profkit.simulation.predict import Step
 from profkit.simulation.step_program import LAUNCH
 
 __all__ = [
-    "attention_by_hand", "doubles", "driver_allocations", "eager_kernels", "fetching", "fp32_products", "graphed", "inner_waits",
-    "launches_without_waits", "misaligned_products", "optimizer_of_single_tensors", "pageable_batches", "planar_images",
-    "recomputation", "same_every_step", "unfused_optimizer", "waits", "wide_types", "zeroed_gradients",
+    "any_of", "attention_by_hand", "breaks", "doubles", "driver_allocations", "eager_kernels", "fetching", "fp32_products", "graphed", "inner_waits",
+    "launches_without_waits", "misaligned_products", "of_ranks", "optimizer_of_single_tensors", "pageable_batches", "planar_images",
+    "recomputation", "recompilation", "same_every_step", "unfused_optimizer", "values_read_one_by_one", "waits", "wide_types", "zeroed_gradients",
 ]  # fmt: skip
 
 _GRAPHED: Final = 0.2
@@ -33,7 +36,34 @@ _ALLOCATES: Final = 0.02
 _UNLIKE: Final = 0.01
 """Of the operations: steps that differ by more do not repeat themselves."""
 
+_FEWEST_GRAPHS: Final = 3
+"""Forward and backward are one graph each, without any break."""
+
 Others = Collection[str]
+Unmet = Callable[[Step, Others], str | None]
+
+
+def any_of(find: Callable[[StepFacts], np.ndarray[tuple[int], np.dtype[np.bool_]]], reason: str) -> Unmet:
+    """Something of a kind; else the reason."""
+    return lambda step, others: None if step.facts.once(find).any() else reason
+
+
+def of_ranks(find: Callable[[StepFacts], np.ndarray[tuple[int], np.dtype[np.bool_]]], reason: str) -> Unmet:
+    """Collectives of a kind, from the files of several ranks: one alone does not tell transfer from waiting."""
+
+    def unmet(step: Step, others: Others) -> str | None:
+        if not step.facts.once(collectives_of).any():
+            return "there are no collectives"
+        if not step.facts.once(find).any():
+            return reason
+        alone = step.facts.once(of_one_rank)
+        return (
+            "one rank alone does not tell transfer from waiting: give the files of all ranks"
+            if alone
+            else None
+        )
+
+    return unmet
 
 
 def doubles(step: Step, others: Others) -> str | None:
@@ -123,6 +153,25 @@ def eager_kernels(step: Step, others: Others) -> str | None:
     if graphed(step):
         return "already a CUDA graph"
     return None if fusible(facts).any() else "no kernels that a compiler would fuse"
+
+
+def breaks(step: Step, others: Others) -> str | None:
+    """Several compiled graphs, with kernels between them."""
+    if len(step.facts.once(graphs_of)) < _FEWEST_GRAPHS:
+        return "no breaks of compiled graphs were found"
+    return None if fusible(step.facts).any() else "no kernels between the compiled graphs"
+
+
+def recompilation(step: Step, others: Others) -> str | None:
+    """Compilation within the step, of a region that was compiled before."""
+    again = step.facts.once(compilation_ns) > 0 and step.facts.once(newest_version) > 0
+    return None if again else "nothing is compiled again in the step"
+
+
+def values_read_one_by_one(step: Step, others: Others) -> str | None:
+    """Several reads of single values at one time."""
+    reads = step.facts.once(scalar_reads).any() and not step.facts.once(anomaly_checks).any()
+    return None if reads else "no values are read one by one"
 
 
 def pageable_batches(step: Step, others: Others) -> str | None:

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from profkit.simulation.compiled_regions import join_regions
 from profkit.simulation.constants import LIKELY, SCENARIOS, Constants
 from profkit.simulation.copies import pageable_copies, pin_memory
 from profkit.simulation.edited_step import EditedStep
@@ -155,7 +156,7 @@ class Step:
         by_host = limit == "host" or (limit == "device" and busy_host >= _SLACK)
         gain, unsure = gains[0], math.log(_HOST_ERROR if by_host else _DEVICE_ERROR)
         staged = math.log1p(_STAGED * self._staged_ns / before) if pin_memory in changes else 0.0
-        fused = _FUSED * abs(gain) if compile_model in changes else 0.0
+        fused = _FUSED * abs(gain) if {compile_model, join_regions} & set(changes) else 0.0
         resumed = math.log(_RESUMED) if lift_waits in changes and limit != "device" else 0.0
         lower = _together([staged, fused, *(gain - each for each in gains)], unsure)
         higher = _together([staged, fused, resumed, *(each - gain for each in gains)], unsure)
@@ -179,12 +180,18 @@ def _together(logarithms: Sequence[float], unsure: float) -> float:
     return math.hypot(unsure, *(max(each, 0.0) for each in logarithms))
 
 
-def find_step(view: TraceView, device: int) -> Step | None:
-    """The representative step of a device, or None where there is none that can be replayed."""
+def find_step(view: TraceView, device: int, views: Sequence[TraceView] = ()) -> Step | None:
+    """The representative step of a device, or None where there is none that can be replayed.
+
+    Args:
+        view: The analysed trace.
+        device: Its index there.
+        views: All traces of the job: together they tell a collective's transfer from its waiting.
+    """
     unprofiled = unprofiled_step(view, device)
     if unprofiled is None:
         return None
-    return Step(find_facts(view, device, unprofiled.recorded), unprofiled)
+    return Step(find_facts(view, device, unprofiled.recorded, views), unprofiled)
 
 
 def _limit(played: Replay, least: float) -> str:

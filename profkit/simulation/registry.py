@@ -1,15 +1,25 @@
-"""The changes by name, in the order in which they are made, and what each needs of a step."""
+"""The changes of a recorded step by name, in the order in which they are made, and what each needs of a step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
+from profkit.model.changes import CHANGE_HELP
+from profkit.simulation import debugging, parallel
 from profkit.simulation import preconditions as needs
-from profkit.simulation.copies import load_with, pin_memory
+from profkit.simulation.compiled_regions import compile_once, join_regions
+from profkit.simulation.copies import load_with, pack_copies, pin_memory, small_uploads
 from profkit.simulation.fusion import compile_model
-from profkit.simulation.launching import capture, keep_memory, lift_waits
-from profkit.simulation.layouts import channels_last, fuse_attention, keep_activations
+from profkit.simulation.launching import capture, keep_memory, lift_waits, stack_reads
+from profkit.simulation.layouts import (
+    channels_last,
+    fuse_attention,
+    general_convolutions,
+    keep_activations,
+    try_convolutions,
+)
+from profkit.simulation.loops import repeated, vectorise
 from profkit.simulation.optimizers import drop_gradients, foreach_optimizer, fuse_optimizer
 from profkit.simulation.precision import align_matrices, autocast, to_fp32, use_tf32
 from profkit.simulation.predict import Change, Step
@@ -19,6 +29,8 @@ __all__ = ["CHANGES", "LOADER_WORKERS", "Registered", "changes_named", "refusal"
 LOADER_WORKERS: Final = "loader-workers"
 """The change that takes a number: the processes that prepare batches."""
 
+Unmet = Callable[[Step, Collection[str]], str | None]
+
 
 class Registered(NamedTuple):
     """A change of the registry."""
@@ -26,38 +38,64 @@ class Registered(NamedTuple):
     change: Change
     help: str
     """What it does, as an order."""
-    unmet: Callable[[Step, Collection[str]], str | None]
+    unmet: Unmet
     """Why a step cannot have it beside other changes, or None where it can."""
 
 
+_PRICED: Final[dict[str, tuple[Change, Unmet]]] = {
+    "fp32": (to_fp32, needs.doubles),
+    "no-checkpointing": (keep_activations, needs.recomputation),
+    "fused-attention": (fuse_attention, needs.attention_by_hand),
+    "channels-last": (channels_last, needs.planar_images),
+    "cudnn-benchmark": (try_convolutions, needs.any_of(general_convolutions, "no convolution by a general algorithm")),
+    "aligned": (align_matrices, needs.misaligned_products),
+    "tf32": (use_tf32, needs.fp32_products),
+    "bf16": (autocast, needs.wide_types),
+    "no-scaler": (debugging.drop_scaler, needs.any_of(debugging.scaler_kernels, "no GradScaler runs")),
+    "foreach-optimizer": (foreach_optimizer, needs.optimizer_of_single_tensors),
+    "fused-optimizer": (fuse_optimizer, needs.unfused_optimizer),
+    "set-to-none": (drop_gradients, needs.zeroed_gradients),
+    "vectorised-loops": (vectorise, needs.any_of(repeated, "no Python loop over a tensor was found")),
+    "no-anomaly-mode": (debugging.drop_anomaly_checks, needs.any_of(debugging.anomaly_checks, "anomaly mode is off")),
+    "stacked-reads": (stack_reads, needs.values_read_one_by_one),
+    "no-sync": (lift_waits, needs.waits),
+    "no-graph-breaks": (join_regions, needs.breaks),
+    "no-recompilation": (compile_once, needs.recompilation),
+    "compile": (compile_model, needs.eager_kernels),
+    "pinned": (pin_memory, needs.pageable_batches),
+    "packed-copies": (pack_copies, needs.any_of(small_uploads, "few small copies to the device")),
+    "no-allocation": (keep_memory, needs.driver_allocations),
+    "no-launch-blocking": (
+        debugging.launch_freely, needs.any_of(debugging.finished_in_call, "launches do not wait for their kernels")
+    ),
+    "garbage-collection": (
+        debugging.collect_later, needs.any_of(debugging.collections_of, "no collection of garbage was recorded in the step")
+    ),
+    "bf16-collectives": (parallel.narrow_collectives, needs.of_ranks(parallel.wide_collectives, "the collectives are in 16 bits")),
+    "larger-buckets": (parallel.merge_buckets, needs.of_ranks(parallel.small_buckets, "no small collectives of gradients")),
+    "no-unused-search": (
+        parallel.stop_search, needs.any_of(parallel.unused_searches, "no needless search for unused parameters was found")
+    ),
+    "last-reduction": (
+        parallel.reduce_last, needs.any_of(parallel.early_reductions, "no gradients are reduced in several micro-steps")
+    ),
+    "prefetched-parameters": (
+        parallel.prefetch_parameters, needs.of_ranks(parallel.parameter_gathers, "no sharded parameters are gathered")
+    ),
+    "overlapped-collectives": (
+        parallel.overlap_collectives,
+        needs.any_of(parallel.collectives_on_compute_stream, "no collective runs on the compute stream"),
+    ),
+    "overlapped-copies": (
+        parallel.overlap_copies, needs.any_of(parallel.copies_on_compute_stream, "no pinned copy runs on the compute stream")
+    ),
+    "cuda-graphs": (capture, needs.launches_without_waits),
+}  # fmt: skip
+
 CHANGES: Final[dict[str, Registered]] = {
-    "fp32": Registered(to_fp32, "Compute in fp32 instead of fp64.", needs.doubles),
-    "no-checkpointing": Registered(
-        keep_activations, "Keep activations instead of recomputing them.", needs.recomputation
-    ),
-    "fused-attention": Registered(
-        fuse_attention, "Use scaled_dot_product_attention.", needs.attention_by_hand
-    ),
-    "channels-last": Registered(
-        channels_last, "Keep model and images in channels_last.", needs.planar_images
-    ),
-    "aligned": Registered(align_matrices, "Pad matrix sizes to multiples of 8.", needs.misaligned_products),
-    "tf32": Registered(use_tf32, "Run fp32 matmuls in TF32.", needs.fp32_products),
-    "bf16": Registered(autocast, "Run forward and loss in bf16 with autocast.", needs.wide_types),
-    "foreach-optimizer": Registered(
-        foreach_optimizer, "Use the foreach optimizer.", needs.optimizer_of_single_tensors
-    ),
-    "fused-optimizer": Registered(fuse_optimizer, "Use the fused optimizer.", needs.unfused_optimizer),
-    "set-to-none": Registered(
-        drop_gradients, "Drop gradients instead of zeroing them.", needs.zeroed_gradients
-    ),
-    "no-sync": Registered(lift_waits, "Remove host synchronisation.", needs.waits),
-    "compile": Registered(compile_model, "Compile the model.", needs.eager_kernels),
-    "pinned": Registered(pin_memory, "Copy batches early, from pinned memory.", needs.pageable_batches),
-    "no-allocation": Registered(keep_memory, "Allocate no memory from the driver.", needs.driver_allocations),
-    "cuda-graphs": Registered(
-        capture, "Capture the whole step in a CUDA graph.", needs.launches_without_waits
-    ),
+    name: Registered(_PRICED[name][0], text, _PRICED[name][1])
+    for name, text in CHANGE_HELP.items()
+    if name in _PRICED
 }
 """Earlier ones change what later ones see."""
 

@@ -130,13 +130,14 @@ class Running:
 
     def warm_up(self) -> Block:
         """Wait until the program has warmed up; then it is frozen."""
-        deadline = self._begun + self.program.patience_s
+        patience = self.program.patience_s
+        deadline = self._begun + patience
         while len(self._talks) < self._world:
             self._listener.settimeout(0.2)
             try:
                 connection, _ = self._listener.accept()
             except TimeoutError:
-                self._check(deadline)
+                self._check(deadline, patience)
                 continue
             talk = Talk(connection)
             hello = talk.hear(max(deadline - time.monotonic(), 1.0))
@@ -144,7 +145,7 @@ class Running:
             self._talks.append(talk)
             self._groups.add(hello.group)
             self._world = hello.world
-        return self._hear(deadline)
+        return self._hear(patience, deadline)
 
     def turn(self, steps: int, expected_s: float = 0.0) -> Block:
         """Run a step that leads in, and so many that are timed; then it is frozen again."""
@@ -155,7 +156,7 @@ class Running:
         except EOFError:
             raise self._failure() from None
         patience = max(self.program.patience_s / 10, 20 * expected_s)
-        return self._hear(time.monotonic() + min(patience, self.program.patience_s))
+        return self._hear(min(patience, self.program.patience_s))
 
     def close(self) -> None:
         """End it, whatever it does, and drop what it has written."""
@@ -166,14 +167,15 @@ class Running:
         self._listener.close()
         self._folder.cleanup()
 
-    def _hear(self, deadline: float) -> Block:
+    def _hear(self, patience_s: float, deadline: float | None = None) -> Block:
+        deadline = deadline or time.monotonic() + patience_s
         blocks = []
         for talk in self._talks:
             while True:
                 try:
                     block = talk.hear(min(max(deadline - time.monotonic(), 0.01), 1.0))
                 except TimeoutError:
-                    self._check(deadline)
+                    self._check(deadline, patience_s)
                     continue
                 except EOFError:
                     raise self._failure() from None
@@ -188,11 +190,11 @@ class Running:
         self.blocks.append(first)
         return first
 
-    def _check(self, deadline: float) -> None:
+    def _check(self, deadline: float, patience_s: float) -> None:
         if self._process.poll() is not None:
             raise self._failure()
         if time.monotonic() > deadline:
-            raise Failed("hung", f"no step ended within {self.program.patience_s:.0f} s")
+            raise Failed("hung", f"no block of steps ended within {patience_s:.0f} s")
 
     def _failure(self) -> Failed:
         with contextlib.suppress(subprocess.TimeoutExpired):

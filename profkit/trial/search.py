@@ -27,6 +27,8 @@ _LEAST_GAIN: Final = 0.01
 _UNSTEADY: Final = math.log(1.15)
 """Two unchanged programs that differ by more have nothing to tell about changes."""
 _OTHER_SEEDS: Final = 2
+_TURNS_OF_BASELINES: Final = 12
+"""Enough to see 1 %; what tells a change from noise is its own interval."""
 _FOR_THE_BASELINES: Final = 0.25
 _FOR_THE_WHOLE: Final = 0.15
 """Shares of the budget that single changes leave."""
@@ -126,7 +128,7 @@ class Trial:
             with self._closing(Side(self._program, seed_shift=shift)) as other:
                 other.start()
                 if shift == 1:
-                    found = compare(self._baseline, other, self._plan.steps, 0.0, until)
+                    found = compare(self._baseline, other, self._plan.steps, 0.0, until, _TURNS_OF_BASELINES)
                     self._variation = found.ratio
                     self._baseline_ns += found.before_ns
                 else:

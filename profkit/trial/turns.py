@@ -21,7 +21,9 @@ _NARROW: Final = 0.02
 """An interval this narrow answers every question about a change that is worth the while."""
 _NARROW_SHARE: Final = 0.2
 """Of a large gain, as much of its logarithm."""
-_MOST_TURNS: Final = 40
+MOST_TURNS: Final = 40
+_HOPELESS_FROM: Final = 0.2
+"""The share of the turns after which a change may be given up."""
 
 
 class Side:
@@ -111,7 +113,9 @@ class Comparison:
         return estimate(self.before_ns, self.after_ns)
 
 
-def compare(before: Side, after: Side, steps: int, noise: float, deadline: float) -> Comparison:
+def compare(
+    before: Side, after: Side, steps: int, noise: float, deadline: float, most_turns: int = MOST_TURNS
+) -> Comparison:
     """Time two sides in turns, until it is clear how much faster the second is, or the deadline has passed.
 
     Args:
@@ -120,12 +124,13 @@ def compare(before: Side, after: Side, steps: int, noise: float, deadline: float
         steps: Steps of each side at least.
         noise: The gain that counts, as a share.
         deadline: By `time.monotonic`.
+        most_turns: More are not made, clear or not.
     """
     slower = max(before.step_s, after.step_s, 1e-6)
     size = max(math.ceil(steps / ENOUGH_TURNS), min(math.ceil(_SHORTEST_BLOCK_S / slower), 10 * steps))
     found = Comparison()
-    while len(found.before_ns) < _MOST_TURNS and (
-        time.monotonic() < deadline and not _is_clear(found.ratio, noise)
+    while len(found.before_ns) < most_turns and (
+        time.monotonic() < deadline and not _is_clear(found.ratio, noise, len(found.before_ns) / most_turns)
     ):
         if len(found.before_ns) % 2:
             second, first = after.turn(size), before.turn(size)
@@ -136,10 +141,19 @@ def compare(before: Side, after: Side, steps: int, noise: float, deadline: float
     return found
 
 
-def _is_clear(ratio: Interval | None, noise: float) -> bool:
+def _is_clear(ratio: Interval | None, noise: float, done: float) -> bool:
     if ratio is None:
         return False
-    if ratio.high < 1 + noise:
+    if ratio.high < 1 + noise or (done > _HOPELESS_FROM and _is_hopeless(ratio, noise, done)):
         return True
     width = math.log(ratio.high / ratio.low)
     return width < max(_NARROW, _NARROW_SHARE * abs(math.log(ratio.likely)))
+
+
+def _is_hopeless(ratio: Interval, noise: float, done: float) -> bool:
+    """Whether all turns together would not lift the interval above the noise, even with some luck.
+
+    An interval narrows with the root of the turns; luck is a standard error, half of what the interval has on a side.
+    """
+    luckily = ratio.likely + (ratio.high - ratio.likely) / 2
+    return luckily - (ratio.likely - ratio.low) * math.sqrt(done) < 1 + noise

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 FLAGS = {
     "tf32": "tf32", "bf16": "bf16", "sdpa": "fused-attention", "foreach": "foreach-optimizer", "fused": "fused-optimizer",
     "compile": "compile", "channels_last": "channels-last", "no_sync": "no-sync",
-    "no_unused": "ddp-unused-parameters", "buckets": "ddp-buckets",
+    "no_unused": "no-unused-search", "buckets": "larger-buckets",
 }  # fmt: skip
 """The registry's names of the study's changes."""
 CHANGED = 1.2

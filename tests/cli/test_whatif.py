@@ -71,3 +71,26 @@ def test_python_gives_the_same_answer():
 def test_a_change_that_is_none_is_an_error():
     with pytest.raises(ProfkitError, match="no change is called 'faster'"):
         profkit.what_if(TINY, ["faster"])
+
+
+@pytest.mark.parametrize("plain_step_ns", [None, 3_000_000])
+@pytest.mark.parametrize("name", ["tiny_mlp", "gpt_fp32"])
+def test_a_change_has_the_price_that_advice_gave_it(name, plain_step_ns):
+    path = DATA / "kineto" / f"{name}.json.gz"
+    rows = profkit.analyze(path, plain_step_ns=plain_step_ns).as_dict()["advice"]
+    priced = {row["change"]: row for row in rows if row["speedup"] and not row["precondition_unmet"]}
+    alone = {
+        row.name: row for row in profkit.what_if(path, list(priced), plain_step_ns=plain_step_ns).changes
+    }
+
+    assert priced
+    for change, row in priced.items():
+        assert alone[change].after_ns == row["after_ns"]
+        assert alone[change].speedup.likely == row["speedup"]["likely"]
+
+
+def test_ranks_of_a_job_are_priced_together():
+    ranks = [str(DATA / "kineto" / f"ddp_rank{rank}.json.gz") for rank in range(2)]
+
+    assert "one rank alone" in run(ranks[0], "--bf16-collectives").output
+    assert "one rank alone" not in run(*ranks, "--bf16-collectives").output

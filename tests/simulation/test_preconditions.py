@@ -2,12 +2,15 @@
 
 import pytest
 
-from profkit.simulation import CHANGES
+from profkit.report.assembly import timelines
+from profkit.report.views import Options
+from profkit.simulation import CHANGES, find_step
 from profkit.simulation.registry import LOADER_WORKERS, refusal
 from tests.advice import steps_of_arithmetic as arithmetic
 from tests.advice import steps_of_devices as devices
 from tests.advice import steps_of_models as models
 from tests.advice import steps_of_waiting as waiting
+from tests.advice.made_steps import loop
 from tests.simulation.steps import step_of
 
 NEEDS = {  # change: (a step that can have it, one that cannot, a word of the reason)
@@ -25,12 +28,42 @@ NEEDS = {  # change: (a step that can have it, one that cannot, a word of the re
     "pinned": (waiting.uploading, waiting.uploading_pinned, "pageable"),
     "no-allocation": (waiting.allocating, waiting.asking, "driver"),
     "cuda-graphs": (arithmetic.many_small, arithmetic.replayed, "already a CUDA graph"),
+    "cudnn-benchmark": (models.general_convolution, models.tuned_convolution, "general algorithm"),
+    "no-scaler": (arithmetic.scaled, arithmetic.bf16_products, "no GradScaler"),
+    "vectorised-loops": (arithmetic.python_loop, arithmetic.short_loop, "no Python loop"),
+    "no-anomaly-mode": (waiting.anomalous, waiting.checked_once, "off"),
+    "stacked-reads": (waiting.reading, waiting.checked_once, "one by one"),
+    "no-graph-breaks": (arithmetic.broken, arithmetic.whole_graph, "no breaks"),
+    "no-recompilation": (arithmetic.recompiling, arithmetic.compiled_before, "compiled again"),
+    "packed-copies": (waiting.crumbs, waiting.two_crumbs, "few small"),
+    "no-launch-blocking": (waiting.blocking, waiting.not_blocking, "do not wait"),
+    "garbage-collection": (waiting.collecting, waiting.logging, "no collection"),
+    "no-unused-search": (devices.searching, devices.with_unused_parameters, "needless search"),
+    "last-reduction": (devices.accumulating, devices.reducing_once, "several micro-steps"),
+    "overlapped-copies": (devices.downloading, devices.downloading_beside, "compute stream"),
+    "overlapped-collectives": (devices.reducing_layer_by_layer, arithmetic.products, "compute stream"),
     LOADER_WORKERS: (waiting.loading, arithmetic.products, "fetches no data"),
+}
+
+OF_RANKS = {
+    "bf16-collectives": (devices.reducing, arithmetic.products, "no collectives"),
+    "larger-buckets": (devices.reducing_in_crumbs, devices.sharded, "no small collectives"),
+    "prefetched-parameters": (devices.sharded, devices.reducing, "no sharded parameters"),
 }
 
 
 def test_every_change_has_a_case():
-    assert {*NEEDS, "foreach-optimizer"} == {*CHANGES, LOADER_WORKERS}
+    assert {*NEEDS, *OF_RANKS, "foreach-optimizer"} == {*CHANGES, LOADER_WORKERS}
+
+
+@pytest.mark.parametrize("name", OF_RANKS)
+def test_collectives_have_a_price_where_several_ranks_tell_waiting_from_transfer(name):
+    body, cannot, word = OF_RANKS[name]
+    ranks = [timelines([loop(body)], Options())[0][0] for _ in range(2)]
+
+    assert refusal(find_step(ranks[0], 0, ranks), name) is None
+    assert "one rank" in refusal(step_of(body), name)
+    assert word in refusal(step_of(cannot), name)
 
 
 @pytest.mark.parametrize("name", NEEDS)

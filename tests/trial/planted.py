@@ -1,6 +1,7 @@
 """Changes that a trial has to refuse."""
 
 import time
+from abc import abstractmethod
 
 from profkit.trial.changes import Change, Promise
 
@@ -23,8 +24,12 @@ class AtEachUpdate(Change):
     def warmed_up(self, undo):
         self.warm = True
 
+    def patch(self, facts):
+        return []
+
+    @abstractmethod
     def update(self, do):
-        raise NotImplementedError
+        """What happens at an update."""
 
 
 class Ruins(AtEachUpdate):

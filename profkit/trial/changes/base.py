@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import Enum
@@ -25,7 +26,7 @@ class Promise(Enum):
     """Fewer bits."""
 
 
-class Change:
+class Change(ABC):
     """A change that can be made from outside, and taken back."""
 
     name: ClassVar[str]
@@ -48,12 +49,12 @@ class Change:
         """Variables to set before the program starts."""
         return {}
 
-    def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:
+    def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:  # noqa: B027 - some need none
         """Put the hook in; what takes it back goes to ``undo``. ``beside`` are all changes of this process."""
 
-    def warmed_up(self, undo: ExitStack) -> None:
+    def warmed_up(self, undo: ExitStack) -> None:  # noqa: B027 - most need none
         """The steps before the first timed one are over."""
 
+    @abstractmethod
     def patch(self, facts: Facts) -> list[str]:
         """Lines of code to write, with a comment where they go; for a command line: variables to set before it."""
-        raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -41,8 +42,9 @@ class _EachModel(Change):
         """A module is done."""
         self._depth = max(0, self._depth - 1)
 
+    @abstractmethod
     def _change(self, model: Any) -> None:
-        raise NotImplementedError
+        """Change a model that runs for the first time."""
 
 
 class ChannelsLast(_EachModel):

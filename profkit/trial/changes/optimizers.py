@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar
@@ -31,11 +32,13 @@ class _Keyword(Change):
             return f"{facts.optimizers[0].name} has no {self.keyword} form"
         return ALREADY if all(self._is_set(each) for each in able) else None
 
+    @abstractmethod
     def _fits(self, optimizer: OptimizerFacts) -> bool:
-        raise NotImplementedError
+        """Whether an optimizer knows the keyword."""
 
+    @abstractmethod
     def _is_set(self, optimizer: OptimizerFacts) -> bool:
-        raise NotImplementedError
+        """Whether it runs that way already."""
 
     def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:
         """Set the keyword at construction."""
