@@ -24,8 +24,9 @@ from profkit.rendering.document import Document, Verdict
 from profkit.rendering.document_of import document_of
 from profkit.rendering.formats import format_of
 from profkit.report.assembly import summarise
-from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
+from profkit.report.many_files import failure_findings, summarise_many, with_findings
 from profkit.report.views import Options
+from profkit.report.workers import AUTO, MANY_FILES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -101,7 +101,7 @@ def _steps_reason(views: Sequence[TraceView]) -> Fact | None:
     if damaged:
         return Fact("steps-damaged", {"damaged": damaged, "steps": steps})
     idle, steps = _idle_steps(views)
-    if idle > UNDECIDED * max(steps, 1):
+    if idle >= UNDECIDED * max(steps, 1):
         return Fact("steps-without-work", {"idle": idle, "steps": steps})
     return None
 
@@ -254,7 +254,7 @@ def _without_work(views: Sequence[TraceView]) -> list[Finding]:
     idle, steps = _idle_steps(views)
     if not idle:
         return []
-    severity = Severity.WARNING if idle > UNDECIDED * steps else Severity.INFO
+    severity = Severity.WARNING if idle >= UNDECIDED * steps else Severity.INFO
     return [Finding("steps-without-work", severity, count=idle, params={"steps": steps})]
 
 

@@ -27,6 +27,8 @@ _STEP: Final = re.compile(
 )
 _LONGEST_STEP_NAME: Final = 64
 _LONGEST_ENGINE_NAME: Final = 256
+_QUEUED_LONG_NS: Final = 1_000_000
+"""From a launch to the device's first operation: so long only behind work of before the recording."""
 _ENGINES: Final = (
     re.compile(r"execute_\w*(context|generation|prefill|decode|diffusion|new|cached)_?\d.*"),
     re.compile(r"step\[[A-Z][A-Z_]*\b.*"),
@@ -279,19 +281,23 @@ class Timeline:
                 start = end
                 if number in self.anew or end is None:
                     host = min(self.steps[process][number].start for process in owners)
-                    start = max(self._fresh(ops, own, host), host if end is None else end)
+                    start = max(self._fresh(device, own, host), host if end is None else end)
                 assert start is not None
                 end = max([start, *(op.end for op in own)])
                 tiles.append((start, end))
             self.edges[device] = tiles
 
-    @staticmethod
-    def _fresh(ops: Sequence[Op], own: Sequence[Op], host: int) -> int:
+    def _fresh(self, device: int, own: Sequence[Op], host: int) -> int:
         """Where a tile begins after a break: leftovers of what came before are not in it."""
         if not own:
             return host
+        ops = self.by_device[device]
         first = min(op.start for op in own)
         earlier = max((op.end for op in ops if op.start < first), default=host)
+        begun = min(ops, key=lambda op: op.start)
+        launch = self.launch.get(id(begun))
+        if launch is not None and begun.start - launch.end > _QUEUED_LONG_NS:
+            earlier = max(earlier, begun.start)
         return max(host, min(earlier, first))
 
     def _place_unlaunched(self) -> None:
