@@ -205,7 +205,9 @@ class Report(Row, frozen=True, kw_only=True):
     tf32: Sequence[Tf32Row] = ()
     """Whether products and convolutions of fp32 ran in TF32; only what the GPU could have run so."""
     autocast: Autocast | None = None
-    """What autocast left in fp32; None where it was not used."""
+    """What autocast did; None where it was not used, or the recording has no types of operators."""
+    precision_findings: Sequence[Finding] = ()
+    """What the number formats put at risk."""
     fit: Sequence[FitRow] = ()
     """What changes do to memory."""
     timeline: Timeline | None = None

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from profkit.model.rows import Count, Ns, Row
 
-__all__ = ["Autocast", "AutocastOperator", "OperatorTypes", "PrecisionRow", "Tf32Row", "Tf32Work"]
+__all__ = ["Autocast", "AutocastOperator", "Cast", "OperatorTypes", "PrecisionRow", "Tf32Row", "Tf32Work"]
 
 Tf32Work: TypeAlias = Literal["products", "convolutions"]
 """Work that TF32 can speed up: each has a switch of its own."""
@@ -68,29 +68,46 @@ class Tf32Row(Row, frozen=True, kw_only=True):
     """What turns it on, in the version of torch that made the file."""
 
 
+Cast: TypeAlias = Literal[
+    "kept-in-fp32", "fp32-operand", "promoted", "loss-outside", "norm-outside", "product-outside", "around-backward",
+    "other-type-by-hand", "norm-cast-twice", "weights-cast-again",
+]  # fmt: skip
+"""What happened to an operator: kept in fp32 by autocast's lists, or one of the accidents."""
+
+
 class AutocastOperator(Row, frozen=True, kw_only=True):
-    """An operator that ran in fp32 inside autocast."""
+    """An operator that autocast kept in fp32, or that something in the program made an accident of."""
 
     name: str
     """``aten::layer_norm``."""
+    code: Cast
+    """What happened to it."""
     by_design: bool
-    """Whether autocast keeps it in fp32; else it is fp32 by accident."""
+    """Whether autocast's lists ask for it; else it is an accident."""
     phase: str | None
     """The path of the phase around it."""
     where: str | None
-    """The line of the program: ``train.py:12 step``."""
+    """The line of the program: ``train.py:12 step``; None without stacks."""
+    takes: str
+    """Types and shapes of its tensors, of accidents: ``bf16 [8, 512, 768], fp32 [768]``."""
     ns: Ns
-    """Summed device time."""
+    """Summed device time: of the operator, or of the casts where these are the accident."""
     count: Count
-    """Calls."""
+    """Calls, or casts."""
 
 
 class Autocast(Row, frozen=True, kw_only=True):
-    """What autocast left in fp32."""
+    """What autocast did, and what it left in fp32."""
 
+    types: Sequence[str]
+    """The types of its regions."""
+    casts: Count
+    """Casts that it added."""
+    casts_ns: Ns
+    """Their device time."""
     fp32_by_design_ns: Ns
     """In operations that its lists keep in fp32."""
     fp32_by_accident_ns: Ns
-    """In operations that something in the program pulled up to fp32."""
+    """In what the program made an accident of."""
     operators: Sequence[AutocastOperator]
-    """Where, most time first."""
+    """Where, accidents first, most time first."""

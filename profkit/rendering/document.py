@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profkit.model import findings, report, report_memory, report_ranks, report_time, report_verdict
+from profkit.model import (
+    findings,
+    report,
+    report_memory,
+    report_precision,
+    report_ranks,
+    report_time,
+    report_verdict,
+)
 from profkit.model.report import REPORT_SCHEMA
 
 __all__ = [
+    "Autocast",
+    "AutocastOperator",
     "Document",
     "Finding",
     "Health",
@@ -85,6 +95,20 @@ class Memory(report_memory.Memory, frozen=True, kw_only=True):
     """On the recording first, then on the program."""
 
 
+class AutocastOperator(report_precision.AutocastOperator, frozen=True, kw_only=True):
+    """An operator that autocast kept in fp32, or that something in the program made an accident of."""
+
+    message: str
+    """What happened to it, and what to do about an accident."""
+
+
+class Autocast(report_precision.Autocast, frozen=True, kw_only=True):
+    """What autocast did, and what it left in fp32."""
+
+    operators: Sequence[AutocastOperator]
+    """Where, accidents first, most time first."""
+
+
 class Parallelism(report_ranks.Parallelism, frozen=True, kw_only=True):
     """A way in which the work is spread over devices."""
 
@@ -130,5 +154,9 @@ class Document(report.Report, frozen=True, kw_only=True, tag_field="schema", tag
     """What limits the step."""
     memory: Memory | None
     """Who holds memory; None where nothing recorded it."""
+    autocast: Autocast | None = None
+    """What autocast did; None where it was not used, or the recording has no types of operators."""
+    precision_findings: Sequence[Finding] = ()
+    """What the number formats put at risk."""
     method: Method
     """How the numbers were made."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from profkit.model import findings, report_memory, rows
+from profkit.model import findings, report_memory, report_precision, rows
 from profkit.model.report import Method, Report
 from profkit.model.report_ranks import RankComparison
 from profkit.model.report_time import Window
 from profkit.rendering import document
 from profkit.rendering.document import Document
 from profkit.rendering.sentences import (
+    autocast_message,
     finding_message,
     oom_explanation,
     parallelism_evidence,
@@ -47,6 +48,8 @@ def document_of(report: Report) -> Document:
             caveats=verdict_caveats(report),
         ),
         memory=_memory(report.memory) if report.memory is not None else None,
+        autocast=_autocast(report.autocast) if report.autocast is not None else None,
+        precision_findings=said_findings(report.precision_findings),
         method=_method(report.method),
     )
 
@@ -64,6 +67,13 @@ def _window(window: Window) -> document.Window:
 def _memory(memory: report_memory.Memory) -> document.Memory:
     ooms = [_said(document.OutOfMemory, row, explanation=oom_explanation(row)) for row in memory.oom]
     return _said(document.Memory, memory, oom=ooms, findings=said_findings(memory.findings))
+
+
+def _autocast(autocast: report_precision.Autocast) -> document.Autocast:
+    rows_said = [
+        _said(document.AutocastOperator, row, message=autocast_message(row)) for row in autocast.operators
+    ]
+    return _said(document.Autocast, autocast, operators=rows_said)
 
 
 def _method(method: Method) -> document.Method:

@@ -29,7 +29,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
-from profkit.rendering.precision_tables import flop_cell, formats_of, note_of, tf32_text
+from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text
 
@@ -171,11 +171,18 @@ def _precision(report: Document, scale: Scale) -> Iterable[str]:
         [as_code(row.dtype), row.unit, row.work, duration_text(scale(row.ns)), share_text(row.share), flop_cell(row.flop, scale), scale.count(row.count)]
         for row in formats[:_TOP]
     ]  # fmt: skip
-    if rows:
+    lines = precision_lines(report, scale)
+    if rows or lines:
         yield "### " + ": ".join(filter(None, ("Precision", note_of(report))))
         heads = ("type", "unit", "work", f"time {scale.label}>", "share>", "FLOP>", "launches>")
         yield from as_table(heads, rows, len(formats))
-    yield from (as_prose(tf32_text(row, scale)) for row in report.tf32)
+    yield from map(as_prose, lines)
+    accidents = [
+        [as_code(row.where or row.phase), duration_text(scale(row.ns)), scale.count(row.count), as_prose(row.message)]
+        for row in accidents_of(report)[:_TOP]
+    ]  # fmt: skip
+    columns = ("where", f"GPU time {scale.label}>", "count>", "fp32 by accident")
+    yield from as_table(columns, accidents, len(accidents_of(report)))
 
 
 def _operators(report: Document, scale: Scale) -> Iterable[str]:

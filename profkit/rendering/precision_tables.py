@@ -6,21 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from profkit.model.report_precision import OperatorTypes, PrecisionRow, Tf32Row
+from profkit.model.report_precision import OperatorTypes, PrecisionRow
 from profkit.rendering.digest import Scale, share_text
-from profkit.rendering.document import Document
+from profkit.rendering.document import AutocastOperator, Document
 from profkit.rendering.page_cells import digits
-from profkit.units import duration_text, rate_text
+from profkit.rendering.sentences.precision import autocast_summary, tf32_message
+from profkit.units import rate_text
 
 __all__ = [
     "Format",
     "PrecisionSection",
     "flop_cell",
+    "accidents_of",
     "formats_of",
     "note_of",
+    "precision_lines",
     "precision_section",
     "tensor_core_share",
-    "tf32_text",
     "unit_label",
 ]
 
@@ -51,7 +53,8 @@ class PrecisionSection:
     left: int
     operators: Sequence[OperatorTypes]
     operators_left: int
-    tf32: Sequence[str]
+    lines: Sequence[str]
+    autocast: Sequence[AutocastOperator]
     note: str
     digits: int
 
@@ -97,14 +100,18 @@ def flop_cell(flop: int | None, scale: Scale) -> str:
     return rate_text(scale(flop), "FLOP")
 
 
-def tf32_text(row: Tf32Row, scale: Scale) -> str:
-    """Whether TF32 was on for products or convolutions, and what switches it."""
-    on = f"TF32 is on for {row.work}: {duration_text(scale(row.tf32_ns))} in TF32"
-    if row.tf32_ns:
-        return (
-            f"{on}, {duration_text(scale(row.fp32_ns))} in fp32 on CUDA cores." if row.fp32_ns else f"{on}."
-        )
-    return f"TF32 is off for {row.work}: {duration_text(scale(row.fp32_ns))} in fp32 on CUDA cores. To turn it on: {row.switch}"
+def precision_lines(report: Document, scale: Scale) -> list[str]:
+    """What the formats put at risk, whether TF32 was on, and what autocast did."""
+    lines = [row.message for row in report.precision_findings]
+    lines += [tf32_message(row, scale.divisor) for row in report.tf32]
+    if report.autocast:
+        lines.append(autocast_summary(report.autocast, scale.divisor, timed=bool(report.precision)))
+    return lines
+
+
+def accidents_of(report: Document) -> list[AutocastOperator]:
+    """What autocast met that is no design of its own."""
+    return [row for row in report.autocast.operators if not row.by_design] if report.autocast else []
 
 
 def precision_section(report: Document, scale: Scale) -> PrecisionSection:
@@ -116,7 +123,8 @@ def precision_section(report: Document, scale: Scale) -> PrecisionSection:
         left=len(rows) - _ROWS,
         operators=operators[:_ROWS],
         operators_left=len(operators) - _ROWS,
-        tf32=[tf32_text(row, scale) for row in report.tf32],
+        lines=precision_lines(report, scale),
+        autocast=report.autocast.operators[:_ROWS] if report.autocast else (),
         note=note_of(report),
         digits=digits([rows[0].ns / scale.divisor if rows else 0]),
     )

@@ -35,7 +35,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
-from profkit.rendering.precision_tables import flop_cell, formats_of, note_of, tf32_text
+from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text, percent_text
@@ -197,8 +197,8 @@ def _kernels(console: Console, report: Document, scale: Scale) -> None:
 
 
 def _precision(console: Console, report: Document, scale: Scale) -> None:
-    formats = formats_of(report)
-    if not formats:
+    formats, lines = formats_of(report), precision_lines(report, scale)
+    if not formats and not lines:
         return
     _heading(console, "Precision", note_of(report))
     table = _table(
@@ -215,9 +215,19 @@ def _precision(console: Console, report: Document, scale: Scale) -> None:
             flop_cell(row.flop, scale),
             scale.count(row.count),
         )
-    _print(console, table, len(formats) - _FORMATS, "formats")
-    for tf32 in report.tf32:
-        console.print(Padding(Text(tf32_text(tf32, scale)), (0, 0, 0, 2)))
+    if formats:
+        _print(console, table, len(formats) - _FORMATS, "formats")
+    for line in lines:
+        console.print(Padding(Text(_clean(line, None)), (0, 0, 0, 2)))
+    accidents = accidents_of(report)
+    for accident in accidents[:_FORMATS]:
+        price = duration_text(scale(accident.ns)) if accident.ns else None
+        place = where_text(accident.where or accident.phase, price, f"{scale.count(accident.count)} ×")
+        console.print(
+            Padding(Text(_clean(f"{place}: {accident.message}", None), style="yellow"), (0, 0, 0, 2))
+        )
+    if len(accidents) > _FORMATS:
+        console.print(Text(f"  and {count_text(len(accidents) - _FORMATS)} accidents more", style="dim"))
 
 
 def _operators(console: Console, report: Document, scale: Scale) -> None:

@@ -89,10 +89,12 @@ def undecided_reason(views: Sequence[TraceView]) -> Fact | None:
     overrun = sum(overrun_ns(v) for v in views)
     if overrun > UNDECIDED * max(sum(_summed_ns(v) for v in views), 1):
         return Fact("impossible-times")
+    if steps := _steps_reason(views):
+        return steps
     if states[State.UNCLASSIFIED] > UNDECIDED * max(int(states.sum()), 1):
         opaque = any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views)
         return Fact("graphs-opaque" if opaque else "kernels-unrecognised")
-    return _steps_reason(views) or _missing_reason(views)
+    return _missing_reason(views)
 
 
 def _steps_reason(views: Sequence[TraceView]) -> Fact | None:
@@ -101,7 +103,7 @@ def _steps_reason(views: Sequence[TraceView]) -> Fact | None:
     if damaged:
         return Fact("steps-damaged", {"damaged": damaged, "steps": steps})
     idle, steps = _idle_steps(views)
-    if idle > UNDECIDED * max(steps, 1):
+    if idle >= UNDECIDED * max(steps, 1):
         return Fact("steps-without-work", {"idle": idle, "steps": steps})
     return None
 
@@ -254,7 +256,7 @@ def _without_work(views: Sequence[TraceView]) -> list[Finding]:
     idle, steps = _idle_steps(views)
     if not idle:
         return []
-    severity = Severity.WARNING if idle > UNDECIDED * steps else Severity.INFO
+    severity = Severity.WARNING if idle >= UNDECIDED * steps else Severity.INFO
     return [Finding("steps-without-work", severity, count=idle, params={"steps": steps})]
 
 

@@ -18,6 +18,7 @@ from profkit.ranks import RankSection, rank_section, report_offsets, verdict_on_
 from profkit.report.part import Part
 from profkit.report.unprofiled import UnprofiledSteps
 from profkit.report.verdict import verdict_on
+from profkit.roofline.autocast import shown_autocast
 from profkit.roofline.kernel_table import kernel_rows
 from profkit.roofline.precision_map import busiest_types
 from profkit.timeline.idle_tables import costliest_syncs, idle_together
@@ -96,6 +97,8 @@ class Joined:
             "precision": part.precision,
             "operator_types": busiest_types(part.operator_types),
             "tf32": part.tf32,
+            "precision_findings": part.precision_findings,
+            "autocast": shown_autocast(part.autocast),
             "utilisation": [
                 replace(row, device=row.device + first, time_ns=[time + offset for time in row.time_ns])
                 for trace, offset, first in zip(traces, self.offsets, self.first_device, strict=True)

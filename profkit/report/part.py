@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from profkit.model import Trace
+from profkit.model import Finding, Trace
 from profkit.model.report import DeviceRow
 from profkit.model.report_kernels import OperatorRow, RangeRow
-from profkit.model.report_precision import OperatorTypes, PrecisionRow, Tf32Row
+from profkit.model.report_precision import Autocast, OperatorTypes, PrecisionRow, Tf32Row
 from profkit.model.report_ranks import CommunicationRow
 from profkit.model.report_time import Idle, PartRow, PhaseRow, SyncRow, Totals, UtilisationRow, Window
 from profkit.model.report_verdict import Step
@@ -22,7 +22,9 @@ from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.ranks.collective_table import communication_rows, merge_communication
 from profkit.report.unprofiled import DeviceStep, device_steps
 from profkit.report.verdict import Grounds
+from profkit.roofline.autocast import autocast_rows, autocast_together
 from profkit.roofline.kernel_table import KernelSums, kernel_sums, kernels_together
+from profkit.roofline.precision_findings import PRECISION_FINDINGS, precision_findings
 from profkit.roofline.precision_map import (
     OPERATOR_TYPES,
     TF32,
@@ -85,6 +87,9 @@ class Part:
     precision: Sequence[PrecisionRow] = ()
     operator_types: Sequence[OperatorTypes] = ()
     tf32: Sequence[Tf32Row] = ()
+    autocast: Sequence[Autocast] = ()
+    """One at most once it is summed."""
+    precision_findings: Sequence[Finding] = ()
 
     @classmethod
     def of(cls, view: TraceView) -> Part:
@@ -117,6 +122,8 @@ class Part:
             precision=precision_rows(view),
             operator_types=operator_types(view),
             tf32=tf32_rows(view),
+            autocast=autocast_rows(view),
+            precision_findings=precision_findings(view),
         )
 
     @classmethod
@@ -134,6 +141,7 @@ class Part:
             ),
             communication=merge_communication(columns["communication"]),
             precision=precision_together(columns["precision"]),
+            autocast=list(filter(None, [autocast_together(columns["autocast"])])),
             **{name: table.rows(columns[name]) for name, table in _TABLES.items()},
         )
 
@@ -154,6 +162,7 @@ _TABLES: Final[Mapping[str, Summed[Any]]] = {
     "syncs": SYNCS,
     "operator_types": OPERATOR_TYPES,
     "tf32": TF32,
+    "precision_findings": PRECISION_FINDINGS,
 }
 
 

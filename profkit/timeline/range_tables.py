@@ -23,6 +23,7 @@ __all__ = [
     "RANGES",
     "busiest_operators",
     "busiest_ranges",
+    "device_time",
     "operator_rows",
     "range_rows",
     "ranges_too_deep",
@@ -63,7 +64,7 @@ def operator_rows(view: TraceView) -> list[OperatorRow]:
     inside = np.zeros(len(ranges), np.int64)
     nested = rows[nesting.parent[rows] >= 0]
     np.add.at(inside, nesting.parent[nested], duration[nested])
-    own, below = _device_time(view)
+    own, below = device_time(view)
     phase = phase_at(view.trace, view.phases, ranges.thread[rows], ranges.start_ns[rows])
     path = view.phases.path_of(phase)
     group, example = group_rows(ranges.name[rows], path)
@@ -87,7 +88,7 @@ def operator_rows(view: TraceView) -> list[OperatorRow]:
     ]
 
 
-def _device_time(view: TraceView) -> tuple[Column, Column]:
+def device_time(view: TraceView) -> tuple[Column, Column]:
     """For every range: the summed time of the operations launched right in it, and in it and its children."""
     operations, nesting = view.trace.operations, view.launches.operators
     own = np.zeros(len(view.trace.ranges), np.int64)

@@ -28,6 +28,7 @@ from profkit.simulation.predict import (
     _limit,
 )
 from profkit.simulation.recorder_cost import recorder_cost
+from profkit.simulation.registry import refusal
 from profkit.simulation.replay import RecorderCost, Replay, replay, without_recorder
 from tests.advice.made_steps import ADD, SGEMM, loop
 from tests.builders import TraceBuilder
@@ -219,6 +220,16 @@ def test_without_a_name_all_that_saves_one_percent_is_priced_most_saving_first()
     assert {"tf32"} <= worth < set(CHANGES)
     workers = next(row for row in found.changes if row.name == "loader-workers")
     assert workers.after_ns == round(step.predict(changes_named([], 8)).after_ns)
+
+
+def test_a_change_that_finds_nothing_of_its_kind_leaves_the_step_as_it_is():
+    (view,) = views_of(products)
+    step = find_step(view, 0)
+    without = [name for name in CHANGES if refusal(step, name)]
+    elsewhere = {"cuda-graphs", "compile", "no-sync"}
+
+    for name in set(without) - elsewhere:
+        assert step.predict(changes_named([name])).after_ns == step.predict([]).after_ns, name
 
 
 def test_workers_are_asked_for_by_their_number():

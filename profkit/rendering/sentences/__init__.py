@@ -13,9 +13,10 @@ from typing import Final
 from profkit.model.findings import Finding
 from profkit.model.report_memory import OutOfMemory
 from profkit.model.report_ranks import Parallelism
-from profkit.rendering.sentences import health, memory, ranks, readers, verification
+from profkit.rendering.sentences import health, memory, precision, ranks, readers, verification
 from profkit.rendering.sentences.memory import oom_explanation
 from profkit.rendering.sentences.method import ThresholdWords, threshold_words
+from profkit.rendering.sentences.precision import autocast_message
 from profkit.rendering.sentences.ranks import parallelism_evidence
 from profkit.rendering.sentences.steps import step_note
 from profkit.rendering.sentences.verdict import verdict_caveats, verdict_remedy, verdict_sentence
@@ -26,6 +27,7 @@ __all__ = [
     "OutOfMemory",
     "Parallelism",
     "ThresholdWords",
+    "autocast_message",
     "finding_message",
     "oom_explanation",
     "parallelism_evidence",
@@ -41,6 +43,7 @@ FINDINGS: Final[Table] = {
     **health.FINDINGS,
     **memory.FINDINGS,
     **ranks.FINDINGS,
+    **precision.FINDINGS,
     **verification.FINDINGS,
 }
 """The sentence of each finding by its code."""

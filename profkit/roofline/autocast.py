@@ -1,0 +1,305 @@
+"""What autocast did in a step: what it keeps in fp32, the casts that it added, and what is an accident.
+
+A program is judged where a recording shows that autocast was used: at least one operator ran in another type than
+it was called with. Without types of operators nothing is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profkit.model.report_precision import Autocast, AutocastOperator, Cast
+from profkit.model.rows import replace
+from profkit.model.summing import Summed
+from profkit.roofline.autocast_calls import SIXTEEN_BITS, Calls, bare
+from profkit.roofline.autocast_lists import LOSSES, LOWER, NORMS, PROMOTE, PROMOTING, losses_and_norms
+from profkit.roofline.operator_shapes import Tensor
+from profkit.timeline.call_sites import frame_text, frames_at
+from profkit.timeline.phases import phase_at
+from profkit.timeline.range_tables import device_time
+from profkit.timeline.view import TraceView
+
+__all__ = ["autocast_rows", "autocast_together", "shown_autocast"]
+
+Column = NDArray[np.int64]
+
+_OPERATORS: Final = Summed[AutocastOperator](
+    ("name", "code", "by_design", "phase", "where", "takes"), ("ns", "count")
+)
+_MOST_ROWS: Final = 200
+_NORMS_CAST: Final = NORMS - {"softmax", "log_softmax"}
+_ONLY_FORWARD: Final = frozenset(
+    {"linear", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", *NORMS, *LOSSES}
+)
+"""Operators that a backward pass calls only where it runs a forward pass again."""
+
+
+class _Seen(NamedTuple):
+    """A row of `Trace.ranges` and what is said of it."""
+
+    row: int
+    code: Cast
+    cost: tuple[int, ...]
+    """The rows whose device time it costs."""
+    takes: str = ""
+
+
+def autocast_rows(view: TraceView) -> list[Autocast]:
+    """What autocast did in a trace's window; empty where it was not used, or where the recording has no types."""
+    if not (view.trace.ranges.dtypes >= 0).any():
+        return []
+    calls = Calls(view)
+    casts = calls.casts
+    added = casts.wrapper >= 0
+    types = sorted(set(casts.target[added].tolist()) & SIXTEEN_BITS)
+    if not types:
+        return []
+    seen = [
+        *_wrapped(calls),
+        *_fp32_operands(calls),
+        *_outside(calls),
+        *_around_backward(calls),
+        *_by_hand(calls, types),
+        *_norms_cast_twice(calls),
+        *_weights_again(calls),
+    ]
+    _, below = device_time(view)
+    rows = _OPERATORS.rows(_operators(view, seen, below))
+    return [
+        Autocast(
+            types=types,
+            casts=int(added.sum()),
+            casts_ns=int(below[casts.row[added]].sum()),
+            fp32_by_design_ns=sum(row.ns for row in rows if row.by_design),
+            fp32_by_accident_ns=sum(row.ns for row in rows if not row.by_design),
+            operators=rows,
+        )
+    ]
+
+
+def autocast_together(parts: Iterable[Autocast]) -> Autocast | None:
+    """What autocast did in several traces: accidents first, most time first; None where it was used in none."""
+    found = list(parts)
+    if not found:
+        return None
+    rows = _OPERATORS.rows(row for each in found for row in each.operators)
+    counted = ("casts", "casts_ns", "fp32_by_design_ns", "fp32_by_accident_ns")
+    return replace(
+        found[0],
+        types=sorted({t for each in found for t in each.types}),
+        operators=sorted(rows, key=lambda r: (r.by_design, -r.ns, -r.count, r.name, r.code, r.takes)),
+        **{name: sum(getattr(each, name) for each in found) for name in counted},
+    )
+
+
+def shown_autocast(parts: Iterable[Autocast]) -> Autocast | None:
+    """The same with no more rows than a report keeps."""
+    found = autocast_together(parts)
+    return found and replace(found, operators=found.operators[:_MOST_ROWS])
+
+
+def _operators(view: TraceView, seen: list[_Seen], below: Column) -> Iterator[AutocastOperator]:
+    ranges, strings = view.trace.ranges, view.trace.strings
+    row = np.array([each.row for each in seen], np.int64)
+    thread, time = ranges.thread[row], ranges.start_ns[row].astype(np.int64)
+    path = view.phases.path_of(phase_at(view.trace, view.phases, thread, time))
+    frame = frames_at(view, thread, time)
+    for each, at, line in zip(seen, path.tolist(), frame.tolist(), strict=True):
+        yield AutocastOperator(
+            name=strings[ranges.name[each.row]],
+            code=each.code,
+            by_design=each.code == "kept-in-fp32",
+            phase=view.phases.paths[at] if at >= 0 else None,
+            where=frame_text(strings[line]) if line >= 0 else None,
+            takes=each.takes,
+            ns=int(below[list(each.cost)].sum()),
+            count=max(len(each.cost), 1),
+        )
+
+
+def _name(calls: Calls, row: int) -> str:
+    return bare(calls.view.trace.strings[calls.view.trace.ranges.name[row]])
+
+
+def _text(tensors: Iterable[Tensor]) -> str:
+    return ", ".join(f"{tensor.dtype} {list(tensor.shape)}" for tensor in tensors)
+
+
+def _wrapped(calls: Calls) -> Iterator[_Seen]:
+    """What autocast keeps in fp32 by its lists, and what it promoted since an operand was wider."""
+    casts = calls.casts
+    raised = (casts.wrapper >= 0) & (casts.target == "fp32")
+    shapes = {
+        int(casts.wrapper[at]): f"{casts.source[at]} {list(casts.shape[at])}" for at in np.flatnonzero(raised)
+    }
+    for inner in calls.inner[calls.node[calls.inner] < 0].tolist():
+        row = int(calls.parent[inner])
+        name = _name(calls, row)
+        if name in PROMOTE and row in shapes:
+            yield _Seen(row, "promoted", (row,), shapes[row])
+        elif name not in LOWER | PROMOTE:
+            yield _Seen(row, "kept-in-fp32", (row,))
+
+
+def _fp32_operands(calls: Calls) -> Iterator[_Seen]:
+    """16-bit tensors that a smaller fp32 one (a parameter, a buffer, a mask) makes fp32."""
+    for row in _forward(calls, PROMOTING):
+        tensors = calls.inputs(row)
+        narrow = [t for t in tensors if t.dtype in SIXTEEN_BITS]
+        wide = [t for t in tensors if t.dtype == "fp32"]
+        largest = max((t.numel for t in narrow), default=0)
+        if wide and all(t.numel < largest and not _is_statistic(t, narrow) for t in wide):
+            yield _Seen(row, "fp32-operand", (row,), _text(tensors))
+
+
+def _is_statistic(tensor: Tensor, others: list[Tensor]) -> bool:
+    """One value for each row of the others: a norm of them, or a weight of each token, and no parameter."""
+    return tensor.shape[-1] == 1 and any(tensor.shape[:-1] == other.shape[:-1] for other in others)
+
+
+def _forward(calls: Calls, names: frozenset[str]) -> list[int]:
+    """Operators of the forward pass with these names that autocast neither wrapped nor ran."""
+    chosen = np.flatnonzero(calls.operator & calls.named(lambda n: bare(n) in names) & ~calls.in_optimizer)
+    chosen = chosen[(calls.node[chosen] < 0) & (calls.nearest(chosen, calls.wrapper) < 0)]
+    rows: list[int] = chosen.tolist()
+    return rows
+
+
+def _outside(calls: Calls) -> Iterator[_Seen]:
+    """Losses and norms that took 16 bits, and products that took fp32, where no region was open."""
+    kept = losses_and_norms(gpu=calls.on_gpu)
+    around = np.zeros(len(calls.parent), bool)
+    row = calls.parent[np.flatnonzero(calls.wrapper)]
+    while len(row):
+        row = np.unique(row[row >= 0])
+        around[row] = True
+        row = calls.parent[row]
+    names = kept | LOWER
+    chosen = np.array([r for r in _forward(calls, names) if not around[r]], np.int64)
+    listed = calls.operator & calls.named(lambda n: bare(n) in names)
+    above = calls.parent[chosen] if len(chosen) else chosen
+    for at in chosen[calls.nearest(above, listed) < 0].tolist():
+        tensors, name = calls.inputs(at), _name(calls, at)
+        if name in kept and tensors and tensors[0].dtype in SIXTEEN_BITS:
+            yield _Seen(at, "loss-outside" if name in LOSSES else "norm-outside", (at,), _text(tensors))
+        elif name in LOWER and _multiplies_fp32(tensors):
+            yield _Seen(at, "product-outside", (at,), _text(tensors))
+
+
+def _multiplies_fp32(tensors: list[Tensor]) -> bool:
+    """Two fp32 matrices; one with a side of 1 only scales or lays out the other."""
+    matrices = [t for t in tensors if len(t.shape) >= 2]
+    plain = all(t.dtype == "fp32" and min(t.shape[-2:]) > 1 for t in matrices)
+    convolves = any(len(t.shape) >= 3 and math.prod(t.shape[1:]) > 1 for t in matrices)
+    return len(matrices) >= 2 and (plain or (convolves and {t.dtype for t in matrices} == {"fp32"}))
+
+
+def _around_backward(calls: Calls) -> Iterator[_Seen]:
+    """Operators that autocast wrapped in the backward pass, but for a forward pass that is run again in it."""
+    wrapped = np.flatnonzero(calls.wrapper)
+    node = calls.node[wrapped]
+    again = {
+        n
+        for n, row in zip(node.tolist(), wrapped.tolist(), strict=True)
+        if _name(calls, row) in _ONLY_FORWARD
+    }
+    for at, row in zip(node.tolist(), wrapped.tolist(), strict=True):
+        if at >= 0 and at not in again:
+            yield _Seen(row, "around-backward", (row,))
+
+
+def _by_hand(calls: Calls, types: list[str]) -> Iterator[_Seen]:
+    """Casts of the forward pass to the 16-bit type that autocast does not use."""
+    casts = calls.casts
+    for at in np.flatnonzero((casts.wrapper < 0) & (calls.node[casts.row] < 0)).tolist():
+        target, row = casts.target[at], int(casts.row[at])
+        if target in SIXTEEN_BITS and target not in types and not calls.in_optimizer[row]:
+            shape = list(casts.shape[at])
+            yield _Seen(row, "other-type-by-hand", (row,), f"{casts.source[at]} {shape}, {target} {shape}")
+
+
+def _norms_cast_twice(calls: Calls) -> Iterator[_Seen]:
+    """Norms whose 16-bit input autocast casts up, and whose result the next operator casts down again."""
+    casts, start = calls.casts, calls.view.trace.ranges.start_ns
+    added = np.flatnonzero(casts.wrapper >= 0)
+    added = added[np.argsort(start[casts.row[added]], kind="stable")]
+    for one, next_one in zip(added.tolist(), _next_wrapped(calls, added), strict=True):
+        wrapper = int(casts.wrapper[one])
+        up = casts.target[one] == "fp32" and _name(calls, wrapper) in _NORMS_CAST
+        first = calls.inputs(wrapper)[:1]
+        if not up or not first or first[0].dtype == "fp32" or first[0].shape != casts.shape[one]:
+            continue
+        for other in next_one:
+            if casts.target[other] in SIXTEEN_BITS and casts.shape[other] == casts.shape[one]:
+                yield _Seen(
+                    wrapper, "norm-cast-twice", (int(casts.row[one]), int(casts.row[other])), _text(first)
+                )
+                break
+
+
+def _next_wrapped(calls: Calls, added: Column) -> Iterator[list[int]]:
+    """Of each cast: the casts of the next wrapped operator of its thread that has any; casts are in order of time."""
+    casts, thread = calls.casts, calls.view.trace.ranges.thread
+    by_thread: dict[int, list[list[int]]] = {}
+    for at in added.tolist():
+        groups = by_thread.setdefault(int(thread[casts.row[at]]), [])
+        if groups and casts.wrapper[groups[-1][0]] == casts.wrapper[at]:
+            groups[-1].append(at)
+        else:
+            groups.append([at])
+    follows: dict[int, list[int]] = {}
+    for groups in by_thread.values():
+        for group, after in zip(groups, [*groups[1:], []], strict=True):
+            follows.update(dict.fromkeys(group, after))
+    for at in added.tolist():
+        yield follows[at]
+
+
+def _weights_again(calls: Calls) -> Iterator[_Seen]:
+    """Weights that are cast in each micro-batch: in a forward pass that follows a backward pass of the same update."""
+    weights = _weight_casts(calls)
+    ranges, view = calls.view.trace.ranges, calls.view
+    nodes = np.unique(calls.node[calls.node >= 0])
+    updates = calls.named(lambda n: n.startswith("Optimizer.step#"))
+    if not len(weights) or not len(nodes) or not (updates.any() or view.steps.count):
+        return
+    time = ranges.start_ns[calls.casts.row[weights]].astype(np.int64)
+    process = np.array([t.process for t in view.trace.threads], np.int64)[
+        ranges.thread[calls.casts.row[weights]]
+    ]
+    step = view.steps.at(process, time) if view.steps.count else np.zeros(len(time), np.int64)
+    update = np.searchsorted(np.sort(ranges.start_ns[updates]), time)
+    batch = np.searchsorted(np.sort(ranges.start_ns[nodes]), time)
+    first: dict[tuple[int, int], int] = {}
+    known: dict[tuple[int, int], set[object]] = {}
+    for at, *key, number in zip(
+        weights.tolist(), step.tolist(), update.tolist(), batch.tolist(), strict=True
+    ):
+        where = (key[0], key[1])
+        row, shape = int(calls.casts.row[at]), calls.casts.shape[at]
+        if number == first.setdefault(where, number):
+            known.setdefault(where, set()).add(shape)
+        elif shape in known[where]:
+            yield _Seen(int(calls.casts.wrapper[at]), "weights-cast-again", (row,))
+
+
+def _weight_casts(calls: Calls) -> Column:
+    """Casts of what a product of the forward pass takes besides its first input, in order of time."""
+    casts = calls.casts
+    down = np.isin(casts.target.astype(str), sorted(SIXTEEN_BITS)) & (casts.wrapper >= 0)
+    found = []
+    for at in np.flatnonzero(down).tolist():
+        wrapper = int(casts.wrapper[at])
+        others = calls.inputs(wrapper)[1:]
+        is_weight = any(t.dtype == "fp32" and t.shape == casts.shape[at] for t in others)
+        if is_weight and _name(calls, wrapper) in LOWER and calls.node[wrapper] < 0:
+            found.append(at)
+    rows = np.array(found, np.int64)
+    return (
+        rows[np.argsort(calls.view.trace.ranges.start_ns[casts.row[rows]], kind="stable")] if found else rows
+    )
