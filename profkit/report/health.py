@@ -89,10 +89,12 @@ def undecided_reason(views: Sequence[TraceView]) -> Fact | None:
     overrun = sum(overrun_ns(v) for v in views)
     if overrun > UNDECIDED * max(sum(_summed_ns(v) for v in views), 1):
         return Fact("impossible-times")
+    if steps := _steps_reason(views):
+        return steps
     if states[State.UNCLASSIFIED] > UNDECIDED * max(int(states.sum()), 1):
         opaque = any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views)
         return Fact("graphs-opaque" if opaque else "kernels-unrecognised")
-    return _steps_reason(views) or _missing_reason(views)
+    return _missing_reason(views)
 
 
 def _steps_reason(views: Sequence[TraceView]) -> Fact | None:
