@@ -1,7 +1,11 @@
 """Predicted memory against what was measured, and the allocator that is played against another model of it."""
 
+import gzip
 import json
+import pickle
+from dataclasses import replace
 from functools import cache
+from time import process_time
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from hypothesis import strategies as st
 import profkit
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.memory.block_sizes import AllocatorRules
+from profkit.memory.phase_memory import Stretches
 from profkit.readers import read
 from profkit.simulation.attention_memory import score_rows, sequence_times
 from profkit.simulation.block_operators import block_operators
@@ -71,6 +76,43 @@ def test_layers_are_found_in_the_stacks(model, layers):
     assert [s.step for s in segments].count(0) == layers
     rows = np.concatenate([segment.rows for segment in segments])
     assert len(rows) == len(np.unique(rows))
+
+
+@needs_shared
+@pytest.mark.parametrize("model", ["gpt2", "whisper"])
+def test_steps_that_no_mark_tells_end_with_the_optimizers_stacks(model):
+    program, _ = recorded(model)
+    bare = replace(program, stretches=Stretches([], [], []))
+    marked = [step.last for step in program.stretches.steps]
+    assert len(marked) > 1
+    # The annotated optimizer ends a few allocations before its step does.
+    assert np.abs(bare.step_bounds[1 : len(marked)] - marked[:-1]).max() <= 8
+
+
+def test_a_snapshot_of_100_000_entries_takes_under_3_s(tmp_path):
+    small = pickle.loads(gzip.decompress((DATA / "run_gpt" / "memory.pickle.gz").read_bytes()))
+    (trace,) = [each for each in small["device_traces"] if each]
+    closing = closed(trace)
+    small["device_traces"] = [(trace + closing) * (100_000 // len(trace + closing) + 1)]
+    small["segments"] = []
+    large = tmp_path / "memory.pickle"
+    large.write_bytes(pickle.dumps(small))
+    began = process_time()
+    profkit.fit(large, batch=2, recompute="all", keep_gradients=True, memory_bytes=10**9)
+    assert process_time() - began < 3
+
+
+def closed(trace):
+    """Frees of what a history leaves allocated, so that it can be repeated."""
+    alive = {}
+    for entry in trace:
+        if entry["action"] == "alloc":
+            alive[entry["addr"]] = entry
+        elif entry["action"] == "free_completed":
+            alive.pop(entry["addr"], None)
+    return [
+        {**e, "action": action} for e in alive.values() for action in ("free_requested", "free_completed")
+    ]
 
 
 @needs_shared
