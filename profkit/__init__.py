@@ -21,13 +21,16 @@ Importing profkit loads neither torch nor pandas nor plotly: each name loads wha
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import AnalysisError, OutputError, ProfkitError, ReadError, RecordingError
 
 if TYPE_CHECKING:
+    from profkit import saved_runs
     from profkit.api import Report, analyze
-    from profkit.api.comparing import compare
+    from profkit.api.comparing import compare, gate, load
+    from profkit.api.events import export
     from profkit.api.fitting import fit
     from profkit.api.what_if import what_if
     from profkit.recording.benchmark import benchmark
@@ -45,19 +48,28 @@ __all__ = [
     "analyze",
     "benchmark",
     "compare",
+    "export",
     "fit",
+    "gate",
     "instrument",
+    "load",
     "phase",
     "record",
+    "saved_runs",
     "what_if",
 ]
+
+__version__: str
 
 _HOMES = {
     "Report": "profkit.api",
     "analyze": "profkit.api",
     "benchmark": "profkit.recording.benchmark",
     "compare": "profkit.api.comparing",
+    "export": "profkit.api.events",
     "fit": "profkit.api.fitting",
+    "gate": "profkit.api.comparing",
+    "load": "profkit.api.comparing",
     "what_if": "profkit.api.what_if",
     "instrument": "profkit.recording.instrument",
     "phase": "profkit.recording.phases",
@@ -66,6 +78,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("profkit")
+    if name == "saved_runs":  # a room of its own, imported when it is used
+        return import_module("profkit.saved_runs")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'profkit' has no attribute {name!r}")

@@ -59,14 +59,14 @@ class StepGate:
             allow_unknown: Whether the test passes where the noise is larger than a limit allows.
         """
         from profkit.api import Report
-        from profkit.api.comparing import gate, gate_settings, open_report
+        from profkit.api.comparing import gate, gate_settings, load
 
         if isinstance(step, Report):
             report = step
         elif callable(step):
             report = self._record(step, warmup, steps)
         else:
-            report = open_report(step)
+            report = load(step)
         settings = {
             k: v
             for k, v in gate_settings(self._config.rootpath).items()

@@ -97,7 +97,10 @@ def api_page() -> str:
     parts = [MADE, "# Python", "The public names of `profkit`. Everything else may change between versions."]
     for name in profkit.__all__:
         thing = getattr(profkit, name)
-        if not (
+        if inspect.ismodule(thing):
+            for each in thing.__all__:
+                parts += entry(f"profkit.{name}.{each}", getattr(thing, each))
+        elif not (
             inspect.isclass(thing) and issubclass(thing, Exception)
         ):  # the tree of errors below has these
             parts += entry(f"profkit.{name}", thing)

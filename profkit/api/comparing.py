@@ -6,9 +6,9 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from profkit.api import PathLike, Report, analyze, write_whole
 from profkit.comparison import Limits, LimitTexts, compare_reports, judge_limits
@@ -25,7 +25,6 @@ from profkit.rendering.comparison_document import (
 )
 from profkit.rendering.comparisons import (
     COMPARISON_RENDERERS,
-    render_comparison_html,
     render_comparison_text,
     render_gate_json,
 )
@@ -36,11 +35,10 @@ __all__ = [
     "DATABASE",
     "ComparisonReport",
     "Gate",
-    "Reading",
     "compare",
     "gate",
     "gate_settings",
-    "open_report",
+    "load",
     "save_run",
     "saved_run_of",
 ]
@@ -51,23 +49,14 @@ DATABASE: Final = "profkit.db"
 _RUN: Final = re.compile(r"(?P<database>.+)#(?P<run>[^#/\\]+)")
 
 
-class Reading(NamedTuple):
-    """How recordings are read: what `analyze` takes. Saved reports are as they were saved."""
-
-    step: str | None = None
-    """The name of the ranges that are steps."""
-    device: int | None = None
-    """The report's id of the only device to look at."""
-    plain_step_ns: int | None = None
-    """The step's time without a profiler."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonReport:
     """A finished comparison, which can save and show itself."""
 
     comparison: ComparisonDocument
     """The same as typed rows, under the names of the published schema."""
+    _pages: list[Path] = field(default_factory=list, init=False)
+    """Where its page was saved: a notebook's cell links to it."""
 
     @property
     def verdict(self) -> str:
@@ -110,14 +99,16 @@ class ComparisonReport:
             OutputError: It cannot be written there.
         """
         target = Path(path)
-        write_whole(target, self.render(format_of(target, formats=tuple(COMPARISON_RENDERERS))))
+        format = format_of(target, formats=tuple(COMPARISON_RENDERERS))
+        write_whole(target, self.render(format))
+        if format == "html":
+            self._pages.append(target.absolute())
         return target
 
     def _repr_html_(self) -> str:
-        import html
+        from profkit.rendering.notebook import comparison_cell
 
-        page = html.escape(render_comparison_html(self.comparison), quote=True)
-        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" sandbox></iframe>'
+        return comparison_cell(self.comparison, self._pages[-1] if self._pages else None)
 
     def __str__(self) -> str:
         return render_comparison_text(self.comparison)
@@ -132,6 +123,7 @@ def compare(
     *,
     step: str | None = None,
     device: int | None = None,
+    plain_step: str | tuple[str, str] | None = None,
     plain_step_ns: int | tuple[int, int] | None = None,
 ) -> ComparisonReport:
     """Compare a training step before and after a change.
@@ -143,29 +135,51 @@ def compare(
         after: The same of the step after.
         step: The name of the ranges that are steps, in recordings.
         device: The report's id of the only device to look at, in recordings.
-        plain_step_ns: The step's time without a profiler, in ns: of both sides, or of the one and the other.
+        plain_step: The step's time without a profiler: of both sides (``38.3ms``), or of the one and the other.
+        plain_step_ns: The same in ns.
 
     Raises:
         ReadError: A file cannot be read.
+        ProfkitError: ``plain_step`` is no duration.
+
+    >>> import profkit
+    >>> profkit.compare("tests/data/pairs/gpt_item.json.gz", "tests/data/pairs/gpt_none.json.gz").verdict
+    'faster'
     """
-    plain = plain_step_ns if isinstance(plain_step_ns, tuple) else (plain_step_ns, plain_step_ns)
+    texts = plain_step if isinstance(plain_step, tuple) else (plain_step, plain_step)
+    times = plain_step_ns if isinstance(plain_step_ns, tuple) else (plain_step_ns, plain_step_ns)
     sides = [
-        [_opened(source, Reading(step, device, each)).document for source in _as_list(side)]
-        for side, each in zip((before, after), plain, strict=True)
+        [
+            load(source, step=step, device=device, plain_step=text, plain_step_ns=ns).document
+            for source in _as_list(side)
+        ]
+        for side, text, ns in zip((before, after), texts, times, strict=True)
     ]
     return ComparisonReport(comparison_document(compare_reports(*sides)))
 
 
-def open_report(source: PathLike, reading: Reading = Reading()) -> Report:  # noqa: B008 - an immutable value
-    """A report from whatever tells of a run: recordings, a saved ``report.json``, or a run of a history database.
+def load(
+    source: Source,
+    *,
+    step: str | None = None,
+    device: int | None = None,
+    plain_step: str | None = None,
+    plain_step_ns: int | None = None,
+) -> Report:
+    """A report from whatever tells of a run: a saved ``report.json``, a run of a history, or recordings.
 
     Args:
-        source: A file or folder, or ``profkit.db#12``, or ``profkit.db#NAME`` of a baseline.
-        reading: How recordings are read.
+        source: A file or folder, or ``profkit.db#12``, or ``profkit.db#NAME`` of a baseline; a report is itself.
+        step: The name of the ranges that are steps, in recordings: what is saved stays as it was saved.
+        device: The report's id of the only device to look at, in recordings.
+        plain_step: The step's time without a profiler (``38.3ms``), of recordings.
+        plain_step_ns: The same in ns.
 
     Raises:
         ReadError: It cannot be read.
     """
+    if isinstance(source, Report):
+        return source
     saved = saved_run_of(source)
     if saved is not None:
         from profkit.saved_runs import History
@@ -173,7 +187,9 @@ def open_report(source: PathLike, reading: Reading = Reading()) -> Report:  # no
         with History(saved[0]) as history:
             return Report(history.load(saved[1]))
     document = read_report_file(source) if os.fspath(source) != "-" else None
-    return Report(document) if document is not None else analyze(source, **reading._asdict())
+    if document is not None:
+        return Report(document)
+    return analyze(source, step=step, device=device, plain_step=plain_step, plain_step_ns=plain_step_ns)
 
 
 @dataclass(frozen=True)
@@ -209,14 +225,17 @@ class Gate:
         return json.loads(render_gate_json(self.document))
 
 
-def gate(
+def gate(  # noqa: PLR0913 - options by name, as on the command line
     report: Source,
     limits: LimitTexts | None = None,
     *,
     baseline: Source | None = None,
     database: PathLike = DATABASE,
     allow_unknown: bool = False,
-    reading: Reading = Reading(),  # noqa: B008 - an immutable value
+    step: str | None = None,
+    device: int | None = None,
+    plain_step: str | None = None,
+    plain_step_ns: int | None = None,
 ) -> Gate:
     """Judge a report by limits.
 
@@ -227,11 +246,19 @@ def gate(
         baseline: As for `compare`, or the name of a baseline in the database.
         database: The history with the baselines.
         allow_unknown: Whether the gate opens where a limit cannot be judged.
-        reading: How recordings are read; the step without a profiler is that of the report alone.
+        step: The name of the ranges that are steps, in recordings.
+        device: The report's id of the only device to look at, in recordings.
+        plain_step: The step's time without a profiler (``38.3ms``), of the report alone.
+        plain_step_ns: The same in ns.
 
     Raises:
         AnalysisError: A limit is wrong, or needs a baseline.
         ReadError: A file cannot be read.
+
+    >>> import profkit
+    >>> gate = profkit.gate("tests/data/kineto/sync_item.json.gz", {"min-busy": "80%"})
+    >>> gate.passed
+    False
     """
     wanted = Limits.of(limits or {})
     if baseline is None and wanted == Limits():
@@ -239,9 +266,12 @@ def gate(
         raise AnalysisError("gate", "neither a baseline nor a limit is given", hint)
     if baseline is None and wanted.need_a_baseline:
         raise AnalysisError("gate", "a limit that starts with + needs a baseline", "Name one with --baseline")
-    judged, before = _opened(report, reading).document, None
+    judged = load(
+        report, step=step, device=device, plain_step=plain_step, plain_step_ns=plain_step_ns
+    ).document
+    before = None
     if baseline is not None:
-        before = _opened(_baseline(baseline, database), reading._replace(plain_step_ns=None)).document
+        before = load(_baseline(baseline, database), step=step, device=device).document
     against = None if before is None else compare_reports([before], [judged])
     found = judge_limits(wanted, judged, before, against)
     told = None if against is None else comparison_document(against)
@@ -336,10 +366,6 @@ def saved_run_of(source: PathLike) -> tuple[Path, str] | None:
     """The database and the run that ``profkit.db#12`` names; None for another source, also a file with a ``#``."""
     match = _RUN.fullmatch(os.fspath(source))
     return None if match is None or Path(source).exists() else (Path(match["database"]), match["run"])
-
-
-def _opened(source: Source, reading: Reading) -> Report:
-    return source if isinstance(source, Report) else open_report(source, reading)
 
 
 def _as_list(sources: Any) -> Sequence[Source]:

@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from profkit.api.report import PathLike, expand
-from profkit.api.run_folder import run_steps
+from profkit.api.inputs import PathLike, expand
+from profkit.api.run_folder import run_steps, stated_step_ns
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.model import Trace
 from profkit.model.memory_history import MemoryHistory
@@ -24,6 +24,7 @@ from profkit.simulation.fit import fit_program, gpu_bytes, largest_batch
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.memory_program import MemoryProgram, memory_program
 from profkit.simulation.recompute_memory import find_segments
+from profkit.units import parse_bytes
 
 __all__ = ["fit"]
 
@@ -40,7 +41,13 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     fused_optimizer: bool = False,
     ranks: int = 1,
     shard: Literal["zero1", "zero2", "zero3"] | None = None,
+    accumulate: int = 1,
+    keep_gradients: bool = False,
+    offload_optimizer: bool = False,
+    inference: bool = False,
+    memory: str | None = None,
     memory_bytes: int | None = None,
+    plain_step: str | None = None,
     plain_step_ns: int | None = None,
 ) -> Fit:
     """Whether the recorded step fits into memory after some changes, and what it then takes.
@@ -57,19 +64,28 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         fused_optimizer: The optimizer in one kernel, without temporaries.
         ranks: Over how many ranks ``shard`` goes.
         shard: ``zero1`` (optimizer state), ``zero2`` (gradients too) or ``zero3`` (parameters too).
-        memory_bytes: What it has to fit into; by default the memory of the recorded GPU, where a trace says it.
-        plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
+        accumulate: The batch in so many parts, whose gradients add up.
+        keep_gradients: ``zero_grad(set_to_none=False)``.
+        offload_optimizer: The optimizer's state and its update in the host's memory.
+        inference: The forward pass alone, under ``torch.no_grad()``.
+        memory: What it has to fit into: ``24GB``. By default the memory of the recorded GPU, where a trace says it.
+        memory_bytes: The same in bytes.
+        plain_step: The step's time without a profiler: ``38.3ms``. A run folder tells it by itself.
+        plain_step_ns: The same in ns.
 
     Raises:
         ReadError: A file cannot be read.
         AnalysisError: There is no memory snapshot, or it has no history.
         ProfkitError: The largest batch is asked for without a limit, or not even the smallest fits.
     """
+    memory_bytes = parse_bytes(memory) if memory is not None else memory_bytes
     files = expand(paths)
     recordings = [read(file) for file in files]
     program = _program(files, [each for each in recordings if isinstance(each, MemoryHistory)])
     traces = [each for each in recordings if isinstance(each, Trace)]
-    views, _ = timelines(traces, Options(plain_step_ns=plain_step_ns, run_steps=run_steps(files)))
+    views, _ = timelines(
+        traces, Options(plain_step_ns=stated_step_ns(plain_step, plain_step_ns), run_steps=run_steps(files))
+    )
     asked = FitChanges(
         sequence=sequence,
         bf16=bf16,
@@ -79,6 +95,10 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         fused_optimizer=fused_optimizer,
         ranks=ranks,
         shard=shard,
+        accumulate=accumulate,
+        keep_gradients=keep_gradients,
+        offload_optimizer=offload_optimizer,
+        inference=inference,
     )
     operators = next((made for each in traces if (made := block_operators(program, each))), None)
     _refuse_unknown(files, program, asked, operators)
@@ -136,7 +156,7 @@ def _largest(
     program: MemoryProgram, asked: FitChanges, operators: BlockOperators | None, limit: int | None
 ) -> float:
     if limit is None:
-        raise ProfkitError("the largest batch needs a limit. Name it: memory_bytes, or --memory 24GB")
+        raise ProfkitError('the largest batch needs a limit. Name it: memory="24GB", or --memory 24GB')
     found = largest_batch(program, asked, operators, limit)
     if found is None:
         raise ProfkitError("not even a 64th of the recorded batch fits")

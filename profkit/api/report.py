@@ -2,58 +2,39 @@
 
 from __future__ import annotations
 
-import filecmp
 import json
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from glob import glob
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
-
+from profkit.api.events import Recordings
+from profkit.api.inputs import PathLike, distinct_files, expand
 from profkit.api.output_files import write_whole
-from profkit.api.run_folder import run_steps
+from profkit.api.run_folder import run_steps, stated_step_ns
+from profkit.api.tables import Per, table_of
 from profkit.errors import AnalysisError, OutputError, ReadError
-from profkit.model import Finding, Severity, rows
-from profkit.model.report import (
-    AdviceRow,
-    CommunicationRow,
-    DeviceRow,
-    KernelRow,
-    OperatorRow,
-    PhaseRow,
-    RangeRow,
-    RankRow,
-    SyncRow,
-)
-from profkit.model.report_precision import OperatorTypes, PrecisionRow
-from profkit.model.report_time import GapRow
+from profkit.hardware import Gpu, stated_gpu
+from profkit.model import Finding, Severity
 from profkit.readers import read
-from profkit.readers.registry import RECORDING_SUFFIXES, without_exported
-from profkit.readers.remote import is_remote, list_remote, shown_name
-from profkit.rendering import RENDERERS, render_html, render_json, render_text
-from profkit.rendering.document import Document, StepRow, Verdict
+from profkit.readers.remote import shown_name
+from profkit.rendering import RENDERERS, render_json, render_text
+from profkit.rendering.document import Document, Verdict
 from profkit.rendering.document_of import document_of
 from profkit.rendering.formats import format_of
-from profkit.report.assembly import summarise, time_offsets, timelines
-from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
+from profkit.report.assembly import summarise
+from profkit.report.many_files import failure_findings, summarise_many, with_findings
 from profkit.report.views import Options
-from profkit.saved_runs.run_file import read_run_file
+from profkit.report.workers import AUTO, MANY_FILES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profkit.hardware import Gpu
     from profkit.model import Trace
     from profkit.model.memory_history import MemoryHistory
 
-__all__ = ["Report", "analyze", "expand", "export_timeline", "refuse_input"]
-
-PathLike = str | os.PathLike[str]
+__all__ = ["Report", "analyze"]
 
 JsonObject: TypeAlias = dict[str, Any]
 """An object of JSON."""
@@ -61,85 +42,141 @@ JsonObject: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """A finished analysis: tables as DataFrames, and a page.
+    """A finished analysis: tables as DataFrames, and a page. It shows a summary of itself in a notebook.
 
-    Every table of `profkit.report/2` is an attribute: ``report.kernels``, ``report.phases``, ``report.steps``,
-    ``report.operators``, ``report.ranges``, ``report.syncs``, ``report.gaps``, ``report.devices``,
-    ``report.communication``, ``report.ranks``, ``report.advice``, ``report.precision``, ``report.operator_types``. Times are ns, sizes bytes, shares 0..1.
+    Tables are DataFrames of the window's sums, under the names of `profkit.report/2`, and keep their columns when
+    empty: times are in ns (``_ns``), sizes in bytes (``_bytes``), shares 0 to 1, unknown is None. `table` gives them
+    per step.
+
+    >>> import profkit
+    >>> report = profkit.analyze("tests/data/kineto/sync_item.json.gz")
+    >>> report.verdict.bound
+    'launch'
+    >>> bool(report.idle.total_ns.sum() == report.document.idle.total_ns)
+    True
     """
 
     document: Document
     """The report as typed rows with their sentences: what is published as `profkit.report/2`."""
+    recordings: Recordings | None = None
+    """What it was made of; None for one that was saved."""
+    _pages: list[Path] = field(default_factory=list, init=False)
+    """Where its page was saved: a notebook's cell links to it."""
 
     @property
     def verdict(self) -> Verdict:
         """The verdict: ``bound``, ``share``, ``sentence``, ``shares`` and more."""
         return self.document.verdict
 
+    def table(self, name: str, per: Per = "step") -> pd.DataFrame:
+        """A table by name: ``kernels``, ``phases``, ``idle`` and the others that are attributes.
+
+        Args:
+            name: The attribute's name.
+            per: ``step`` for what one step of one device has, with times in ms (``total_ms``); ``window`` for the
+                sums over all kept steps and devices, in ns (``total_ns``), which the attributes have too.
+
+        Raises:
+            AnalysisError: There is no such table.
+        """
+        return table_of(self.document, name, per)
+
     @property
     def kernels(self) -> pd.DataFrame:
         """The kernel breakdown, most expensive first."""
-        return _frame(KernelRow, self.document.kernels)
+        return table_of(self.document, "kernels")
 
     @property
     def phases(self) -> pd.DataFrame:
         """The phases by path."""
-        return _frame(PhaseRow, self.document.phases)
+        return table_of(self.document, "phases")
 
     @property
     def steps(self) -> pd.DataFrame:
         """The steps; ``kept`` ones make the window."""
-        return _frame(StepRow, self.document.window.steps)
+        return table_of(self.document, "steps")
 
     @property
     def devices(self) -> pd.DataFrame:
         """The devices with their shares."""
-        return _frame(DeviceRow, self.document.devices)
+        return table_of(self.document, "devices")
 
     @property
     def operators(self) -> pd.DataFrame:
         """Operators by name and phase."""
-        return _frame(OperatorRow, self.document.operators)
+        return table_of(self.document, "operators")
 
     @property
     def precision(self) -> pd.DataFrame:
         """Which arithmetic ran in each phase, on which unit."""
-        return _frame(PrecisionRow, self.document.precision)
+        return table_of(self.document, "precision")
 
     @property
     def operator_types(self) -> pd.DataFrame:
         """Which types operators took, computed in and gave."""
-        return _frame(OperatorTypes, self.document.operator_types)
+        return table_of(self.document, "operator_types")
 
     @property
     def ranges(self) -> pd.DataFrame:
         """Ranges that are no phases."""
-        return _frame(RangeRow, self.document.ranges)
+        return table_of(self.document, "ranges")
 
     @property
     def syncs(self) -> pd.DataFrame:
         """Waits of the host and what they cost."""
-        return _frame(SyncRow, self.document.syncs)
+        return table_of(self.document, "syncs")
+
+    @property
+    def idle(self) -> pd.DataFrame:
+        """Idle time by cause, summed over the devices, most first; `gaps` has the single stretches."""
+        return table_of(self.document, "idle")
 
     @property
     def gaps(self) -> pd.DataFrame:
         """The longest idle stretches with their causes."""
-        return _frame(GapRow, self.document.idle.gaps)
+        return table_of(self.document, "gaps")
+
+    @property
+    def memory(self) -> pd.DataFrame:
+        """Who holds memory at its peak, in bytes, most first; `Report.document` has the other tables of memory."""
+        return table_of(self.document, "memory")
 
     @property
     def communication(self) -> pd.DataFrame:
         """Collectives."""
-        return _frame(CommunicationRow, self.document.communication)
+        return table_of(self.document, "communication")
 
     @property
     def ranks(self) -> pd.DataFrame:
         """Ranks."""
-        return _frame(RankRow, self.document.ranks)
+        return table_of(self.document, "ranks")
 
     @property
     def advice(self) -> pd.DataFrame:
         """What to do, by what it saves."""
-        return _frame(AdviceRow, self.document.advice)
+        return table_of(self.document, "advice")
+
+    @property
+    def health(self) -> pd.DataFrame:
+        """What was found about the files, most severe first."""
+        return table_of(self.document, "health")
+
+    @cached_property
+    def launches(self) -> pd.DataFrame:
+        """Every device operation of the whole files, one row each, by device and start.
+
+        Kernels, copies and memsets with ``device``, ``stream``, ``step`` (None outside of steps), ``phase``, ``operator``,
+        ``shapes``, ``name``, ``short_name``, ``dtype``, ``start_ns``, ``duration_ns``, ``grid`` and ``block`` (triples),
+        ``bound``, ``basis``, ``flop``, ``dram_bytes``, ``efficiency`` (0 to 1). The files are read again for it.
+
+        Raises:
+            AnalysisError: The report was saved, or read from standard input: its events are gone.
+            ReadError: A file is no longer there.
+        """
+        if self.recordings is None:
+            hint = "Analyse the recording again"
+            raise AnalysisError("launches", "a saved report has tables, and no single events", hint)
+        return self.recordings.launches()
 
     def as_dict(self) -> JsonObject:
         """The report as `profkit.report/2`: an object of JSON."""
@@ -167,13 +204,14 @@ class Report:
         target = Path(path)
         text = self.render(format_of(target))
         write_whole(target, text)
+        if format_of(target) == "html":
+            self._pages.append(target.absolute())
         return target
 
     def _repr_html_(self) -> str:
-        import html
+        from profkit.rendering.notebook import report_cell
 
-        page = html.escape(render_html(self.document), quote=True)
-        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" sandbox="allow-scripts"></iframe>'
+        return report_cell(self.document, self._pages[-1] if self._pages else None)
 
     def __str__(self) -> str:
         return render_text(self.document)
@@ -188,7 +226,8 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     step: str | None = None,
     device: int | None = None,
     phase: str | None = None,
-    peaks: Gpu | None = None,
+    peaks: Gpu | PathLike | None = None,
+    plain_step: str | None = None,
     plain_step_ns: int | None = None,
     progress: Callable[[str], None] | None = None,
     cluster: str | None = None,
@@ -202,8 +241,9 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         device: The report's id of the only device to look at.
         phase: The only phase that tables show, with what lies in it: ``forward``, or ``forward/loss``. The verdict
             stays that of the step.
-        peaks: Rates of the GPU, in place of the table's.
-        plain_step_ns: The step's time without a profiler, in ns; a ``run.json`` that lists a file tells it by itself.
+        peaks: Rates of the GPU, in place of those of the recorded one: a name such as ``H100``, or a file of rates.
+        plain_step: The step's time without a profiler: ``38.3ms``. A ``run.json`` that lists a file tells it by itself.
+        plain_step_ns: The same in ns.
         progress: Called with a few words before each long piece of work.
         cluster: Where to summarise many files: the address of a Dask scheduler (``tcp://host:8786``), ``local`` for
             workers on this machine, ``auto`` for those only when there are many files. Then a file that cannot be
@@ -212,7 +252,8 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
 
     Raises:
         ReadError: A file cannot be read; the message says why and what to do.
-        AnalysisError: The cluster cannot be used, or there is no such phase.
+        AnalysisError: The cluster cannot be used, or there is no such device, step or phase.
+        ProfkitError: ``peaks`` is no known GPU, or ``plain_step`` no duration.
     """
     given = expand(paths)
     files = distinct_files(given)
@@ -220,8 +261,8 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         step_name=step,
         device=device,
         phase=phase,
-        peaks=peaks,
-        plain_step_ns=plain_step_ns,
+        peaks=stated_gpu(peaks),
+        plain_step_ns=stated_step_ns(plain_step, plain_step_ns),
         run_steps=run_steps(files),
     )
     findings: list[Finding] = []
@@ -238,7 +279,8 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         )
     if len(files) < len(given):
         findings.append(Finding("file-repeated", Severity.WARNING, count=len(given) - len(files)))
-    return Report(document_of(with_findings(found, findings) if findings else found))
+    document = document_of(with_findings(found, findings) if findings else found)
+    return Report(document, Recordings(files, options))
 
 
 def _read_all(
@@ -256,132 +298,3 @@ def _read_all(
             if len(failures) == len(files):
                 raise
     return recordings, failures
-
-
-def export_timeline(paths: PathLike | Iterable[PathLike], *, step: str | None = None) -> bytes:
-    """Recordings as a timeline for Perfetto, gzip-compressed.
-
-    Args:
-        paths: As for `analyze`.
-        step: The name of the ranges that are steps.
-
-    Raises:
-        ReadError: A file cannot be read.
-    """
-    from profkit.rendering.perfetto import render_perfetto
-
-    recordings = [read(file) for file in expand(paths)]
-    views, memory = timelines(recordings, Options(step_name=step))
-    return render_perfetto(views, time_offsets(views), memory.curve if memory else ())
-
-
-def refuse_input(target: Path, inputs: Iterable[PathLike]) -> None:
-    """Never write over what was read: a file, one of a folder or pattern, standard input, a history (``DB#RUN``).
-
-    Raises:
-        OutputError: The target is one of the inputs.
-    """
-    try:
-        place = target.stat()
-    except OSError:  # nothing is there, or writing will say what is wrong
-        return
-    if any(os.path.samestat(place, source) for each in inputs for source in _stats(each)):
-        raise OutputError(target, "it is one of the inputs", "Choose another file with -o")
-
-
-def _stats(path: PathLike) -> Iterator[os.stat_result]:
-    """Where the files lie that an input stands for, as far as they lie on this machine."""
-    if str(path) == "-":
-        with suppress(OSError, ValueError, AttributeError):  # closed, or no real file
-            yield os.fstat(sys.stdin.fileno())
-        return
-    files: list[str] = []
-    with suppress(ReadError):
-        files = [] if is_remote(str(path)) else _expand(path)
-    for file in (*files, str(path).partition("#")[0]):
-        with suppress(OSError, ValueError):
-            yield Path(file).stat()
-
-
-def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
-    """The files that inputs stand for: those of folders and patterns too, in the order of a report.
-
-    Raises:
-        ReadError: A folder has no recording in it.
-    """
-    return [file for path in _as_list(paths) for file in _expand(path)]
-
-
-def _as_list(paths: PathLike | Iterable[PathLike]) -> list[PathLike]:
-    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-
-
-def _expand(path: PathLike) -> list[str]:
-    """A folder stands for the recordings in it (not for reports of ours), a pattern for what matches.
-
-    An nsys report whose export lies beside it is the same recording, and is not read again.
-    """
-    if is_remote(str(path)):
-        return list_remote(str(path), RECORDING_SUFFIXES)
-    if any(c in str(path) for c in "*?[") and not Path(path).exists():
-        return sorted(glob(str(path))) or [os.fspath(path)]  # noqa: PTH207 - a Path has no absolute pattern
-    if str(path) == "-" or not Path(path).is_dir():
-        return [os.fspath(path)]
-    folder = Path(path)
-    found = sorted(
-        str(f)
-        for f in folder.iterdir()
-        if f.is_file()
-        and f.name.endswith(RECORDING_SUFFIXES)
-        and read_run_file(f) is None
-        and not _is_report(f)
-    )
-    if not found:
-        raise ReadError(
-            folder.name, "the folder has no recording in it", "Name a file, or record with profkit.record"
-        )
-    return without_exported(found)
-
-
-def distinct_files(files: Sequence[str]) -> list[str]:
-    """Each recording once: the same file under two names, or a copy of it, would count twice."""
-    by_size: dict[int | None, list[str]] = {}
-    found: list[str] = []
-    for file in files:
-        same_size = by_size.setdefault(_size(file), [])
-        if not any(_is_same(file, other) for other in same_size):
-            same_size.append(file)
-            found.append(file)
-    return found
-
-
-def _size(file: str) -> int | None:
-    try:
-        return None if is_remote(file) or file == "-" else Path(file).stat().st_size
-    except OSError:  # reading says it
-        return None
-
-
-def _is_same(one: str, other: str) -> bool:
-    if one == other:
-        return True
-    try:
-        return _size(one) is not None and filecmp.cmp(one, other, shallow=False)
-    except OSError:
-        return False
-
-
-def _is_report(file: Path) -> bool:
-    """Whether a file is a report or a comparison that profkit has written."""
-    try:
-        with file.open("rb") as opened:
-            return file.suffix == ".json" and b'"schema": "profkit.' in opened.read(100)
-    except OSError:
-        return False
-
-
-def _frame(kind: type[rows.Row], table: Sequence[rows.Row]) -> pd.DataFrame:
-    """A table as a DataFrame with all columns of its rows, also where it is empty."""
-    import pandas as pd
-
-    return pd.DataFrame(msgspec.to_builtins(table), columns=list(kind.__struct_encode_fields__))

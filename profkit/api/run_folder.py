@@ -7,10 +7,12 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from profkit.errors import ProfkitError
 from profkit.readers.remote import is_remote
 from profkit.saved_runs.run_file import RunFile, read_run_file
+from profkit.units import parse_duration_ns
 
-__all__ = ["run_steps"]
+__all__ = ["run_steps", "stated_step_ns"]
 
 _LONGEST_NS: Final = 1e15
 """Eleven days: a longer step is a damaged file."""
@@ -40,3 +42,16 @@ def _stems(run: RunFile) -> set[str]:
     files = run.get("files")
     listed = files if isinstance(files, list) else []
     return {name.partition(".")[0] for name in listed if isinstance(name, str)}
+
+
+def stated_step_ns(text: str | None, ns: int | None) -> int | None:
+    """The step's time without a profiler as a person states it: ``38.3ms``, or in ns; None where neither is given.
+
+    Raises:
+        ProfkitError: It is no duration, or given twice.
+    """
+    if text is None:
+        return ns
+    if ns is not None:
+        raise ProfkitError("the plain step is given twice: give plain_step or plain_step_ns")
+    return parse_duration_ns(text)

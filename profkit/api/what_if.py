@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from profkit.api.report import PathLike, expand
-from profkit.api.run_folder import run_steps
+from profkit.api.inputs import PathLike, expand
+from profkit.api.run_folder import run_steps, stated_step_ns
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.model import Trace
 from profkit.readers import read
@@ -18,13 +18,14 @@ from profkit.simulation.registry import CHANGES
 __all__ = ["what_if"]
 
 
-def what_if(
+def what_if(  # noqa: PLR0913 - options by name, as on the command line
     paths: PathLike | Iterable[PathLike],
     changes: Sequence[str] = (),
     *,
     loader_workers: int | None = None,
     step: str | None = None,
     device: int | None = None,
+    plain_step: str | None = None,
     plain_step_ns: int | None = None,
 ) -> WhatIf:
     """What the recorded step would take with some changes, each alone and all together.
@@ -36,7 +37,8 @@ def what_if(
         loader_workers: Processes that prepare batches beside the step.
         step: The name of the ranges that are steps.
         device: Replay only this device.
-        plain_step_ns: The step's time without a profiler, in ns; a run folder tells it by itself.
+        plain_step: The step's time without a profiler: ``38.3ms``. A run folder tells it by itself.
+        plain_step_ns: The same in ns.
 
     Raises:
         AnalysisError: No step with device work can be replayed.
@@ -48,7 +50,12 @@ def what_if(
         raise ProfkitError(f"no change is called {unknown[0]!r}. Known: {', '.join(CHANGES)}")
     files = expand(paths)
     traces = [each for each in map(read, files) if isinstance(each, Trace)]
-    options = Options(step_name=step, device=device, plain_step_ns=plain_step_ns, run_steps=run_steps(files))
+    options = Options(
+        step_name=step,
+        device=device,
+        plain_step_ns=stated_step_ns(plain_step, plain_step_ns),
+        run_steps=run_steps(files),
+    )
     views, _ = timelines(traces, options)
     found = answer(views, changes, loader_workers=loader_workers)
     if found is None:

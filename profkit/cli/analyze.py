@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from profkit.cli.options import device_option, format_options, phase_option, plain_step_option, step_option
+from profkit.cli.options import (
+    device_option,
+    format_options,
+    phase_option,
+    plain_step_option,
+    step_option,
+    to_gpu,
+)
 from profkit.cli.streams import echo, echo_document
 from profkit.errors import AnalysisError
 
@@ -31,9 +38,9 @@ __all__ = ["command"]
 @phase_option
 @click.option(
     "--peaks",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Peak rates of the GPU (TOML, JSON or CSV).",
+    metavar="FILE|GPU",
+    callback=to_gpu,
+    help="Peak rates: a file (TOML, JSON or CSV), or the name of a GPU, e.g. H100.",
 )
 @plain_step_option
 @click.option(
@@ -94,7 +101,6 @@ def command(
     reuse_large_blocks()
     from profkit.api import analyze, refuse_input, write_whole
     from profkit.cli.history import parse_tags
-    from profkit.hardware import load_peaks
     from profkit.rendering import render_text
 
     saved = bool(save or database or tags or baseline)
@@ -108,7 +114,7 @@ def command(
             step=step,
             device=device,
             phase=phase,
-            peaks=load_peaks(Path(peaks)) if peaks else None,
+            peaks=peaks,
             plain_step_ns=plain_step_ns,
             cluster=None if cluster == "none" else cluster,
             progress=progress,

@@ -30,12 +30,12 @@ def command(files: tuple[str, ...], output: str, step: str | None) -> None:
       profkit export profkit.db#12 -o report.html              # a saved run has no events: its report
     """
     from profkit.api import export_timeline, refuse_input, write_whole
-    from profkit.api.comparing import open_report, saved_run_of
+    from profkit.api.comparing import load, saved_run_of
 
     target = Path(output)
     refuse_input(target, files)
     if len(files) == 1 and saved_run_of(files[0]) is not None:
-        open_report(files[0]).save(target)
+        load(files[0]).save(target)
     else:
         write_whole(target, export_timeline(files, step=step))
     echo(f"Wrote {target}", err=True)

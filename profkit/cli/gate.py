@@ -71,7 +71,7 @@ def command(
       profkit gate trace.json.gz --min-busy 80%
     """
     from profkit.api import refuse_input
-    from profkit.api.comparing import DATABASE, Reading, gate, gate_settings
+    from profkit.api.comparing import DATABASE, gate, gate_settings
     from profkit.rendering.comparisons import COMPARISON_RENDERERS
     from profkit.rendering.formats import format_of
 
@@ -88,7 +88,9 @@ def command(
         baseline=baseline,
         database=database,
         allow_unknown=allow_unknown,
-        reading=Reading(step, device, plain_step_ns),
+        step=step,
+        device=device,
+        plain_step_ns=plain_step_ns,
     )
     if judged.comparison is not None and output:
         refuse_input(Path(output), [report, database, *([baseline] if baseline else [])])

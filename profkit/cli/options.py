@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, TypeVar
 
 import click
@@ -18,6 +19,7 @@ __all__ = [
     "plain_step_option",
     "plain_steps_option",
     "step_option",
+    "to_gpu",
     "to_ns",
 ]
 
@@ -61,6 +63,18 @@ def to_ns(ctx: click.Context, param: click.Parameter, text: str | None) -> int |
         return None if text is None else parse_duration_ns(text)
     except ProfkitError as error:
         raise click.BadParameter(str(error), ctx, param) from error
+
+
+def to_gpu(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    """What click calls for the peaks of a GPU: wrong usage where it is neither a GPU nor a file."""
+    from profkit.hardware import stated_gpu
+
+    if text is not None and not Path(text).is_file():  # a file is read later: what is wrong in it is no usage
+        try:
+            stated_gpu(text)
+        except ProfkitError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+    return text
 
 
 def _to_bytes(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:

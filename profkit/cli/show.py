@@ -27,12 +27,12 @@ def command(run: str, output: str | None, format_: str | None) -> None:
       profkit show report.json --format md
     """
     from profkit.api import refuse_input, write_whole
-    from profkit.api.comparing import open_report
+    from profkit.api.comparing import load
     from profkit.rendering import render_text
     from profkit.rendering.formats import format_of
 
     chosen = format_of(output, format_) if output and output != "-" else format_ or "text"
-    report = open_report(run)
+    report = load(run)
     if output is None or output == "-":
         text = (
             render_text(report.document, color=sys.stdout.isatty())

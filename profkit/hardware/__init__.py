@@ -2,7 +2,7 @@
 
 from profkit.hardware.gpu import DTYPE_BYTES, OVERHEAD_NS, QUEUE_NS, TENSOR, TENSOR_HALF, VECTOR, Gpu
 from profkit.hardware.kept import calibration_path, keep_calibration, kept_calibration
-from profkit.hardware.lookup import find_gpu
+from profkit.hardware.lookup import find_gpu, stated_gpu
 from profkit.hardware.peaks_file import load_peaks
 from profkit.hardware.table import RATE_COLUMNS, all_gpus
 
@@ -21,4 +21,5 @@ __all__ = [
     "keep_calibration",
     "kept_calibration",
     "load_peaks",
+    "stated_gpu",
 ]

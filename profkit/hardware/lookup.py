@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
+from profkit.errors import ProfkitError
 from profkit.hardware.gpu import Gpu
 from profkit.hardware.kept import kept_calibration
+from profkit.hardware.peaks_file import load_peaks
 from profkit.hardware.table import named_gpu
 
-__all__ = ["find_gpu"]
+__all__ = ["find_gpu", "stated_gpu"]
 
 
 def find_gpu(
@@ -45,3 +49,19 @@ def find_gpu(
         bandwidth_bytes_per_s=bandwidth_bytes_per_s or gpu.bandwidth_bytes_per_s,
         l2_bytes=l2_bytes or gpu.l2_bytes,
     )
+
+
+def stated_gpu(stated: Gpu | str | os.PathLike[str] | None) -> Gpu | None:
+    """The GPU whose rates a person asks for: by its name (``H100``), or by a file with rates (``peaks.toml``).
+
+    Raises:
+        ProfkitError: It is neither.
+    """
+    if stated is None or isinstance(stated, Gpu):
+        return stated
+    if Path(stated).is_file():
+        return load_peaks(Path(stated))
+    found = find_gpu(os.fspath(stated))
+    if found is None:
+        raise ProfkitError(f"{os.fspath(stated)!r} is neither a file nor a known GPU. See: profkit hardware")
+    return found

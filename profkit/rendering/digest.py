@@ -169,9 +169,13 @@ def recorded_beside(report: Document) -> str | None:
     step = report.step
     if step is None or step.source == "recorded" or not step.recorded_ns:
         return None
-    parts = sorted(parts_of(_with_profiler(report, report.verdict.shares)), key=lambda part: -part[1])
+    shares = report.verdict.shares
+    parts = sorted(parts_of(_with_profiler(report, shares)), key=lambda part: -part[1])
     shown = ", ".join(f"{share_label(name).lower()} {share_text(fraction)}" for name, _, fraction in parts)
-    return f"with the profiler {duration_text(step.recorded_ns)} per step: {shown}"
+    scale = scale_of(report)
+    # The shares are of all steps: beside their mean length, not the median one.
+    mean = f"{duration_text(scale(sum(shares.values())))} {scale.label}"
+    return f"with the profiler {mean}{' on average' if kept_steps(report) > 1 else ''}: {shown}"
 
 
 def _with_profiler(report: Document, shares: Shares) -> Mapping[Any, int]:

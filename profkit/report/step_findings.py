@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from profkit.model import Finding, Severity
 from profkit.model.findings import Param
+from profkit.model.names import SHARES, ShareName
+from profkit.model.states import SHARE_OF_STATE, State
 from profkit.timeline.step_times import step_times
 from profkit.timeline.view import TraceView
 
@@ -85,6 +87,20 @@ def _kinds(view: TraceView) -> list[Finding]:
     return [Finding("steps-differ", Severity.INFO, count=len(names), params=params)]
 
 
+def _grown(view: TraceView, long: NDArray[np.int64]) -> tuple[ShareName, int]:
+    """The share that long steps have most more of than the median step, on the average, and how much more."""
+    more = dict.fromkeys(SHARES, 0.0)
+    for device in range(len(view.trace.devices)):
+        start, end = view.steps.tile_start_ns[device], view.steps.tile_end_ns[device]
+        usual = np.append(long, view.median_step(device))
+        states = view.segments[device].within(start[usual], end[usual])
+        grown = (states[:, :-1].mean(axis=1) - states[:, -1]) / len(view.trace.devices)
+        for state in State:
+            more[SHARE_OF_STATE[state]] += float(grown[state])
+    share = max(SHARES, key=lambda each: more[each])
+    return share, round(more[share])
+
+
 def _outliers(view: TraceView) -> list[Finding]:
     """Kept steps that are far longer than the median, which is what the headline says."""
     kept = np.flatnonzero(view.kept_steps)
@@ -94,9 +110,12 @@ def _outliers(view: TraceView) -> list[Finding]:
     if len(kept) < 3 or not median or not long.any():
         return []
     longest = int(np.argmax(length))
+    grown, more_ns = _grown(view, kept[long])
     params: dict[str, Param] = {
         "name": view.steps.names[kept[longest]],
         "longest_ns": int(length[longest]),
         "median_ns": int(median),
+        "share": grown,
+        "more_ns": more_ns,
     }
     return [Finding("step-outlier", Severity.INFO, count=int(long.sum()), params=params)]

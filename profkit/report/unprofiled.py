@@ -43,20 +43,26 @@ def device_steps(view: TraceView) -> list[DeviceStep]:
 
 
 def _device_step(view: TraceView, device: int) -> DeviceStep:
-    at = view.median_step(device)
-    start, end = view.steps.tile_start_ns[device], view.steps.tile_end_ns[device]
-    states = view.segments[device].within(start[at : at + 1], end[at : at + 1])[:, 0]
     replayed = unprofiled_step(view, device)
-    if replayed is not None:
-        length, source = replayed.length_ns, replayed.source
-    else:
+    # A replay is of one step. As recorded, two in the middle stand for their mean.
+    at = view.middle_steps(device)[: None if replayed is None or replayed.source == "recorded" else 1]
+    start, end = view.steps.tile_start_ns[device, at], view.steps.tile_end_ns[device, at]
+    states = view.segments[device].within(start, end).sum(axis=1) // len(at)
+    if replayed is None:
         length, source = _not_replayed(view, states)
+    else:
+        off = float(states.sum()) / replayed.likely_ns if replayed.source == "recorded" else 1.0
+        length, source = _scaled(replayed.length_ns, off), replayed.source
     return DeviceStep(
         length_ns=length,
         source=source,
         states_ns=_without_profiler(states, round(length.likely), named=source != "recorded"),
         savings=None if replayed is None else savings_of(view, device, replayed),
     )
+
+
+def _scaled(length: Interval, factor: float) -> Interval:
+    return Interval(low=length.low * factor, likely=length.likely * factor, high=length.high * factor)
 
 
 def _not_replayed(view: TraceView, states: NDArray[np.int64]) -> tuple[Interval, Source]:
@@ -122,7 +128,8 @@ class UnprofiledSteps:
         )
         # The median of the devices' means is not the mean of their medians.
         off = self.recorded_ns / likely if self.source == "recorded" and self.recorded_ns and likely else 1.0
-        return Interval(low=round(low * off), likely=round(likely * off), high=round(high * off))
+        length = _scaled(Interval(low=low, likely=likely, high=high), off)
+        return Interval(low=round(length.low), likely=round(length.likely), high=round(length.high))
 
     @property
     def states_ns(self) -> NDArray[np.int64] | None:

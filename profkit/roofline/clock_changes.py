@@ -61,6 +61,9 @@ def _slower(view: TraceView, device: int) -> list[Finding]:
         return []
     _, _, first = max(changes)
     step = int(view.step_of_operation[first])
+    if view.steps.count and step <= int(np.argmax(view.kept_steps)):
+        # Inside one step, equal launches differ by their data and by what is in the caches.
+        return []
     params = {
         "slowdown_share": sum(ns * slowdown for ns, slowdown, _ in changes) / slower_ns,
         "since_ns": int(operations.start_ns[first]) - view.span[0],

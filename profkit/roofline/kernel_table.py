@@ -22,7 +22,15 @@ from profkit.roofline.thresholds import MOST_EFFICIENT
 from profkit.timeline.grouping import group_rows, sums, weights_by_pair
 from profkit.timeline.view import TraceView
 
-__all__ = ["KernelKey", "KernelSums", "group_kernels", "kernel_rows", "kernel_sums", "kernels_together"]
+__all__ = [
+    "KernelKey",
+    "KernelSums",
+    "group_kernels",
+    "input_shapes",
+    "kernel_rows",
+    "kernel_sums",
+    "kernels_together",
+]
 
 Column = NDArray[np.int64]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -51,7 +59,7 @@ def group_kernels(view: TraceView) -> tuple[Column, Column, list[KernelKey]]:
     """
     operations = view.trace.operations
     rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.counted)
-    numbers, shapes = _input_shapes(view, rows)
+    numbers, shapes = input_shapes(view, rows)
     group, example = group_rows(
         operations.name[rows], numbers, *(getattr(operations, c)[rows] for c in LAUNCH_SHAPE)
     )
@@ -241,7 +249,7 @@ def _known_sides(values: tuple[int, ...]) -> Dim3 | None:
     return None if -1 in values else (x, y, z)
 
 
-def _input_shapes(view: TraceView, rows: Column) -> tuple[Column, list[Shapes | None]]:
+def input_shapes(view: TraceView, rows: Column) -> tuple[Column, list[Shapes | None]]:
     """The shapes that each kernel's operator took, as indices into a list whose last is unknown."""
     numbers = np.full(len(rows), -1, np.int64)
     shapes: dict[Shapes, int] = {}

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from profkit.comparison import Point
 from profkit.errors import OutputError, ReadError
@@ -20,6 +21,9 @@ from profkit.saved_runs.rows import (
     table_rows,
     unpacked_report,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["History"]
 
@@ -163,6 +167,14 @@ class History:
         query = f"SELECT * FROM run_list WHERE {where} ORDER BY id DESC LIMIT ?"
         with translated(self.path):
             return list(self._database.query(query, [*values, last]))[::-1]
+
+    def table(self, *, tags: Mapping[str, str] | None = None, last: int = 1000) -> pd.DataFrame:
+        """`runs` as a DataFrame, which keeps its columns when empty: ``id``, ``saved_at`` (UTC), ``step_ms`` and more."""
+        import pandas as pd
+
+        with translated(self.path):
+            columns = list(self._database["run_list"].columns_dict)
+        return pd.DataFrame(self.runs(tags=tags, last=last), columns=columns)
 
     def series(
         self, metric: Metric, *, tags: Mapping[str, str] | None = None, last: int = 1000

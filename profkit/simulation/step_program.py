@@ -94,7 +94,7 @@ class Program:
 def step_program(view: TraceView, device: int) -> Program | None:
     """The program of the kept step of median length, or None where there is none to replay.
 
-    Without steps, all is one step: from the first launch to the end of the last operation.
+    Without steps, the window is one step: from its first launch to the end of the last operation.
     """
     rows, since, until = _representative(view, device)
     rows = rows[view.launches.linked[rows]]
@@ -144,7 +144,7 @@ def _representative(view: TraceView, device: int) -> tuple[Column, int, int]:
     """The operations of the step, and the host time from the end of the step before to its own end."""
     mine = view.trace.operations.device == device
     if not view.steps.count:
-        rows = np.flatnonzero(mine)
+        rows = np.flatnonzero(mine & view.kept)
         launched = rows[view.launches.linked[rows]]
         since, until = view.window_hull(device)
         return rows, int(view.launches.time_ns[launched].min(initial=since)), until

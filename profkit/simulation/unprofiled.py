@@ -12,6 +12,7 @@ from profkit.model.rows import Interval
 from profkit.simulation.recorder_cost import recorder_cost
 from profkit.simulation.replay import DEVICE_ALONE, RecorderCost, replay, slower_host, without_recorder
 from profkit.simulation.step_program import Program, step_program
+from profkit.timeline.intervals import Intervals
 from profkit.timeline.view import TraceView
 
 __all__ = ["UnprofiledStep", "unprofiled_step"]
@@ -20,9 +21,6 @@ Source = Literal["measured", "estimated", "recorded"]
 
 _UNLIKE: Final = 2.0
 """A replay this far off is of another step: seen in three of 180 files, all without steps, or with a single one."""
-
-_LONGER: Final = 1.05
-"""What a replay of the recorded step may be too long by."""
 
 _ESTIMATED: Final = (0.8, 1.25)
 """Factors on the host of an estimate. On 17 models of public libraries under torch.profiler the interval that they give
@@ -43,6 +41,8 @@ class UnprofiledStep:
     """Whether the recorder wrote every operator, which slows the host most: torch.profiler, or ``emit_nvtx``."""
     plain_step_ns: int | None
     """What it takes where that was measured."""
+    busy_ns: int
+    """When its operations run, as a union: no estimate is shorter."""
 
     @cached_property
     def replayed_over_recorded(self) -> float:
@@ -91,9 +91,9 @@ class UnprofiledStep:
             return float(self.plain_step_ns)
         if not self.records_operators:
             return float(self.recorded.step_ns)
-        # No estimate is of a longer step than the recorded one.
-        longer = max(self.replayed_over_recorded, 1.0) if self.replayed_over_recorded > _LONGER else 1.0
-        return self._replayed_ns / longer
+        estimated = self._replayed_ns / max(self.replayed_over_recorded, 1.0)
+        # No recorder makes a step shorter, and none makes the device faster.
+        return min(max(estimated, float(self.busy_ns)), float(self.recorded.step_ns))
 
     @property
     def source(self) -> Source:
@@ -114,7 +114,8 @@ class UnprofiledStep:
         """The step's length in ns."""
         likely = self.likely_ns
         low, high = (self.played[factor][1] * self.scale for factor in self.host_factors)
-        return Interval(low=min(low, likely), likely=likely, high=max(high, likely))
+        least = min(float(self.busy_ns), likely)
+        return Interval(low=max(min(low, likely), least), likely=likely, high=max(high, likely))
 
 
 def unprofiled_step(view: TraceView, device: int) -> UnprofiledStep | None:
@@ -126,5 +127,12 @@ def unprofiled_step(view: TraceView, device: int) -> UnprofiledStep | None:
     if program is None or not len(program.row):
         return None
     records_operators = bool((view.trace.ranges.kind == RangeKind.OPERATOR).any())
-    step = UnprofiledStep(program, recorder_cost(view.trace, program), records_operators, view.plain_step_ns)
+    operations = view.trace.operations
+    step = UnprofiledStep(
+        recorded=program,
+        cost=recorder_cost(view.trace, program),
+        records_operators=records_operators,
+        plain_step_ns=view.plain_step_ns,
+        busy_ns=Intervals.of(operations.start_ns[program.row], operations.end_ns[program.row]).total_ns,
+    )
     return step if 1 / _UNLIKE <= step.replayed_over_recorded <= _UNLIKE else None

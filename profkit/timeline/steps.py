@@ -22,6 +22,10 @@ __all__ = ["WARM_UP_RATIO", "Steps", "find_steps", "leading_steps_left_out", "st
 WARM_UP_RATIO = 1.1
 """A first step longer than this times the median of the later ones is warm-up (design, section 2)."""
 
+_QUEUED_LONG_NS = 1_000_000
+"""A device's first operation that starts so long after its launch returned had work of before the recording ahead of
+it; an idle device starts one within 0.1 ms on our recordings."""
+
 Column = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -35,6 +39,8 @@ class Steps:
     found_by: FoundBy
     """What tells the steps."""
     names: list[str]
+    named: bool
+    """Whether these are the program's own names, not numbers that count from the start of the recording."""
     start_ns: Column
     """Host start of each step: the earliest over processes."""
     end_ns: Column
@@ -110,11 +116,12 @@ def find_steps(trace: Trace, launches: Launches, name: str | None = None) -> Ste
     # What a damaged step left unrecorded is no part of the step after it.
     resumes = resumes | np.concatenate(([False], damaged))[: len(names)]
     of_operation = _owners(trace, launches, (start, end), resumes)
-    begun, over = _tiles(trace, of_operation, start, resumes, by_launch=unmarked is not None)
+    begun, over = _tiles(trace, launches, of_operation, start, resumes, by_launch=unmarked is not None)
     return Steps(
         rows=rows | steps_inside(trace, rows),
         found_by=found_by,
         names=names,
+        named=unmarked is None,
         start_ns=start.min(axis=0, initial=np.iinfo(np.int64).max) if names else np.empty(0, np.int64),
         end_ns=end.max(axis=0, initial=np.iinfo(np.int64).min) if names else np.empty(0, np.int64),
         by_process=(start, end),
@@ -229,7 +236,13 @@ def _step_at(start: Column, end: Column, resumes: Flags, time: NDArray[Any]) -> 
 
 
 def _tiles(
-    trace: Trace, step: Column, start: NDArray[np.int64], resumes: Flags, *, by_launch: bool
+    trace: Trace,
+    launches: Launches,
+    step: Column,
+    start: NDArray[np.int64],
+    resumes: Flags,
+    *,
+    by_launch: bool,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The starts and ends of the tiles on each device: shape (devices, steps)."""
     devices, count = len(trace.devices), len(resumes)
@@ -248,7 +261,7 @@ def _tiles(
             # The launch of the first step may be the first thing that was recorded: there is no time before it.
             earliest = min(int(t.start_ns.min()) for t in (operations, trace.calls, trace.ranges) if len(t))
             host = np.maximum(host - _usual_lead(host, last_end, resumes), earliest)
-        fresh = _fresh_starts(trace, mine, step[mine], host)
+        fresh = _fresh_starts(trace, launches, mine, step[mine], host)
         # A tile that begins anew is never earlier than the end of the one before.
         reach = np.maximum.accumulate(np.where(resumes, np.maximum(last_end, fresh), last_end))
         before = np.concatenate((fresh[:1], reach[:-1]))
@@ -264,11 +277,12 @@ def _usual_lead(host: Column, last_end: Column, resumes: Flags) -> int:
     return int(np.median((host[1:] - before)[known])) if known.any() else 0
 
 
-def _fresh_starts(trace: Trace, mine: Column, step: Column, host: Column) -> Column:
+def _fresh_starts(trace: Trace, launches: Launches, mine: Column, step: Column, host: Column) -> Column:
     """Where the tile of each step would begin on a device if no step came before it.
 
     That is its start on the host; where operations launched before it still run then, it is their end, or its own
-    first operation if that starts earlier: leftovers of an earlier step count nowhere.
+    first operation if that starts earlier: leftovers of an earlier step count nowhere, also those from before the
+    recording, for which the device's first operation waited.
     """
     operations = trace.operations
     order = mine[np.argsort(operations.start_ns[mine], kind="stable")]
@@ -281,6 +295,9 @@ def _fresh_starts(trace: Trace, mine: Column, step: Column, host: Column) -> Col
     reach = np.maximum.accumulate(operations.end_ns[order])
     at = np.searchsorted(operations.start_ns[order], first, side="left") - 1
     earlier = np.where(at >= 0, reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
+    begun = int(operations.start_ns[order[0]])
+    if launches.linked[order[0]] and begun - int(launches.return_ns[order[0]]) > _QUEUED_LONG_NS:
+        earlier = np.maximum(earlier, begun)
     known = first < np.iinfo(np.int64).max
     fresh: Column = np.where(known, np.clip(earlier, host, np.maximum(first, host)), host)
     return fresh

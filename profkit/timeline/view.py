@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from profkit.timeline.launches import Launches
 from profkit.timeline.phases import Phases, is_within
 from profkit.timeline.segments import Segments, find_gaps, occupy, with_idle
 from profkit.timeline.start_up import weights_moved_until
+from profkit.timeline.step_breaks import stretches
 from profkit.timeline.steps import Steps
 from profkit.timeline.waits import Waits
 
@@ -101,8 +103,14 @@ class TraceView:
         if not mine.any():
             return Intervals.none()
         operations = self.trace.operations
-        begin = weights_moved_until(operations, np.flatnonzero(mine))
-        return Intervals.of([begin], [operations.end_ns[mine].max()])
+        rows = np.flatnonzero(mine)
+        recorded = stretches(self.trace, operations.start_ns[rows])
+        place = np.unique(recorded, return_inverse=True)[1]
+        begin, end = np.full((2, int(place.max()) + 1), np.iinfo(np.int64).max)
+        np.minimum.at(begin, place, operations.start_ns[rows])
+        np.minimum.at(end, place, -operations.end_ns[rows])
+        begin = np.maximum(begin, weights_moved_until(operations, rows))
+        return Intervals.of(*np.stack((begin, -end))[:, begin < -end])
 
     @property
     def kept_count(self) -> int:
@@ -117,7 +125,12 @@ class TraceView:
     @property
     def kept(self) -> NDArray[np.bool_]:
         """Which operations the window counts."""
-        return self._are_kept(self.step_of_operation)
+        if self.steps.count:
+            return self._are_kept(self.step_of_operation)
+        begin = np.array([self.window_hull(d)[0] for d in range(len(self.windows))], np.int64)
+        operations = self.trace.operations
+        kept: NDArray[np.bool_] = operations.start_ns >= begin[operations.device]
+        return kept
 
     @property
     def counted(self) -> NDArray[np.bool_]:
@@ -154,11 +167,16 @@ class TraceView:
         window = self.windows[device]
         return (int(window.start[0]), int(window.end[-1])) if len(window) else (self.span[0], self.span[0])
 
-    def median_step(self, device: int) -> int:
-        """The kept step of median length on a device; there must be one."""
+    def middle_steps(self, device: int) -> Column:
+        """The kept step of median length on a device, or the two whose mean it is; there must be one."""
         kept = np.flatnonzero(self.kept_steps)
-        length = self.steps.tile_ns[device, kept]
-        return int(kept[np.argsort(length, kind="stable")[(len(kept) - 1) // 2]])
+        order = np.argsort(self.steps.tile_ns[device, kept], kind="stable")
+        middle: Column = kept[order[(len(kept) - 1) // 2 : len(kept) // 2 + 1]]
+        return middle
+
+    def median_step(self, device: int) -> int:
+        """The kept step of median length on a device, of two the shorter; there must be one."""
+        return int(self.middle_steps(device)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,8 +249,9 @@ def warm_up_tail(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
     """
     tail = np.zeros(len(trace.operations), bool)
     linked, known = launches.linked, trace.operations.correlation != 0
-    for device in range(len(trace.devices)):
-        mine = trace.operations.device == device
+    recorded = stretches(trace, trace.operations.start_ns)
+    for device, stretch in product(range(len(trace.devices)), range(len(trace.resumed_ns) + 1)):
+        mine = (trace.operations.device == device) & (recorded == stretch)
         if (mine & linked).any():
             first = trace.operations.start_ns[mine & linked].min()
             tail |= mine & known & ~linked & (trace.operations.start_ns < first)

@@ -27,6 +27,8 @@ _STEP: Final = re.compile(
 )
 _LONGEST_STEP_NAME: Final = 64
 _LONGEST_ENGINE_NAME: Final = 256
+_QUEUED_LONG_NS: Final = 1_000_000
+"""From a launch to the device's first operation: so long only behind work of before the recording."""
 _ENGINES: Final = (
     re.compile(r"execute_\w*(context|generation|prefill|decode|diffusion|new|cached)_?\d.*"),
     re.compile(r"step\[[A-Z][A-Z_]*\b.*"),
@@ -248,6 +250,8 @@ class Timeline:
         if not self.number_of_steps:
             return
         self.anew = {0, *number_jumps(self.names), *(number + 1 for number in self.damaged)}
+        starts = [min(steps[n].start for steps in self.steps.values()) for n in range(self.number_of_steps)]
+        self.anew |= {bisect_left(starts, again) for again in self.recording.resumed}
         for process in processes if self.number_of_steps > 1 else ():
             calls = [call for call in self.recording.calls if call.thread[0] == process]
             ops = [op for op in self.ops if op.process == process]
@@ -279,27 +283,35 @@ class Timeline:
                 start = end
                 if number in self.anew or end is None:
                     host = min(self.steps[process][number].start for process in owners)
-                    start = max(self._fresh(ops, own, host), host if end is None else end)
+                    start = max(self._fresh(device, own, host), host if end is None else end)
                 assert start is not None
                 end = max([start, *(op.end for op in own)])
                 tiles.append((start, end))
             self.edges[device] = tiles
 
-    @staticmethod
-    def _fresh(ops: Sequence[Op], own: Sequence[Op], host: int) -> int:
+    def _fresh(self, device: int, own: Sequence[Op], host: int) -> int:
         """Where a tile begins after a break: leftovers of what came before are not in it."""
         if not own:
             return host
+        ops = self.by_device[device]
         first = min(op.start for op in own)
         earlier = max((op.end for op in ops if op.start < first), default=host)
+        begun = min(ops, key=lambda op: op.start)
+        launch = self.launch.get(id(begun))
+        if launch is not None and begun.start - launch.end > _QUEUED_LONG_NS:
+            earlier = max(earlier, begun.start)
         return max(host, min(earlier, first))
 
     def _place_unlaunched(self) -> None:
         """Operations whose launch is lost go by their end; those of the warm-up tail (before all others) nowhere."""
         for device, ops in self.by_device.items() if self.number_of_steps else ():
-            first = min((op.start for op in ops if id(op) in self.launch), default=None)
+            first: dict[int, int] = {}
             for op in ops:
-                tail = op.correlation and first is not None and op.start < first
+                if id(op) in self.launch:
+                    stretch = self._stretch(op)
+                    first[stretch] = min(op.start, first.get(stretch, op.start))
+            for op in ops:
+                tail = op.correlation and op.start < first.get(self._stretch(op), op.start)
                 if id(op) not in self.launch and not tail:
                     for number, (start, end) in enumerate(self.edges[device]):
                         if start < op.end <= end:
@@ -325,8 +337,17 @@ class Timeline:
         """The kept steps of a device; where there are no steps, from its first operation to its last."""
         if self.number_of_steps:
             return united([tile for number, tile in enumerate(self.edges[device]) if self.is_kept(number)])
-        ops = self.by_device[device]
-        return united([(self._first_work(ops), max(op.end for op in ops))]) if ops else []
+        ops, found = self.by_device[device], []
+        since = self._first_work(ops) if ops else 0
+        for stretch in sorted({self._stretch(op) for op in ops}):
+            own = [op for op in ops if self._stretch(op) == stretch]
+            begin, end = max(since, min(op.start for op in own)), max(op.end for op in own)
+            found += [(begin, end)] if begin < end else []
+        return united(found)
+
+    def _stretch(self, op: Op) -> int:
+        """How often recording had begun anew when an operation started."""
+        return bisect_right(self.recording.resumed, op.start)
 
     @staticmethod
     def _first_work(ops: Sequence[Op]) -> int:

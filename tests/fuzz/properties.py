@@ -19,7 +19,7 @@ import jsonschema
 
 import profkit
 from profkit.api import export_timeline
-from profkit.api.comparing import open_report
+from profkit.api.comparing import load
 from profkit.errors import ProfkitError
 from profkit.readers import read
 from profkit.rendering.schema import report_schema
@@ -188,7 +188,7 @@ def _check_uses(report: profkit.Report, text: str, files: list[Path]) -> None:
     for format_ in ("json", "text", "md", "html"):
         compared = profkit.compare(saved, saved).render(format_)
         compared.encode()
-    assert open_report(saved).render("text") == report.render("text")
+    assert load(saved).render("text") == report.render("text")
 
 
 def _rows_of(report: profkit.Report, table: str) -> list[Any]:

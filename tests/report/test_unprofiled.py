@@ -2,10 +2,16 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 import profkit
+from profkit.model import RangeKind
+from profkit.rendering.document_of import document_of
+from profkit.report.assembly import summarise, timelines
+from profkit.report.views import Options
+from profkit.simulation import unprofiled
 from tests.builders import TraceBuilder
 from tests.shared import DATA
 
@@ -68,8 +74,6 @@ def test_a_run_file_counts_for_what_it_lists_and_when_it_is_possible(tmp_path, l
 
 
 def test_a_recording_without_steps_has_no_estimate():
-    from profkit.report.assembly import summarise
-
     made = (
         TraceBuilder(format="kineto")
         .kernel(0, 10_000, launch=(-5_000, -1_000))
@@ -78,3 +82,74 @@ def test_a_recording_without_steps_has_no_estimate():
 
     doubts = [fact.code for fact in summarise([made.trace()]).verdict.doubts]
     assert doubts == ["profiler-slows-host"]
+
+
+MS = 1_000_000
+
+
+def steps_of(*busy_ms, gap_ms=1):
+    """Marked steps, each with a product of such a length, launched when the one before is over."""
+    made, at = TraceBuilder(format="kineto"), 0
+    for number, ms in enumerate(busy_ms):
+        end = at + round((gap_ms + ms) * MS)
+        made.range(at, end, f"ProfilerStep#{number}")
+        if ms:
+            made.kernel(at + gap_ms * MS, end, launch=(at + gap_ms * MS - 9_000, at + gap_ms * MS - 5_000))
+        at = end + 1
+    return made
+
+
+def test_of_two_steps_shares_and_length_are_their_mean():
+    report = summarise([steps_of(1, 9).trace()])
+
+    assert report.step.recorded_ns == report.step.unprofiled_ns.likely == pytest.approx(6 * MS, abs=10)
+    busy = {
+        name: ns for name, ns in report.verdict.unprofiled_shares.items() if name in ("compute", "memory")
+    }
+    assert sum(busy.values()) == pytest.approx(5 * MS, abs=10)
+
+
+def test_steps_of_which_half_launched_nothing_give_no_verdict():
+    report = summarise([steps_of(3, 0).trace()])
+
+    assert (report.verdict.bound, report.verdict.undecided.code) == ("unknown", "steps-without-work")
+    assert [f.severity for f in report.health.findings if f.code == "steps-without-work"] == ["warning"]
+
+
+@pytest.mark.parametrize("replayed", [0.5, 1.04, 1.5])
+def test_an_estimate_is_no_longer_than_the_recorded_step_and_no_shorter_than_its_work(monkeypatch, replayed):
+    made = steps_of(3, 3, 3)
+    made.range(0, 10, "aten::mm", kind=RangeKind.OPERATOR)
+    real = unprofiled.replay
+
+    def scaled(program):
+        found = real(program)
+        return replace(found, step_ns=found.step_ns * replayed)
+
+    monkeypatch.setattr(unprofiled, "replay", scaled)
+    (view,), _ = timelines([made.trace()], Options())
+    step = unprofiled.unprofiled_step(view, 0)
+
+    assert step.busy_ns == 3 * MS
+    assert 3 * MS <= step.length_ns.low <= step.length_ns.likely <= step.recorded.step_ns
+
+
+def test_steps_that_the_median_does_not_tell_are_told():
+    report = document_of(summarise([steps_of(2, 2, 2, 2, 40, 40, 40, gap_ms=1).trace()]))
+
+    (outlier,) = [f.message for f in report.health.findings if f.code == "step-outlier"]
+    assert outlier.endswith("Compute grew most, by 38.0 ms on average.")
+
+
+def test_what_all_steps_spend_most_on_is_said_beside_the_median_step():
+    made, at = TraceBuilder(format="kineto"), 0
+    for number in range(7):
+        fetch = 30 * MS if number > 3 else 10_000
+        end = at + fetch + 5 * MS
+        made.range(at, end, f"ProfilerStep#{number}").range(at, at + fetch, "load_batch")
+        made.kernel(at + fetch + 20_000, end, launch=(at + fetch + 5_000, at + fetch + 10_000))
+        at = end + 1
+    sentence = document_of(summarise([made.trace()])).verdict.sentence
+
+    assert "of its 5.00 ms" in sentence or "of its 5.01 ms" in sentence
+    assert sentence.endswith("Yet over all 7 steps, of 17.9 ms on average, input data takes 72 %.")

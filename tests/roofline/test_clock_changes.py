@@ -53,3 +53,12 @@ def test_one_kernel_among_others_that_keep_their_time_is_no_slower_gpu():
             made.kernel(at, at + took, launch=(at, at + 1), name=name, grid_x=132, grid_y=1, grid_z=1)
             at += took + 100
     assert found(made) == []
+
+
+def test_inside_one_step_launches_differ_by_their_data():
+    durations = [98_000] * 30 + [116_000] * 30
+    length = sum(durations) + 100 * len(durations)
+
+    assert found(recording(durations).range(0, length, "step")) == []
+    halves = recording(durations).range(0, 30 * 98_100 - 50, "step").range(30 * 98_100 - 49, length, "step")
+    assert len(found(halves)) == 1

@@ -10,6 +10,7 @@ from profkit.simulation.step_program import LAUNCH, WAIT, step_program
 from tests.builders import LOADER, MAIN, TraceBuilder
 
 US = 1_000
+MS = 1_000_000
 
 
 def program_of(made, device=0, **options):
@@ -266,3 +267,15 @@ def test_the_programs_own_work_in_a_gap_is_told_apart():
     made.kernel(1_000 * US, 1_100 * US, launch=(950 * US, 960 * US))
 
     assert program_of(made).work_ns.tolist() == [0, 900 * US, 0]
+
+
+def test_without_steps_the_weights_that_were_moved_once_are_not_replayed():
+    made = TraceBuilder()
+    for number in range(10):
+        made.copy(number * MS, number * MS + 900 * US, launch=(number * MS, number * MS + 950 * US))
+    made.kernel(20 * MS, 21 * MS, launch=(19 * MS, 19 * MS + 10 * US))
+    made.kernel(21 * MS, 23 * MS, launch=(20 * MS, 20 * MS + 10 * US))
+    found = program_of(made)
+
+    assert found.duration_ns.tolist() == [MS, 2 * MS]
+    assert found.step_ns == 4 * MS

@@ -135,3 +135,14 @@ def test_the_median_is_that_of_all_later_steps():
 
 def test_two_steps_remain_however_slow_they_are():
     assert leading_steps_left_out(np.array([900, 500, 300, 200])) == 2
+
+
+def test_a_tile_begins_with_what_waited_for_work_of_before_the_recording():
+    for begun, expected in ((8_000_000, 8_000_000), (900_000, 0)):
+        made = TraceBuilder().range(0, 2_000_000, "step")
+        made.kernel(begun, begun + 5_000, launch=(10_000, 20_000))
+        made.kernel(begun + 6_000, begun + 9_000, launch=(30_000, 40_000))
+        found = steps_of(made)
+
+        assert found.tile_start_ns.tolist() == [[expected]]
+        assert found.tile_end_ns.tolist() == [[begun + 9_000]]

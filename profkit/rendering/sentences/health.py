@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from profkit.rendering.sentences.labels import share_label
 from profkit.rendering.sentences.memory import HISTORY_CLOCK
 from profkit.rendering.sentences.wording import Params, Table, say
 from profkit.units import duration_text
@@ -63,6 +64,12 @@ def _efficiency_over_105(params: Params) -> str:
     )
 
 
+def _step_outlier(params: Params) -> str:
+    text = "{count:step} took much longer than the median of {median_ns}; {name} took {longest_ns}."
+    grown = share_label(str(params["share"])).lower()
+    return say(f"{text} {grown[0].upper()}{grown[1:]} grew most, by {{more_ns}} on average.", params)
+
+
 def _no_steps(params: Params) -> str:
     text = (
         "No steps are marked and none repeat, so the window goes from the first GPU operation to the last. "
@@ -81,6 +88,26 @@ def _steps_differ(params: Params) -> str:
         for kind, count, ns in zip(kinds, counts, medians, strict=True)
     ]
     return f"The steps are of different kinds: {', '.join(each)} (medians). Their shares are mixed here."
+
+
+def _runs_set_aside(params: Params) -> str:
+    one = params["count"] == 1
+    text = "{count:file} left out ({names}): recorded at another time than {newest}, by another run or of other work. "
+    return say(text + f"Analyse {'it' if one else 'each'} alone, or use profkit compare.", params)
+
+
+def _importer_lost_rows(params: Params) -> str:
+    export = "Export the .nsys-rep again with a newer nsys"
+    if params["needed"]:
+        why = (
+            "The importer of nsys {version} is older than CUDA {cuda}, and drops calls that it does not know"
+        )
+        export += " ({needed} or later)"
+    else:
+        why = "An importer older than the CUDA runtime drops calls that it does not know"
+    return say(
+        f"Rows are missing from the nsys export. {why}. {export}, or record with torch.profiler.", params
+    )
 
 
 FINDINGS: Final[Table] = {
@@ -110,10 +137,14 @@ FINDINGS: Final[Table] = {
     "steps-by-period": "No steps are marked: {count} were found by the repetition of their launches. "
     "Mark a range named step, or pass --step NAME, to be sure.",
     "steps-differ": _steps_differ,
+    "cycles-joined": "{count:file} follow each other on one GPU, so they are read as one. "
+    "The time between them belongs to no step.",
+    "runs-set-aside": _runs_set_aside,
+    "importer-lost-rows": _importer_lost_rows,
     "file-repeated": "{count:file} given twice: each recording is read once.",
     "steps-damaged": "Records are missing from {count} of {steps:step}: the host took as long as in the others, "
     "or launched work that is lost. They are left out.",
-    "step-outlier": "{count:step} took much longer than the median of {median_ns}; {name} took {longest_ns}.",
+    "step-outlier": _step_outlier,
     "warm-up-steps": _warm_up_steps,
     "busy-over-100": "Impossible times: {count:operation} overlap later ones on the same stream, "
     "{written_ns} as recorded where {possible_ns} are possible. "

@@ -69,7 +69,7 @@ CAUSES: Final = {
     "profiler": Term("Profiler", "the profiler itself was working", "grey62"),
     "dependency": Term("Dependency", "queued, but waiting for another stream, event or copy", "grey62"),
     "tail": Term("Tail", "after the last operation of the window", "grey42"),
-    "unknown": Term("Unknown", "the file has no launch for the next operation", "grey42"),
+    "unknown": Term("Unknown", "the file does not show why", "grey42"),
 }
 
 LAUNCH_PARTS: Final = {

@@ -89,8 +89,9 @@ _BOUND_WORDS: Final = {
 def _step_estimated(params: Params) -> str:
     bound = str(params["recorded_bound"])
     words = _BOUND_WORDS.get(bound, f"bound by {share_label(bound).lower()}")
+    low, high = (duration_text(int(str(params[name]))) for name in ("low_ns", "high_ns"))
     return say(
-        f"The step without the profiler is an estimate of {{low_ns}} to {{high_ns}}; "
+        f"The step without the profiler is an estimate of {low if low == high else f'{low} to {high}'}; "
         f"with it, the step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
         params,
     )
@@ -126,7 +127,12 @@ def _host_part(params: Params) -> str:
     return f"{text}: {', '.join(seen)}." if seen else f"{text}."
 
 
+_EXPORT_AGAIN: Final = (
+    "Export the report again with an nsys that is as new as the CUDA runtime, or record with torch.profiler."
+)
 _OF_NSYS: Final = {
+    "no-kernel-records": _EXPORT_AGAIN,
+    "kernels-lost": _EXPORT_AGAIN,
     "no-gpu-events": "Record with nsys profile -t cuda,nvtx.",
     "kernels-unrecognised": "Record the same step with torch.profiler and record_shapes=True, and analyse both files.",
 }
@@ -153,7 +159,8 @@ def verdict_sentence(report: Report) -> str:
     verdict = report.verdict
     if verdict.undecided is not None or verdict.bound == "unknown":
         return _undecided_sentence(report)
-    return straggler_sentence(verdict) or f"{_bound_sentence(report, verdict)}{_pace_sentence(report)}"
+    told = _bound_sentence(report, verdict) + (_all_steps_sentence(report) or _pace_sentence(report))
+    return straggler_sentence(verdict) or told
 
 
 def verdict_remedy(report: Report) -> str | None:
@@ -197,6 +204,24 @@ def _bound_sentence(report: Report, verdict: Verdict) -> str:
     if close is None:
         return f"{text}."
     return f"{text}; {share_label(close.bound).lower()} is close behind with {percent_text(close.share)}."
+
+
+_UNLIKE_THE_MEDIAN: Final = 1.1
+"""Steps whose mean exceeds the median one by more are not told by the median one alone."""
+
+
+def _all_steps_sentence(report: Report) -> str:
+    """What all steps together spend most on, where that is not what the median one does; else nothing."""
+    verdict, recorded = report.verdict, report.step.recorded_ns if report.step is not None else None
+    steps, bound = verdict.step_count or 0, verdict.recorded_bound
+    if not recorded or not steps or bound is None or bound == "unknown" or bound == verdict.bound:
+        return ""
+    mean = report.window.device_ns / steps / (verdict.device_count or 1)
+    if mean <= _UNLIKE_THE_MEDIAN * recorded:
+        return ""
+    share = verdict.shares[bound] / max(sum(verdict.shares.values()), 1)
+    label = share_label(bound).lower()
+    return f" Yet over all {steps} steps, of {duration_text(mean)} on average, {label} takes {percent_text(share)}."
 
 
 _RESOURCES: Final = {
