@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from profkit.errors import RecordingError
 from profkit.model.rows import Interval
 from profkit.trial.ahead import Ahead, Names, at_once
 from profkit.trial.changes import CHANGES, change_named, same_kind, weakest
 from profkit.trial.curves import Curves, Likeness
-from profkit.trial.document import Kept, LossRow, TrialRow, TryDocument
+from profkit.trial.document import TrialRow, TryDocument
+from profkit.trial.final import final_of
 from profkit.trial.messages import Block, Facts
 from profkit.trial.ratio import spread_of_times
 from profkit.trial.running import Failed, Program
@@ -83,6 +86,8 @@ class Trial:
         self._baseline_ns: list[float] = []
         self._candidates: list[str] = []
         self._ahead = Ahead(self._new_side)
+        self._refuted = False
+        """Whether what helped alone did not hold in the end."""
 
     def run(self) -> TryDocument:
         """Make the trial. Ctrl-C ends it with what is known.
@@ -101,7 +106,7 @@ class Trial:
                         self._measure_baselines(seeds)
                     if self._is_steady():
                         self._try_each()
-                        kept, whole = self._combine()
+                        kept, whole = self._combine_or_tell()
                 except KeyboardInterrupt:
                     self._notes.append("interrupted: what was not measured by then is missing")
         except Failed as failure:
@@ -224,7 +229,7 @@ class Trial:
             found = self._timed(side, rival, name, deadline)
             row = self._judged(row, side, found)
         except Failed as failure:
-            row = _replaced(row, why=f"{failure.kind.replace('-', ' ')}: {failure.why}")
+            row = replace(row, why=f"{failure.kind.replace('-', ' ')}: {failure.why}")
         finally:
             if not row.kept or not beside:
                 side.stop()
@@ -268,13 +273,13 @@ class Trial:
 
     def _judged(self, row: TrialRow, side: Side, found: Comparison | str) -> TrialRow:
         if isinstance(found, str):
-            return _replaced(row, why=found)
+            return replace(row, why=found)
         self._baseline_ns += [] if row.beside else found.before_ns
         self._curves.own = max(self._curves.own, self._baseline.losses, key=len)
         likeness = self._curves.judge(side.losses, weakest(side.changes))
         kept, why = verdict_on(found.ratio, self._noise, likeness)
         first = side.first or Block(steps=0, ns=0)
-        return _replaced(
+        return replace(
             row,
             measured=found.ratio,
             kept=kept,
@@ -285,6 +290,13 @@ class Trial:
             warmup_s=first.ns / 1e9,
             peak_bytes=side.peak_bytes,
         )
+
+    def _combine_or_tell(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
+        try:
+            return self._combine()
+        except Failed as failure:  # what was measured alone is still known
+            self._notes.append(f"what helps alone was not measured together: {failure.why}")
+            return [], None
 
     def _combine(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         """Add what helps alone to what is kept, the best first, while it still helps."""
@@ -317,7 +329,7 @@ class Trial:
     def _whole(self, kept: list[str], best: Side) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         """All that is kept, measured anew beside the unchanged program."""
         self._tell(f"{' + '.join(kept)}: measured again")
-        least = 10 * self._plan.steps * (best.step_s + self._baseline.step_s)
+        least = 2 * self._plan.steps * (best.step_s + self._baseline.step_s)
         try:
             found = compare(
                 self._baseline,
@@ -334,6 +346,7 @@ class Trial:
         holds, why = verdict_on(found.ratio, self._noise, likeness)
         if not holds:
             self._notes.append(f"{', '.join(kept)}: did not hold in a second measurement ({why})")
+            self._refuted = True
             return [], None
         return kept, (found, likeness)
 
@@ -343,22 +356,9 @@ class Trial:
             raise RecordingError(
                 " ".join(self._program.command), "nothing was measured", "Give it a larger --budget"
             )
-        found, likeness = whole or (None, None)
-        changes = [change_named(name) for name in kept]
         baseline = spread_of_times(times)
-        final = Kept(
-            speedup=found.ratio if found else None,
-            before_ms=spread_of_times(found.before_ns).likely / 1e6 if found else baseline.likely,
-            after_ms=spread_of_times(found.after_ns).likely / 1e6 if found else baseline.likely,
-            changes=kept,
-            patch=[line for change in changes for line in change.patch(self._facts)],
-            environment=[
-                f"{k}={v}" for change in changes for k, v in change.environment(self._facts).items()
-            ],
-        )
-        loss = LossRow(unchanged=None, why="nothing is kept")
-        if likeness is not None:
-            loss = LossRow(unchanged=likeness.same, why=likeness.why)
+        rows = [] if self._refuted else self._rows
+        final, loss = final_of(kept, whole, rows, baseline, self._facts)
         return TryDocument(
             sentence=closing_sentence(final, loss, self._rows),
             command=list(self._program.command),
@@ -392,9 +392,3 @@ def _is_compiler(name: str) -> bool:
 
 def _prefixes(chain: Sequence[str]) -> list[Names]:
     return [tuple(chain[:count]) for count in range(1, len(chain) + 1)]
-
-
-def _replaced(row: TrialRow, **new: object) -> TrialRow:
-    from msgspec.structs import replace
-
-    return replace(row, **new)
