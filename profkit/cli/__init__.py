@@ -26,6 +26,7 @@ _COMMANDS = (
     "history",
     "show",
     "export",
+    "scrub",
     "record",
     "benchmark",
     "doctor",
