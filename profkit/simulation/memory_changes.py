@@ -43,8 +43,7 @@ def accumulate_over(parts: int) -> MemoryChange:
 def keep_gradients(program: MemoryProgram) -> MemoryProgram:
     """Gradients stay from step to step (``set_to_none=False``); each backward makes another one to add to each."""
     rows = np.flatnonzero((program.use == GRADIENT) & ~program.before & (program.requested > 0))
-    steps = program.stretches.steps or program.stretches.optimizer
-    bounds = np.unique([0, *(step.last for step in steps if step.last > 0), program.end])
+    bounds = program.step_bounds
     step = np.clip(np.searchsorted(bounds, program.allocated[rows]), 1, len(bounds) - 1)
     new = program.allocated[rows]
     added = program.with_rows(rows, freed=new + 1, reusable=new + 1, use=np.full(len(rows), TEMPORARY))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from profkit.model import Device, Process
 from profkit.model.report_ranks import Wait
@@ -71,7 +72,7 @@ def test_a_rank_with_more_gpu_work_is_told_from_one_that_sleeps():
 def test_transfer_alone_is_no_waiting_and_no_one_is_late():
     result = summarise(job([Rank(0), Rank(1)], transfer_ns=20 * MS))
     assert result.verdict.bound == "communication"
-    assert result.verdict.straggler is None
+    assert result.verdict.straggler is UNSET
     assert [row.straggler for row in result.ranks] == [False, False]
     assert [row.waiting_ns for row in result.ranks] == [0, 0]
 
@@ -171,7 +172,7 @@ def test_without_steps_the_ends_tell_the_order_even_if_the_clock_is_far_off():
     ranks = [Rank(0, uneven), Rank(1, uneven, clock_ns=47 * MS, first_lost=2)]
     result = summarise(job(ranks, steps=1, marked=False))
     assert result.method.ranks.matched == 6
-    assert by_rank(result)[1]["clock_offset_ns"] == -47 * MS
+    assert by_rank(result)[1].clock_offset_ns == -47 * MS
 
 
 @pytest.mark.parametrize(("apart_ns", "matched"), [(0, 1), (40 * US, 1), (5 * MS, 0)])

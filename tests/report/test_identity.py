@@ -13,6 +13,7 @@ from profkit.model.succession import one_after_another
 from profkit.readers import read
 from profkit.report.assembly import summarise
 from profkit.report.identity import grouped, identity_of
+from profkit.verification import verify
 from tests.ranks.jobs import Rank, job
 from tests.shared import DATA, SHARED
 
@@ -142,6 +143,8 @@ def test_many_files_one_by_one_agree_with_one_process(tmp_path):
     assert together.window == apart.window
     assert together.kernels == apart.kernels
     assert [row.path for row in together.inputs] == [row.path for row in apart.inputs]
+    files = sorted(map(str, tmp_path.iterdir()))
+    assert verify(together, files).differing == []
     assert codes(together) == codes(apart) >= {"cycles-joined"}
 
 

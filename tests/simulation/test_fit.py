@@ -1,7 +1,11 @@
 """Predicted memory against what was measured, and the allocator that is played against another model of it."""
 
+import gzip
 import json
+import pickle
+from dataclasses import replace
 from functools import cache
+from time import process_time
 
 import numpy as np
 import pytest
@@ -11,7 +15,11 @@ from hypothesis import strategies as st
 import profkit
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.memory.block_sizes import AllocatorRules
+from profkit.memory.phase_memory import Stretches
 from profkit.readers import read
+from profkit.report.assembly import timelines
+from profkit.report.views import Options
+from profkit.simulation.answer import first_step
 from profkit.simulation.attention_memory import score_rows, sequence_times
 from profkit.simulation.block_operators import block_operators
 from profkit.simulation.caching_allocator import most_reserved
@@ -74,6 +82,43 @@ def test_layers_are_found_in_the_stacks(model, layers):
 
 
 @needs_shared
+@pytest.mark.parametrize("model", ["gpt2", "whisper"])
+def test_steps_that_no_mark_tells_end_with_the_optimizers_stacks(model):
+    program, _ = recorded(model)
+    bare = replace(program, stretches=Stretches([], [], []))
+    marked = [step.last for step in program.stretches.steps]
+    assert len(marked) > 1
+    # The annotated optimizer ends a few allocations before its step does.
+    assert np.abs(bare.step_bounds[1 : len(marked)] - marked[:-1]).max() <= 8
+
+
+def test_a_snapshot_of_100_000_entries_takes_under_3_s(tmp_path):
+    small = pickle.loads(gzip.decompress((DATA / "run_gpt" / "memory.pickle.gz").read_bytes()))
+    (trace,) = [each for each in small["device_traces"] if each]
+    closing = closed(trace)
+    small["device_traces"] = [(trace + closing) * (100_000 // len(trace + closing) + 1)]
+    small["segments"] = []
+    large = tmp_path / "memory.pickle"
+    large.write_bytes(pickle.dumps(small))
+    began = process_time()
+    profkit.fit(large, batch=2, recompute="all", keep_gradients=True, memory_bytes=10**9)
+    assert process_time() - began < 3
+
+
+def closed(trace):
+    """Frees of what a history leaves allocated, so that it can be repeated."""
+    alive = {}
+    for entry in trace:
+        if entry["action"] == "alloc":
+            alive[entry["addr"]] = entry
+        elif entry["action"] == "free_completed":
+            alive.pop(entry["addr"], None)
+    return [
+        {**e, "action": action} for e in alive.values() for action in ("free_requested", "free_completed")
+    ]
+
+
+@needs_shared
 def test_layers_are_chosen_by_phase_or_by_name():
     program, _ = recorded("whisper")
     everything = find_segments(program)
@@ -103,6 +148,25 @@ def test_the_time_grows_with_the_batch_and_the_largest_batch_fits():
     largest = profkit.fit(MODELS / "gpt2", batch="max", memory_bytes=row["reserved_bytes"])
     assert 3.6 <= largest.settings["batch"] <= 4
     assert largest.fits is True
+
+
+@needs_shared
+@pytest.mark.parametrize("row", [r for r in measured() if "checkpoint" in r["change"]], ids=str)
+def test_the_time_of_recomputing_layers_is_met(row):
+    after = profkit.fit(MODELS / row["model"], **asked(row["change"])).after
+    assert after.step_ns.likely == pytest.approx(row["after_ms"] * 1e6, rel=0.10)
+    assert after.step_ns.low <= row["after_ms"] * 1e6 <= after.step_ns.high
+
+
+@needs_shared
+def test_layers_that_another_execution_timed_are_found_by_their_share_of_the_forward_pass():
+    files = [MODELS / "gpt2" / "memory.pickle", MODELS / "gpt2" / "trace.json.gz"]
+    same = profkit.fit(files, recompute="all").after.step_ns.likely
+    program, trace = recorded("gpt2")[0], read(files[1])
+    views, _ = timelines([replace(trace, unix_epoch_ns=None)], Options())
+    other = fit_program(program, FitChanges(recompute="all"), step=first_step(views)).after.step_ns.likely
+    assert other == pytest.approx(same, rel=0.05)
+    assert other > 1.1 * fit_program(program, FitChanges(), step=first_step(views)).after.step_ns.likely
 
 
 def test_the_unchanged_step_is_what_was_recorded():

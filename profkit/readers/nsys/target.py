@@ -32,7 +32,8 @@ _CAPTURE_FACTS = {
 _CUDA_FACT = ("CudaDriverVersion", r"\d{4,6}")
 _LOST = re.compile(
     r"\b(dropp\w+|lost|losing|overflow\w*|discarded|truncated|out of memory|missing|exceed\w*|incomplete)\b"
-    r"|\bnot all (?P<kind>\w{1,40})[\w ]{0,80} events",
+    r"|\bunknown (?:runtime|driver) API function"
+    r"|\b(?:not all (?=\w{1,40}[\w ]{0,80} events)|(?=\w{1,40} profiling might have not been started))(?P<kind>\w{1,40})",
     re.IGNORECASE,
 )
 _NONE_LOST = re.compile(
@@ -76,6 +77,9 @@ def source_of(database: Database, name: str) -> Source:
     _add_facts(facts, database, "META_DATA_CAPTURE", _CAPTURE_FACTS)
     if cuda := _cuda_version(database):
         facts["cuda"] = cuda
+    gpus = database.table("TARGET_INFO_GPU")
+    if gpus and gpus.count():
+        facts["gpus"] = str(gpus.count())
     return Source(name=name, format="nsys", tool="Nsight Systems", tool_version=version, facts=facts)
 
 
