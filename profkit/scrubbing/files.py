@@ -57,7 +57,7 @@ def scrub_file(path: str, *, threads: bool = False, words: tuple[str, ...] = ())
             )
         if isinstance(opened.content, Path):
             data = _export(opened.content, scrub, threads)
-        elif opened.format.name == "ncu":
+        elif opened.format.role == "counters":
             data = _table(bytes(opened.content), scrub)
         elif bytes(opened.content[:64]).lstrip().startswith((b"{", b"[")):
             data = scrub_json(bytes(opened.content), scrub, threads=threads)
