@@ -51,7 +51,7 @@ def scrub_file(path: str, *, threads: bool = False, words: tuple[str, ...] = ())
     """
     scrub = Scrubber(words=set(words))
     with open_input(path) as opened:
-        if opened.format.what == "an nsys report":
+        if opened.format.exported_as:
             raise ReadError(
                 path, "an nsys report cannot be scrubbed", "Export it: nsys export --type sqlite FILE"
             )
