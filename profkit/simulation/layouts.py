@@ -176,7 +176,7 @@ def _fuse_run(edited: EditedStep, rows: NDArray[np.int64]) -> None:
     edited.drop(np.isin(np.arange(facts.count), rows[1:]))
     edited.duration_ns[rows[0]] = min(ns, total)
     call = _BACKWARD_LAUNCHES if facts.backward[rows[0]] else edited.constants.attention_call
-    edited.give_host(int(tokens[0]), min(host, call * edited.usual_launch_ns))
+    edited.give_host(tokens[:1], min(host, call * edited.usual_launch_ns))
 
 
 def _in_half(facts: StepFacts, rows: NDArray[np.int64]) -> bool:
