@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,13 +19,14 @@ from profkit.hardware import Gpu, stated_gpu
 from profkit.model import Finding, Severity
 from profkit.readers import read
 from profkit.readers.remote import shown_name
-from profkit.rendering import RENDERERS, render_html, render_json, render_text
+from profkit.rendering import RENDERERS, render_json, render_text
 from profkit.rendering.document import Document, Verdict
 from profkit.rendering.document_of import document_of
 from profkit.rendering.formats import format_of
 from profkit.report.assembly import summarise
-from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
+from profkit.report.many_files import failure_findings, summarise_many, with_findings
 from profkit.report.views import Options
+from profkit.report.workers import AUTO, MANY_FILES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """A finished analysis: tables as DataFrames, and a page.
+    """A finished analysis: tables as DataFrames, and a page. It shows a summary of itself in a notebook.
 
     Tables are DataFrames of the window's sums, under the names of `profkit.report/2`, and keep their columns when
     empty: times are in ns (``_ns``), sizes in bytes (``_bytes``), shares 0 to 1, unknown is None. `table` gives them
@@ -59,6 +60,8 @@ class Report:
     """The report as typed rows with their sentences: what is published as `profkit.report/2`."""
     recordings: Recordings | None = None
     """What it was made of; None for one that was saved."""
+    _pages: list[Path] = field(default_factory=list, init=False)
+    """Where its page was saved: a notebook's cell links to it."""
 
     @property
     def verdict(self) -> Verdict:
@@ -201,13 +204,14 @@ class Report:
         target = Path(path)
         text = self.render(format_of(target))
         write_whole(target, text)
+        if format_of(target) == "html":
+            self._pages.append(target.absolute())
         return target
 
     def _repr_html_(self) -> str:
-        import html
+        from profkit.rendering.notebook import report_cell
 
-        page = html.escape(render_html(self.document), quote=True)
-        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" sandbox="allow-scripts"></iframe>'
+        return report_cell(self.document, self._pages[-1] if self._pages else None)
 
     def __str__(self) -> str:
         return render_text(self.document)

@@ -174,7 +174,7 @@ class EditedStep:
             self._program,
             kind=np.array([LAUNCH], np.int8),
             gap_ns=np.array([int(fixed)], np.int64),
-            own_ns=np.array([int(self.usual_launch_ns * self.constants.graph_launch)], np.int64),
+            own_ns=np.array([int(self.usual_launch_ns)], np.int64),
             first=np.array([0, count], np.int64),
             call=np.array([-1], np.int64),
             held=np.zeros(1, bool),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,10 +12,14 @@ from profkit.simulation.attention_memory import fuse_attention_memory, sequence_
 from profkit.simulation.autocast_memory import autocast_memory
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.edited_step import EditedStep
+from profkit.simulation.inference_memory import infer_only
 from profkit.simulation.memory_changes import (
     MemoryChange,
+    accumulate_over,
     batch_times,
     fuse_optimizer,
+    keep_gradients,
+    offload_optimizer,
     optimizer_kind,
     shard_over,
 )
@@ -56,6 +60,10 @@ _UNSURE: Final = {
     "shard": (0.10, 0.10),
     "sequence": (0.08, 0.08),
     "batch": (0.03, 0.03),
+    "accumulate": (0.04, 0.06),
+    "keep-gradients": (0.03, 0.05),
+    "offload-optimizer": (0.03, 0.05),
+    "inference": (0.20, 0.25),
 }
 """Of allocated and of reserved memory: twice the root mean square of what the measured rows of reports/memory were missed
 by, where there are any. Sharding and the sequence have not been measured, and are given more."""
@@ -77,39 +85,62 @@ class FitChanges:
     ranks: int = 1
     shard: str | None = None
     """``zero1``, ``zero2`` or ``zero3``, over ``ranks``."""
+    accumulate: int = 1
+    """In how many parts the batch goes through forward and backward."""
+    keep_gradients: bool = False
+    """``zero_grad(set_to_none=False)``."""
+    offload_optimizer: bool = False
+    inference: bool = False
 
     def without_operators(self) -> list[str]:
         """The changes that cannot be made without the operators of a trace."""
-        return [
-            name for name, asked in (("bf16", self.bf16), ("fused-attention", self.fused_attention)) if asked
-        ]
+        asked = {"bf16": self.bf16, "fused-attention": self.fused_attention, "inference": self.inference}
+        return [name for name, wanted in asked.items() if wanted]
 
     def priced(self, program: MemoryProgram, operators: BlockOperators | None) -> list[PricedChange]:
         """The changes in the order in which they are made."""
-        found = []
-        if operators is not None and self.bf16:
-            found.append(PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"].change,)))
-        if operators is not None and self.fused_attention:
+        with_operators = [] if operators is None else self._of_operators(operators)
+        work = [*with_operators, *self._of_layers(program), *self._of_optimizer(program)]
+        found = [*work, *self._of_batch(operators)]
+        if operators is not None and self.inference:
+            found.append(PricedChange("inference", None, infer_only(operators), (_forward_only,)))
+        return found
+
+    def _of_operators(self, operators: BlockOperators) -> Iterator[PricedChange]:
+        if self.bf16:
+            yield PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"].change,))
+        if self.fused_attention:
             fused = fuse_attention_memory(operators)
-            found.append(PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"].change,)))
+            yield PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"].change,))
+
+    def _of_layers(self, program: MemoryProgram) -> Iterator[PricedChange]:
         if self.recompute is not None:
             segments = find_segments(program, self.recompute)
             again = _forward_again(forward_spans(program, segments))
-            found.append(PricedChange("recompute", self.recompute, recompute_memory(segments), (again,)))
+            yield PricedChange("recompute", self.recompute, recompute_memory(segments), (again,))
+
+    def _of_optimizer(self, program: MemoryProgram) -> Iterator[PricedChange]:
         if self.optimizer is not None:
-            found.append(PricedChange("optimizer", self.optimizer, optimizer_kind(self.optimizer), ()))
+            yield PricedChange("optimizer", self.optimizer, optimizer_kind(self.optimizer), ())
         if self.fused_optimizer:
-            time = (CHANGES["fused-optimizer"].change,)
-            found.append(PricedChange("fused-optimizer", None, fuse_optimizer, time))
+            yield PricedChange("fused-optimizer", None, fuse_optimizer, (CHANGES["fused-optimizer"].change,))
         if self.shard is not None and self.ranks > 1:
             layers = len({tuple(s.rows.tolist()) for s in find_segments(program) if s.step == 0})
-            found.append(PricedChange("shard", self.shard, shard_over(self.ranks, self.shard, layers), ()))
+            yield PricedChange("shard", self.shard, shard_over(self.ranks, self.shard, layers), ())
+        if self.offload_optimizer:
+            yield PricedChange("offload-optimizer", None, offload_optimizer, ())
+        if self.keep_gradients:
+            yield PricedChange("keep-gradients", None, keep_gradients, ())
+
+    def _of_batch(self, operators: BlockOperators | None) -> Iterator[PricedChange]:
         if self.sequence != 1:
             longer = sequence_times(self.sequence, operators)
-            found.append(PricedChange("sequence", self.sequence, longer, (_longer(self.sequence),)))
+            yield PricedChange("sequence", self.sequence, longer, (_longer(self.sequence),))
         if self.batch != 1:
-            found.append(PricedChange("batch", self.batch, batch_times(self.batch), (_longer(self.batch),)))
-        return found
+            yield PricedChange("batch", self.batch, batch_times(self.batch), (_longer(self.batch),))
+        if self.accumulate > 1:
+            parts, time = self.accumulate, (_launched(self.accumulate),)
+            yield PricedChange("accumulate", parts, accumulate_over(parts), time)
 
 
 def _longer(factor: float) -> Change:
@@ -120,6 +151,20 @@ def _longer(factor: float) -> Change:
         edited.duration_ns = np.where(work, edited.duration_ns * factor, edited.duration_ns)
 
     return change
+
+
+def _launched(times: int) -> Change:
+    """Forward and backward are launched so many times, each time for a part of their work."""
+
+    def change(edited: EditedStep) -> None:
+        edited.scale_host(~edited.facts.optimizer & ~edited.facts.zeroing, times)
+
+    return change
+
+
+def _forward_only(edited: EditedStep) -> None:
+    facts = edited.facts
+    edited.drop(facts.backward | facts.optimizer | facts.zeroing)
 
 
 def _forward_again(spans: Sequence[tuple[float, float]]) -> Change:

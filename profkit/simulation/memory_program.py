@@ -104,6 +104,15 @@ class MemoryProgram:
         """Allocated bytes in each state."""
         return curve_of(self.bytes, self.allocated, self.freed, self.end)
 
+    @property
+    def step_bounds(self) -> IntColumn:
+        """The states between which steps lie: as marked, and behind the last mark where the optimizer's stacks end."""
+        marked = self.stretches.steps or self.stretches.optimizer
+        lasts = [step.last for step in marked if step.last > 0]
+        updates = np.flatnonzero(np.diff((self.activity == OPTIMIZER).astype(np.int8), append=0) < 0) + 1
+        later = updates[updates > max(lasts, default=0)]
+        return np.unique([0, *lasts, *later.tolist(), self.end])
+
     def peak_bytes(self) -> int:
         """The most that is allocated at once."""
         return int(self.curve().max())

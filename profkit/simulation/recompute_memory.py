@@ -92,8 +92,7 @@ def _within(program: MemoryProgram, phases: Sequence[Stretch]) -> NDArray[np.boo
 def _per_forward(program: MemoryProgram, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Activations by the forward pass that made them: each is freed before the next begins to be."""
     groups: list[NDArray[np.int64]] = []
-    steps = program.stretches.steps or program.stretches.optimizer
-    bounds = [0, *(step.last for step in steps), program.end + 1]
+    bounds = program.step_bounds.tolist()
     for first, last in pairwise(bounds):
         mine = rows[(program.allocated[rows] > first) & (program.allocated[rows] <= last)]
         if len(mine):

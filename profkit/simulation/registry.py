@@ -15,9 +15,7 @@ from profkit.simulation.launching import capture, keep_memory, lift_waits, stack
 from profkit.simulation.layouts import (
     channels_last,
     fuse_attention,
-    general_convolutions,
     keep_activations,
-    try_convolutions,
 )
 from profkit.simulation.loops import repeated, vectorise
 from profkit.simulation.optimizers import drop_gradients, foreach_optimizer, fuse_optimizer
@@ -47,7 +45,6 @@ _PRICED: Final[dict[str, tuple[Change, Unmet]]] = {
     "no-checkpointing": (keep_activations, needs.recomputation),
     "fused-attention": (fuse_attention, needs.attention_by_hand),
     "channels-last": (channels_last, needs.planar_images),
-    "cudnn-benchmark": (try_convolutions, needs.any_of(general_convolutions, "no convolution by a general algorithm")),
     "aligned": (align_matrices, needs.misaligned_products),
     "tf32": (use_tf32, needs.fp32_products),
     "bf16": (autocast, needs.wide_types),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from profkit.timeline.launches import Launches
 from profkit.timeline.phases import Phases
 from profkit.timeline.segments import Segments, find_gaps, occupy, with_idle
 from profkit.timeline.start_up import weights_moved_until
+from profkit.timeline.step_breaks import stretches
 from profkit.timeline.steps import Steps
 from profkit.timeline.waits import Waits
 
@@ -99,8 +101,14 @@ class TraceView:
         if not mine.any():
             return Intervals.none()
         operations = self.trace.operations
-        begin = weights_moved_until(operations, np.flatnonzero(mine))
-        return Intervals.of([begin], [operations.end_ns[mine].max()])
+        rows = np.flatnonzero(mine)
+        recorded = stretches(self.trace, operations.start_ns[rows])
+        place = np.unique(recorded, return_inverse=True)[1]
+        begin, end = np.full((2, int(place.max()) + 1), np.iinfo(np.int64).max)
+        np.minimum.at(begin, place, operations.start_ns[rows])
+        np.minimum.at(end, place, -operations.end_ns[rows])
+        begin = np.maximum(begin, weights_moved_until(operations, rows))
+        return Intervals.of(*np.stack((begin, -end))[:, begin < -end])
 
     @property
     def kept_count(self) -> int:
@@ -226,8 +234,9 @@ def warm_up_tail(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
     """
     tail = np.zeros(len(trace.operations), bool)
     linked, known = launches.linked, trace.operations.correlation != 0
-    for device in range(len(trace.devices)):
-        mine = trace.operations.device == device
+    recorded = stretches(trace, trace.operations.start_ns)
+    for device, stretch in product(range(len(trace.devices)), range(len(trace.resumed_ns) + 1)):
+        mine = (trace.operations.device == device) & (recorded == stretch)
         if (mine & linked).any():
             first = trace.operations.start_ns[mine & linked].min()
             tail |= mine & known & ~linked & (trace.operations.start_ns < first)

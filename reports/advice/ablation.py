@@ -32,10 +32,8 @@ from profkit.simulation.predict import Step  # noqa: E402
 from profkit.simulation.registry import refusal  # noqa: E402
 
 NEUTRAL = {
-    "matrix": 1.0, "matrix_start_ns": 0.0, "attention": 1.0, "attention_call": 1.0, "memory": 1.0, "rowwise": 1.0,
-    "start_ns": 0.0, "node_ns": 0.0, "graph_launch": 1.0, "compiled_launch": 1.0, "compiled_entry": 0.0,
-    "compiled_gradient": 0.0, "convolved": 1.0, "kept": 0.0, "normed": 0.0, "idle": 1.0, "half": 0.5, "cast_launch": 1.0,
-    "update": 1.0, "lifted_ns": 0.0, "asked": 1.0, "tried": 1.0, "hidden": 1.0, "worker": 1.0, "host": 1.0, "arithmetic": 0.0,
+    "matrix": 1.0, "attention": 1.0, "memory": 1.0, "start_ns": 0.0, "node_ns": 0.0, "light_launch": 1.0, "compiled_entry": 0.0,
+    "normed": 0.0, "idle": 1.0, "host": 1.0,
 }  # fmt: skip
 """What the model would say if nobody had measured the constant."""
 _MOVES = 0.01

@@ -146,10 +146,10 @@ def test_small_collectives_that_are_merged_still_send_what_they_sent():
 def test_a_loop_over_a_tensor_still_works_on_all_of_it():
     def looping(step, number):
         for _ in range(64):
-            step.launch(ADD, 101.5, host=20, operators=("aten::copy_", "aten::select"), shapes=[[1 << 24]])
+            step.launch(ADD, 50, host=20, operators=("aten::copy_", "aten::select"), shapes=[[1 << 24]])
 
-    # Only the start of each kernel goes, 1.5 us.
-    assert advised(looping)["python-loop"].speedup.likely == pytest.approx(1.015, abs=0.005)
+    # Only the start of each kernel goes, 0.93 us.
+    assert advised(looping)["python-loop"].speedup.likely == pytest.approx(1.019, abs=0.003)
 
 
 def test_attention_is_recognised_without_the_names_of_operators():

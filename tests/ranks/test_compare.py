@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from profkit.model import Process
+from profkit.model import Device, Process
 from profkit.model.report_ranks import Wait
 from profkit.ranks.matching import _median
 from profkit.readers import read
@@ -225,9 +225,10 @@ def test_two_recordings_of_one_rank_are_not_compared():
 
 @pytest.mark.parametrize("later", [0, 1])
 def test_of_several_recordings_of_a_rank_the_first_is_compared(later):
-    """A profiler that records again an hour later; the files come in any order."""
+    """A job that runs again an hour later, on other GPUs; the files come in any order."""
     first = job([Rank(0), Rank(1, sleep_ns=20 * MS)])
     again = job([Rank(0, epoch_ns=EPOCH + 3600 * 10**9), Rank(1, epoch_ns=EPOCH + 3600 * 10**9)])
+    again = [replace(trace, devices=[Device(ordinal=3, uuid="another")]) for trace in again]
     traces = [*again, *first] if later == 0 else [*first, *again]
     result = summarise(traces)
     told = [(row.rank, row.straggler, row.late_ns) for row in result.ranks]
@@ -235,6 +236,18 @@ def test_of_several_recordings_of_a_rank_the_first_is_compared(later):
     assert told == (left + compared if later == 0 else compared + left)
     assert "ranks-repeated" in codes(result)
     assert "ranks-not-compared" not in codes(result)
+
+
+def test_cycles_of_ranks_are_compared_step_by_step():
+    """A profiler that records again an hour later: rank 1 is late in the second cycle only."""
+    later = EPOCH + 3600 * 10**9
+    first = job([Rank(0), Rank(1)])
+    again = job([Rank(0, epoch_ns=later), Rank(1, epoch_ns=later, sleep_ns=20 * MS)])
+    result = summarise([*again, *first])
+    assert [row.rank for row in result.ranks] == [0, 1]
+    assert len(result.window.steps) == 6
+    assert by_rank(result)[1].late_ns == 10 * MS
+    assert "ranks-repeated" not in codes(result)
 
 
 def test_where_one_recording_ends_earlier_its_lateness_is_still_the_verdict():
