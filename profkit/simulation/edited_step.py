@@ -100,7 +100,8 @@ class EditedStep:
     @property
     def launching_ns(self) -> Floats:
         """Host time of each token: without fetching data, allocating and the program's own work."""
-        return self.gap_ns - self.kept_ns + self.own_ns
+        launching: Floats = self.gap_ns - self.kept_ns + self.own_ns
+        return launching
 
     def give_host(self, tokens: NDArray[np.int64], host_ns: Floats | float) -> None:
         """Give each of some launches so much host time; what they fetch, allocate or work stays."""

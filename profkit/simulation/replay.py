@@ -85,8 +85,7 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
             for each in range(first[token], first[token + 1]):
                 line = stream[each]
                 ready = host + latency - (early[each] if early[each] < own[token] else own[token])
-                if free[line] > ready:
-                    ready = free[line]
+                ready = max(ready, free[line])
                 if after[each] >= 0 and end[after[each]] > ready:
                     ready = end[after[each]]
                 end[each] = free[line] = ready + lead[each] + duration[each]
