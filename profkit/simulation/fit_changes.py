@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profkit.simulation.attention_memory import fuse_attention_memory, sequence_times
 from profkit.simulation.autocast_memory import autocast_memory
@@ -25,7 +26,7 @@ from profkit.simulation.memory_changes import (
 )
 from profkit.simulation.memory_program import MemoryProgram
 from profkit.simulation.predict import Change
-from profkit.simulation.recompute_memory import find_segments, forward_spans, recompute_memory
+from profkit.simulation.recompute_memory import LayerTimes, find_segments, layer_times, recompute_memory
 from profkit.simulation.registry import CHANGES
 
 __all__ = ["FitChanges", "PricedChange"]
@@ -116,7 +117,7 @@ class FitChanges:
     def _of_layers(self, program: MemoryProgram) -> Iterator[PricedChange]:
         if self.recompute is not None:
             segments = find_segments(program, self.recompute)
-            again = _forward_again(forward_spans(program, segments))
+            again = _forward_again(layer_times(program, segments))
             yield PricedChange("recompute", self.recompute, recompute_memory(segments), (again,))
 
     def _of_optimizer(self, program: MemoryProgram) -> Iterator[PricedChange]:
@@ -167,21 +168,30 @@ def _forward_only(edited: EditedStep) -> None:
     edited.drop(facts.backward | facts.optimizer | facts.zeroing)
 
 
-def _forward_again(spans: Sequence[tuple[float, float]]) -> Change:
-    """Some parts of the forward pass run twice; where in the step does not matter for its length."""
+def _forward_again(layers: LayerTimes) -> Change:
+    """Some layers of the forward pass run twice; where in the step does not matter for its length."""
 
     def change(edited: EditedStep) -> None:
         facts = edited.facts
+        launched = facts.view.launches.time_ns[facts.program.row].astype(float)
         forward = ~facts.backward & ~facts.optimizer & ~facts.zeroing
+        if facts.backward.any():
+            forward &= launched < launched[facts.backward].min()
         if not forward.any():
             return
-        launched = facts.view.launches.time_ns[facts.program.row].astype(float)
-        first, last = launched[forward].min(), launched[forward].max()
-        place = (launched - first) / max(last - first, 1.0)
-        again = np.zeros(len(place), bool)
-        for since, until in spans:
-            again |= forward & (place >= since) & (place <= until)
+        epoch = facts.view.trace.unix_epoch_ns
+        again = forward & _within(launched + (epoch or 0), layers.unix_ns)
+        if not again.any():  # another execution, or a clock that is not known
+            first, last = launched[forward].min(), launched[forward].max()
+            again = forward & _within((launched - first) / max(last - first, 1.0), layers.shares)
         edited.duration_ns = np.where(again, edited.duration_ns * 2, edited.duration_ns)
         edited.scale_host(again, 2.0)
 
     return change
+
+
+def _within(places: NDArray[np.float64], spans: Sequence[tuple[float, float]]) -> NDArray[np.bool_]:
+    found = np.zeros(len(places), bool)
+    for since, until in spans:
+        found |= (places >= since) & (places <= until)
+    return found

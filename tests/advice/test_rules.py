@@ -29,6 +29,8 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "tf32": ((arithmetic.products, {}), (arithmetic.tf32_products, {})),
     "bf16-autocast": ((arithmetic.products, {}), (arithmetic.bf16_products, {})),
     "bf16-without-scaler": ((arithmetic.scaled, {}), (arithmetic.bf16_products, {})),
+    "fp32-by-accident": ((arithmetic.under_autocast, {}), (arithmetic.under_autocast_with_a_mask_of_16_bits, {})),
+    "fused-loss": ((models.language_loss, {}), (models.loss_of_few_classes, {})),
     "fp8": ((arithmetic.bf16_products, {}), (arithmetic.tf32_products, {})),
     "fp64": ((arithmetic.fp64, {}), (arithmetic.products, {})),
     "alignment": ((arithmetic.misaligned, {}), (arithmetic.aligned, {})),

@@ -17,6 +17,9 @@ from profkit.errors import AnalysisError, ProfkitError
 from profkit.memory.block_sizes import AllocatorRules
 from profkit.memory.phase_memory import Stretches
 from profkit.readers import read
+from profkit.report.assembly import timelines
+from profkit.report.views import Options
+from profkit.simulation.answer import first_step
 from profkit.simulation.attention_memory import score_rows, sequence_times
 from profkit.simulation.block_operators import block_operators
 from profkit.simulation.caching_allocator import most_reserved
@@ -145,6 +148,25 @@ def test_the_time_grows_with_the_batch_and_the_largest_batch_fits():
     largest = profkit.fit(MODELS / "gpt2", batch="max", memory_bytes=row["reserved_bytes"])
     assert 3.6 <= largest.settings["batch"] <= 4
     assert largest.fits is True
+
+
+@needs_shared
+@pytest.mark.parametrize("row", [r for r in measured() if "checkpoint" in r["change"]], ids=str)
+def test_the_time_of_recomputing_layers_is_met(row):
+    after = profkit.fit(MODELS / row["model"], **asked(row["change"])).after
+    assert after.step_ns.likely == pytest.approx(row["after_ms"] * 1e6, rel=0.10)
+    assert after.step_ns.low <= row["after_ms"] * 1e6 <= after.step_ns.high
+
+
+@needs_shared
+def test_layers_that_another_execution_timed_are_found_by_their_share_of_the_forward_pass():
+    files = [MODELS / "gpt2" / "memory.pickle", MODELS / "gpt2" / "trace.json.gz"]
+    same = profkit.fit(files, recompute="all").after.step_ns.likely
+    program, trace = recorded("gpt2")[0], read(files[1])
+    views, _ = timelines([replace(trace, unix_epoch_ns=None)], Options())
+    other = fit_program(program, FitChanges(recompute="all"), step=first_step(views)).after.step_ns.likely
+    assert other == pytest.approx(same, rel=0.05)
+    assert other > 1.1 * fit_program(program, FitChanges(), step=first_step(views)).after.step_ns.likely
 
 
 def test_the_unchanged_step_is_what_was_recorded():
