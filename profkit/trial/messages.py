@@ -62,6 +62,8 @@ class Facts(msgspec.Struct, kw_only=True):
     cpu_bf16: bool = False
     cpus: int = 1
     threads: int = 1
+    host_free_bytes: int = 0
+    gpu_free_bytes: int | None = None
     modules: int = 0
     """Outermost modules with parameters."""
     layers: int = 0

@@ -59,6 +59,8 @@ class Observer:
             cpu_bf16=_cpu_bf16(),
             cpus=len(os.sched_getaffinity(0)),
             threads=torch.get_num_threads(),
+            host_free_bytes=os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+            gpu_free_bytes=torch.cuda.mem_get_info()[0] if cuda else None,
             modules=len(models),
             layers=len(modules),
             convolutions=sum(isinstance(each, torch.nn.Conv2d) for each in modules),
