@@ -77,7 +77,7 @@ def _fuse_chains(edited: EditedStep, outside: Flags) -> tuple[Flags, list[int]]:
         if loss[segment].any():
             outside[segment] = True
             continue
-        for group in _alike(facts, segment):
+        for group in _groups(facts, segment):
             gone[_fuse(edited, group)] = True
             if len(group) == 1 and _sums_columns(facts, int(group[0])):
                 twice.append(int(group[0]))
@@ -94,12 +94,11 @@ def _launch_compiled(edited: EditedStep, inside: NDArray[np.int64]) -> None:
     each = constants.light_launch * edited.usual_launch_ns
     # Convolutions and attention are called as before.
     library = np.unique(facts.token[facts.of_family(Family.CONVOLUTION, Family.ATTENTION)])
-    for token in span[1:][~np.isin(span[1:], library)].tolist():
-        host = edited.host_ns(np.array([token]))
-        edited.give_host(token, min(each, host) + float(edited.pause_ns[token]))
+    others = span[1:][~np.isin(span[1:], library)]
+    edited.give_host(others, np.minimum(each, edited.launching_ns[others]) + edited.pause_ns[others])
     # What the program does before the model is its own, the first launch is not.
     before = edited.host_ns(span[:1]) - edited.usual_launch_ns
-    edited.give_host(int(span[0]), max(before, 0.0) + each)
+    edited.give_host(span[:1], max(before, 0.0) + each)
     # What follows a wait for a value is entered anew.
     breaks = np.flatnonzero(edited.waits[: span.max()])
     edited.gap_ns[breaks[breaks > span.min()]] += forward
@@ -127,6 +126,18 @@ def _segments(edited: EditedStep, chosen: Flags, model: Flags) -> Iterator[NDArr
             rows = np.flatnonzero(mine & (run == at))
             if chosen[rows].any():
                 yield rows[chosen[rows] | losses[rows]]
+
+
+def _groups(facts: StepFacts, segment: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """What `_alike` finds in a segment, looked for once."""
+    known, key = facts.once(_none_yet), segment.tobytes()
+    if key not in known:
+        known[key] = list(_alike(facts, segment))
+    return known[key]
+
+
+def _none_yet(_: StepFacts) -> dict[bytes, list[NDArray[np.int64]]]:
+    return {}
 
 
 def _alike(facts: StepFacts, segment: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -172,7 +172,7 @@ def _fuse_run(edited: EditedStep, rows: NDArray[np.int64]) -> None:
     host = edited.host_ns(tokens)
     edited.drop(np.isin(np.arange(facts.count), rows[1:]))
     edited.duration_ns[rows[0]] = min(ns, total)
-    edited.give_host(int(tokens[0]), min(host, _FUSED_LAUNCHES * edited.usual_launch_ns))
+    edited.give_host(tokens[:1], min(host, _FUSED_LAUNCHES * edited.usual_launch_ns))
 
 
 def _in_half(facts: StepFacts, rows: NDArray[np.int64]) -> bool:

@@ -141,7 +141,7 @@ def _rewrite(edited: EditedStep, *, fused: bool) -> None:
     host = edited.host_ns(tokens) * min(will / was, 1.0)
     edited.drop(np.isin(np.arange(facts.count), rows[1:]))
     edited.duration_ns[first] = min(device, float(facts.program.duration_ns[rows].sum()))
-    edited.give_host(int(facts.token[first]), host)
+    edited.give_host(facts.token[[first]], host)
 
 
 def _device_ns(edited: EditedStep, rows: NDArray[np.int64], elements: float, fused: bool) -> float:
