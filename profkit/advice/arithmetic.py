@@ -16,7 +16,7 @@ __all__ = ["RULES"]
 
 _LARGE_PRODUCT_FLOP = 2e10
 _ACCIDENT = 0.01
-"""Of the device's time."""
+"""Of the step: where it waits for its host, the device's time counts for less."""
 _MOST_SIZES = 4
 _CONVOLUTIONS_IN_TF32 = "Allow TF32 for convolutions: something turned cuDNN's own switch off."
 
@@ -121,7 +121,8 @@ def _accident(case: Case) -> Evidence | None:
     spent = sum(row.ns for row in rows)
     work = case.view.trace.operations
     whole = float((work.end_ns - work.start_ns)[case.view.kept].sum())
-    if not rows or spent < _ACCIDENT * whole:
+    busy = min(case.step.unchanged.device_busy_ns / max(case.step.plain_ns, 1.0), 1.0)
+    if not rows or spent * busy < _ACCIDENT * whole:
         return None
     seen = [
         f"{row.name}{' at ' + row.where if row.where else ''} takes {row.takes}: {row.count}x, {duration_text(row.ns)} in all"

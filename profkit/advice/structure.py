@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model.kernel_class import Family
@@ -83,16 +84,19 @@ def _checkpointing(case: Case) -> Evidence | None:
     )
 
 
+def _could_save(case: Case, chosen: NDArray[np.bool_]) -> bool:
+    """Whether some kernels would shorten the step if they were twice as fast: not where the host is the limit."""
+    faster = case.step.predict_where_worth(
+        [lambda edited: edited.retime(chosen, edited.duration_ns * 0.5)], _SLIGHT
+    )
+    return faster is not None
+
+
 def _benchmark(case: Case) -> Evidence | None:
     facts = case.facts
     slow = facts.once(general_convolutions)
-    # How fast they become is not known; where faster ones would not shorten the step, nothing is said.
-    faster = case.step.predict_where_worth(
-        [lambda edited: edited.retime(slow, edited.duration_ns * 0.5)], _SLIGHT
-    )
-    if facts.share(slow) < 0.03 or faster is None:
+    if facts.share(slow) < 0.03 or not _could_save(case, slow):
         return None
-
     return Evidence(
         f"Convolutions over {percent_text(facts.share(slow))} of the device's time use general algorithms. cuDNN can try "
         "all of them once, and keep the fastest.",
@@ -125,7 +129,7 @@ def _loss(case: Case) -> Evidence | None:
     chosen = facts.named(*_CROSS_ENTROPY) & ~facts.compiled & ~facts.of_family(Family.GEMM)
     sizes = [_vocabulary(facts, row) for row in np.flatnonzero(chosen).tolist()]
     logits = max(sizes, default=(0, 0), key=lambda each: each[0] * each[1])
-    if logits[1] < _LARGE_VOCABULARY or facts.share(chosen) < _LOSS:
+    if logits[1] < _LARGE_VOCABULARY or facts.share(chosen) < _LOSS or not _could_save(case, chosen):
         return None
     return Evidence(
         f"The loss over {logits[1]:,} classes reads and writes logits of {bytes_text(4.0 * logits[0] * logits[1])} several "
@@ -147,6 +151,7 @@ def _vocabulary(facts: StepFacts, row: int) -> tuple[int, int]:
 _CROSS_ENTROPY: Final = ("cross_entropy", "log_softmax", "LogSoftmaxBackward", "nll_loss", "NllLossBackward")
 _LARGE_VOCABULARY: Final = 16_384
 _LOSS: Final = 0.03
+"""Of the device's time."""
 _NOTABLE_GRIDS: Final = 0.1
 _SLIGHT: Final = 0.01
 

@@ -16,6 +16,7 @@ from profkit.model import Trace
 from profkit.model.memory_history import Action
 from profkit.model.report_fit import Fit, FitCategory, FitNote, FitNow, FitThen
 from profkit.model.rows import Interval
+from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.fit_changes import FitChanges, PricedChange
 from profkit.simulation.memory_program import MemoryProgram
@@ -205,6 +206,8 @@ def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperator
         notes.append(FitNote(code="private-pools", params={"bytes": pools.reserved_bytes}))
     if changes.sequence != 1 and operators is None:
         notes.append(FitNote(code="scores-unknown"))
+    if changes.bf16 and operators is not None and under_autocast(program, operators):
+        notes.append(FitNote(code="bf16-already"))
     if changes.offload_optimizer:
         notes.append(FitNote(code="offload-not-timed"))
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())

@@ -104,7 +104,7 @@ def test_the_rule_is_silent_on_its_near_miss(rule):
 
 @pytest.mark.parametrize(
     "rule",
-    ["tf32", "bf16-autocast", "fp64", "alignment", "channels-last", "fused-attention", "cudnn-benchmark",
+    ["tf32", "bf16-autocast", "fp64", "alignment", "channels-last", "fused-attention", "cudnn-benchmark", "fused-loss",
      "exposed-communication", "fsdp-prefetch", "copies-beside-kernels", "collectives-beside-kernels"],
 )  # fmt: skip
 def test_faster_kernels_are_no_advice_where_the_step_waits_for_its_host(rule):
