@@ -31,6 +31,7 @@ _COMMANDS = (
     "benchmark",
     "doctor",
     "hardware",
+    "mcp",
 )
 """In the order of the help. Each is a module of this package with a ``command``, imported when it is used."""
 
