@@ -16,9 +16,10 @@ import pytest
 
 import profkit
 from profkit.errors import AnalysisError, ReadError
-from profkit.report import FileSummary, many_files
-from profkit.report.many_files import Failure, Task, summarise_many, summarise_path
+from profkit.report import FileSummary, workers
+from profkit.report.many_files import summarise_many
 from profkit.report.views import Options
+from profkit.report.workers import Failure, Task, summarise_path
 from tests.shared import DATA
 
 RANK_0 = DATA / "kineto" / "ddp_rank0.json.gz"
@@ -67,7 +68,7 @@ def test_where_no_local_worker_starts_this_process_does_the_work(folder, monkeyp
     def late(*_):
         raise TimeoutError("Nanny failed to start in 60 seconds")
 
-    monkeypatch.setattr("profkit.report.many_files._local_cluster", late)
+    monkeypatch.setattr("profkit.report.workers._local_cluster", late)
     report = profkit.analyze(
         [folder / "rank0.json", folder / "rank1.json", folder / "rank5.json"], cluster="local"
     )
@@ -93,7 +94,7 @@ def test_a_worker_that_dies_takes_no_other_file_with_it():
     """The files that waited for the same worker are done by another."""
     tasks = [Task(path=str(SMALL), options=Options()) for _ in range(8)]
     tasks[2] = Task(path=str(SMALL.with_name("deadly.json")), options=Deadly())
-    with many_files._Local(2) as local:
+    with workers._Local(2) as local:
         local._cluster.result()
         found = dict(local.run(tasks))
     assert sorted(found) == list(range(8))
@@ -108,22 +109,22 @@ def test_another_cluster_on_this_machine_is_no_trouble():
         with suppress(OSError):  # taken already
             other.bind(("127.0.0.1", 8787))
             other.listen()
-        with many_files._local_cluster(0, 10**9) as cluster:
+        with workers._local_cluster(0, 10**9) as cluster:
             assert cluster.scheduler.http_server.port != 8787
 
 
 def test_while_workers_start_this_process_works(folder, monkeypatch):
     """Each file is done once, here or there."""
     started = Event()
-    begin = many_files._local_cluster
+    begin = workers._local_cluster
 
     def slowly(*how):
         started.wait(60)
         return begin(*how)
 
-    monkeypatch.setattr(many_files, "_local_cluster", slowly)
+    monkeypatch.setattr(workers, "_local_cluster", slowly)
     tasks = [Task(path=str(folder / f"rank{rank}.json"), options=Options()) for rank in range(8)]
-    with many_files._Local(2) as local:
+    with workers._Local(2) as local:
         found = {}
         for at, result in local.run(tasks):
             assert at not in found
@@ -139,9 +140,9 @@ def test_while_workers_start_this_process_works(folder, monkeypatch):
 def test_workers_that_start_too_late_are_not_waited_for_before_the_report_is_right(folder, monkeypatch):
     """All files are done before the workers are there."""
     started = Event()
-    monkeypatch.setattr(many_files, "_local_cluster", lambda *_: started.wait(60) and _cluster())
+    monkeypatch.setattr(workers, "_local_cluster", lambda *_: started.wait(60) and _cluster())
     tasks = [Task(path=str(folder / f"rank{rank}.json"), options=Options()) for rank in range(4)]
-    with many_files._Local(2) as local:
+    with workers._Local(2) as local:
         found = dict(local.run(tasks))
         assert not local._cluster.done()
         started.set()
@@ -151,9 +152,9 @@ def test_workers_that_start_too_late_are_not_waited_for_before_the_report_is_rig
 def test_neither_this_process_nor_its_workers_import_what_the_files_do_not_need():
     """pandas takes longer to import than a trace to summarise."""
     code = (
-        "import sys; from profkit.report import many_files\n"
+        "import sys; from profkit.report import workers\n"
         "if __name__ == '__main__':\n"
-        "    with many_files._Local(1) as local:\n"
+        "    with workers._Local(1) as local:\n"
         "        with local._started() as workers:\n"
         "            there = workers._client.run(lambda: 'pandas' in __import__('sys').modules)\n"
         "    print('pandas' in sys.modules, *there.values())\n"
@@ -177,7 +178,7 @@ def _cluster():
 
 
 def test_a_scheduler_that_is_not_there_is_one_clear_line(monkeypatch):
-    monkeypatch.setattr("profkit.report.many_files._CONNECT_TIMEOUT", "1s")
+    monkeypatch.setattr("profkit.report.workers._CONNECT_TIMEOUT", "1s")
     with pytest.raises(AnalysisError, match="no scheduler answers"):
         profkit.analyze([SMALL, SMALL], cluster="tcp://127.0.0.1:1")
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,6 @@ from profkit.rendering.comparison_document import (
 )
 from profkit.rendering.comparisons import (
     COMPARISON_RENDERERS,
-    render_comparison_html,
     render_comparison_text,
     render_gate_json,
 )
@@ -56,6 +55,8 @@ class ComparisonReport:
 
     comparison: ComparisonDocument
     """The same as typed rows, under the names of the published schema."""
+    _pages: list[Path] = field(default_factory=list, init=False)
+    """Where its page was saved: a notebook's cell links to it."""
 
     @property
     def verdict(self) -> str:
@@ -98,14 +99,16 @@ class ComparisonReport:
             OutputError: It cannot be written there.
         """
         target = Path(path)
-        write_whole(target, self.render(format_of(target, formats=tuple(COMPARISON_RENDERERS))))
+        format = format_of(target, formats=tuple(COMPARISON_RENDERERS))
+        write_whole(target, self.render(format))
+        if format == "html":
+            self._pages.append(target.absolute())
         return target
 
     def _repr_html_(self) -> str:
-        import html
+        from profkit.rendering.notebook import comparison_cell
 
-        page = html.escape(render_comparison_html(self.comparison), quote=True)
-        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" sandbox></iframe>'
+        return comparison_cell(self.comparison, self._pages[-1] if self._pages else None)
 
     def __str__(self) -> str:
         return render_comparison_text(self.comparison)

@@ -41,6 +41,10 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     fused_optimizer: bool = False,
     ranks: int = 1,
     shard: Literal["zero1", "zero2", "zero3"] | None = None,
+    accumulate: int = 1,
+    keep_gradients: bool = False,
+    offload_optimizer: bool = False,
+    inference: bool = False,
     memory: str | None = None,
     memory_bytes: int | None = None,
     plain_step: str | None = None,
@@ -60,6 +64,10 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         fused_optimizer: The optimizer in one kernel, without temporaries.
         ranks: Over how many ranks ``shard`` goes.
         shard: ``zero1`` (optimizer state), ``zero2`` (gradients too) or ``zero3`` (parameters too).
+        accumulate: The batch in so many parts, whose gradients add up.
+        keep_gradients: ``zero_grad(set_to_none=False)``.
+        offload_optimizer: The optimizer's state and its update in the host's memory.
+        inference: The forward pass alone, under ``torch.no_grad()``.
         memory: What it has to fit into: ``24GB``. By default the memory of the recorded GPU, where a trace says it.
         memory_bytes: The same in bytes.
         plain_step: The step's time without a profiler: ``38.3ms``. A run folder tells it by itself.
@@ -87,6 +95,10 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         fused_optimizer=fused_optimizer,
         ranks=ranks,
         shard=shard,
+        accumulate=accumulate,
+        keep_gradients=keep_gradients,
+        offload_optimizer=offload_optimizer,
+        inference=inference,
     )
     operators = next((made for each in traces if (made := block_operators(program, each))), None)
     _refuse_unknown(files, program, asked, operators)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,13 +19,14 @@ from profkit.hardware import Gpu, stated_gpu
 from profkit.model import Finding, Severity
 from profkit.readers import read
 from profkit.readers.remote import shown_name
-from profkit.rendering import RENDERERS, render_html, render_json, render_text
+from profkit.rendering import RENDERERS, render_json, render_text
 from profkit.rendering.document import Document, Verdict
 from profkit.rendering.document_of import document_of
 from profkit.rendering.formats import format_of
 from profkit.report.assembly import summarise
-from profkit.report.many_files import AUTO, MANY_FILES, failure_findings, summarise_many, with_findings
+from profkit.report.many_files import failure_findings, summarise_many, with_findings
 from profkit.report.views import Options
+from profkit.report.workers import AUTO, MANY_FILES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """A finished analysis: tables as DataFrames, and a page.
+    """A finished analysis: tables as DataFrames, and a page. It shows a summary of itself in a notebook.
 
     Tables are DataFrames of the window's sums, under the names of `profkit.report/2`, and keep their columns when
     empty: times are in ns (``_ns``), sizes in bytes (``_bytes``), shares 0 to 1, unknown is None. `table` gives them
@@ -59,6 +60,8 @@ class Report:
     """The report as typed rows with their sentences: what is published as `profkit.report/2`."""
     recordings: Recordings | None = None
     """What it was made of; None for one that was saved."""
+    _pages: list[Path] = field(default_factory=list, init=False)
+    """Where its page was saved: a notebook's cell links to it."""
 
     @property
     def verdict(self) -> Verdict:
@@ -201,13 +204,14 @@ class Report:
         target = Path(path)
         text = self.render(format_of(target))
         write_whole(target, text)
+        if format_of(target) == "html":
+            self._pages.append(target.absolute())
         return target
 
     def _repr_html_(self) -> str:
-        import html
+        from profkit.rendering.notebook import report_cell
 
-        page = html.escape(render_html(self.document), quote=True)
-        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" sandbox="allow-scripts"></iframe>'
+        return report_cell(self.document, self._pages[-1] if self._pages else None)
 
     def __str__(self) -> str:
         return render_text(self.document)
@@ -221,6 +225,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     *,
     step: str | None = None,
     device: int | None = None,
+    phase: str | None = None,
     peaks: Gpu | PathLike | None = None,
     plain_step: str | None = None,
     plain_step_ns: int | None = None,
@@ -234,6 +239,8 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
             also compressed; ``-`` is standard input. Remote ones and patterns too: ``s3://bucket/run/*.json.gz``.
         step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
         device: The report's id of the only device to look at.
+        phase: The only phase that tables show, with what lies in it: ``forward``, or ``forward/loss``. The verdict
+            stays that of the step.
         peaks: Rates of the GPU, in place of those of the recorded one: a name such as ``H100``, or a file of rates.
         plain_step: The step's time without a profiler: ``38.3ms``. A ``run.json`` that lists a file tells it by itself.
         plain_step_ns: The same in ns.
@@ -245,7 +252,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
 
     Raises:
         ReadError: A file cannot be read; the message says why and what to do.
-        AnalysisError: The cluster cannot be used, or there is no such device or step.
+        AnalysisError: The cluster cannot be used, or there is no such device, step or phase.
         ProfkitError: ``peaks`` is no known GPU, or ``plain_step`` no duration.
     """
     given = expand(paths)
@@ -253,6 +260,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     options = Options(
         step_name=step,
         device=device,
+        phase=phase,
         peaks=stated_gpu(peaks),
         plain_step_ns=stated_step_ns(plain_step, plain_step_ns),
         run_steps=run_steps(files),
@@ -265,6 +273,10 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         recordings, failures = _read_all(files, say)
         say("analysing")
         found, findings = summarise(recordings, options), failure_findings(failures)
+    if phase is not None and not found.phases:
+        raise AnalysisError(
+            f"phase {phase!r}", "no phase is named so", "The report without --phase lists them"
+        )
     if len(files) < len(given):
         findings.append(Finding("file-repeated", Severity.WARNING, count=len(given) - len(files)))
     document = document_of(with_findings(found, findings) if findings else found)

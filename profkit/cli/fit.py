@@ -44,6 +44,12 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
 @click.option("--fused-optimizer", is_flag=True, help="Use the fused optimizer.")
 @click.option("--ranks", type=click.IntRange(1, 65536), default=1, metavar="N", help="Shard over N ranks.")
 @click.option("--shard", type=click.Choice(["zero1", "zero2", "zero3"]), help="What to shard over --ranks.")
+@click.option(
+    "--accumulate", type=click.IntRange(1, 65536), default=1, metavar="N", help="The batch in N parts."
+)
+@click.option("--keep-gradients", is_flag=True, help="zero_grad(set_to_none=False).")
+@click.option("--offload-optimizer", is_flag=True, help="Keep the optimizer's state on the host.")
+@click.option("--inference", is_flag=True, help="The forward pass alone.")
 @memory_option
 @plain_step_option
 @click.option("-o", "--output", metavar="FILE", help="Write the answer here; - is standard output.")

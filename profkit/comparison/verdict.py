@@ -12,7 +12,7 @@ from profkit.comparison.rows import Judgement, SetupWarning, VerdictName
 from profkit.comparison.side import Side, TimeKind
 from profkit.model.findings import Fact
 
-__all__ = ["idle_ns", "judge", "noises", "verdict_of"]
+__all__ = ["DRIFT", "IDLE_SPREAD", "idle_ns", "judge", "noises", "verdict_of"]
 
 _OF_THE_HOST: Final = ("allocation", "compilation", "host", "input", "profiler")
 """Causes of idle time that shrink when kernels take longer, as far as the host ran ahead."""
@@ -26,16 +26,16 @@ _BUSY_SPREAD: Final = 0.005
 """What the busy time of the steps of a recording is expected to spread (standard deviation over mean): clocks and
 temperature. Steps of 41 programs on an H200 that never wait for the host spread by 0.2 %."""
 
-_DRIFT: Final = 0.003
+DRIFT: Final = 0.003
 """What recordings of one step are expected to differ by at least."""
 
-_IDLE_SPREAD: Final = 0.12
+IDLE_SPREAD: Final = 0.12
 """The same of idle time, which is the host's and drifts: of 420 pairs of equal loops of programs that wait for the
 host, 96 % are within the noise that follows; with 8 %, 89 % are."""
 
 _RESTLESS: Final = 0.05
 """A host whose idle time spreads by less than this within a recording drifts less from one to the next. The hosts that
-were measured spread by 6 to 16 %, and drift by `_IDLE_SPREAD`."""
+were measured spread by 6 to 16 %, and drift by `IDLE_SPREAD`."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,10 @@ def noises(before: Side, after: Side) -> dict[TimeKind, Noise]:
     """The noise of the step, and of its busy and its idle time."""
     times: dict[TimeKind, _Times] = {kind: _times(before, after, kind) for kind in ("step", "busy", "idle")}
     level = {kind: max(each.level, 0.0) for kind, each in times.items()}
-    spread = {"busy": _BUSY_SPREAD * level["busy"], "idle": _IDLE_SPREAD * level["idle"]}
-    drift = {"busy": _DRIFT * level["busy"], "idle": _idle_drift(times["idle"], spread["idle"])}
+    spread = {"busy": _BUSY_SPREAD * level["busy"], "idle": IDLE_SPREAD * level["idle"]}
+    drift = {"busy": DRIFT * level["busy"], "idle": _idle_drift(times["idle"], spread["idle"])}
     spread["step"] = math.hypot(spread["busy"], spread["idle"])
-    drift["step"] = max(math.hypot(drift["busy"], drift["idle"]), _DRIFT * level["step"])
+    drift["step"] = max(math.hypot(drift["busy"], drift["idle"]), DRIFT * level["step"])
     return {
         kind: measured_noise(each.before, each.after, expected=spread[kind], drift=drift[kind])
         for kind, each in times.items()
@@ -129,7 +129,7 @@ def _idle_drift(idle: _Times, expected: float) -> float:
     if not idle.level or not expected:
         return 0.0
     quiet = spread_of(idle.before, idle.after, expected) / (_RESTLESS * idle.level)
-    return max(expected * min(quiet**3, 1.0), _DRIFT * idle.level)
+    return max(expected * min(quiet**3, 1.0), DRIFT * idle.level)
 
 
 def _disagreement(before: Side, after: Side, of_step: VerdictName, of_busy: VerdictName) -> Fact | None:

@@ -55,7 +55,7 @@ def allocator_row(
         inactive_split_bytes=int(free.bytes[~free.whole].sum()) if free else None,
         releasable_bytes=int(free.bytes[free.whole].sum()) if free else None,
         pending_free_bytes=int(replayed.active[-1] - replayed.allocated[-1]),
-        rounding_bytes=int((lives.bytes - lives.requested)[kept].sum()),
+        rounding_bytes=int(lives.rounding[kept].sum()),
         regrown_bytes=regrown,
         regrowths=regrowths,
         cuda_allocations=int(asked.sum()),

@@ -44,6 +44,8 @@ def findings_of(
     for replayed, device in zip(replays, devices, strict=True):
         where = replayed.device if len(replays) > 1 else None
         found += _about_history(replayed, device, {"device": where})
+        if replayed.recorded and history.segments_known and replayed.reserved_peak is None:
+            found.append(Finding("segments-missing", Severity.WARNING, params={"device": where}))
     if not replays:
         found.append(Finding("empty", Severity.WARNING))
     found += [_out_of_memory(row) for row in ooms]
@@ -73,8 +75,6 @@ def _about_history(
         yield Finding(
             "peak-bounded", Severity.INFO, params=params | {"unsure_bytes": device.peak_unsure_bytes}
         )
-    if replayed.reserved is not None and replayed.reserved_peak is None:
-        yield Finding("segments-missing", Severity.WARNING, params=params)
     for code, severity, blocks in (
         ("lost-frees", Severity.WARNING, replayed.lost_frees),
         ("extra-frees", Severity.WARNING, replayed.extra_frees),

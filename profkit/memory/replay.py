@@ -44,6 +44,12 @@ class Lifetimes(Table):
     stream: IntColumn = column("i8", 0)
     category: IntColumn = column("i4")
 
+    @property
+    def rounding(self) -> NDArray[np.int64]:
+        """Bytes of each block beyond what was asked for; 0 where a snapshot says that more was asked for."""
+        rounding: NDArray[np.int64] = np.maximum(self.bytes - self.requested, 0)
+        return rounding
+
 
 @dataclass(frozen=True, eq=False)
 class Reservations(Table):
@@ -341,11 +347,12 @@ def curve_of(sizes: IntColumn, start: IntColumn, stop: IntColumn, end: int) -> N
     return np.cumsum(change[:end])
 
 
-def _reserved(events: AllocatorEvents, segments: Segments, end: int) -> NDArray[np.int64]:
+def _reserved(events: AllocatorEvents, segments: Segments, end: int) -> NDArray[np.int64] | None:
+    """Reserved bytes in each state, counted back from the segments; None where history and segments contradict."""
     grown = np.isin(events.action, (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP))
     shrunk = np.isin(events.action, (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP))
     change = np.zeros(end, np.int64)
     change[1:] = np.where(grown, events.bytes, 0) - np.where(shrunk, events.bytes, 0)
     curve = np.cumsum(change)
     reserved: NDArray[np.int64] = curve + (segments.bytes.sum() - curve[-1])
-    return reserved
+    return None if (reserved < 0).any() else reserved

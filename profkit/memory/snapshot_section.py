@@ -177,7 +177,7 @@ def _device_row(holders: Holders) -> MemoryDevice:
         peak_active_bytes=int(replayed.active.max()),
         peak_time_ns=holders.time_ns(peak),
         peak_unsure_bytes=int(lives.unsure[at_peak].sum()),
-        peak_rounding_bytes=int((lives.bytes - lives.requested)[at_peak].sum()),
+        peak_rounding_bytes=int(lives.rounding[at_peak].sum()),
         allocated_at_start_bytes=int(replayed.allocated[0]),
         reserved_at_start_bytes=int(reserved[0]) if reserved is not None else None,
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from msgspec import UNSET, UnsetType
-
 from profkit.model.findings import Fact, Finding
 from profkit.model.names import (
     Basis,
@@ -93,8 +91,8 @@ class Verdict(Row, frozen=True, kw_only=True):
     """Busy kernel time by the basis that it rests on."""
     runner_up: RunnerUp | None
     """A second share within ten points of the first."""
-    straggler: Straggler | UnsetType | None = UNSET
-    """Waiting for late ranks; absent where it is not notable."""
+    straggler: Straggler | None = None
+    """Waiting for late ranks; absent in JSON where it is not notable."""
     recorded_bound: ShareBound | None = None
     """The largest share of the recorded window."""
     unprofiled_shares: Shares | None = None

@@ -148,19 +148,19 @@ LAUNCH_SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 class Operations(Table):
     """What devices did: kernels, copies, memsets, opaque graphs. Copies HtoH are no device operation."""
 
-    start_ns: IntColumn = column("i8")
-    end_ns: IntColumn = column("i8")
+    start_ns: IntColumn = column("i8", of="time")
+    end_ns: IntColumn = column("i8", of="time")
     kind: IntColumn = column("i1", OperationKind.KERNEL)
     """`OperationKind`."""
-    device: IntColumn = column("i4", 0)
+    device: IntColumn = column("i4", 0, of="devices")
     """Index into `Trace.devices`."""
-    process: IntColumn = column("i4", 0)
+    process: IntColumn = column("i4", 0, of="processes")
     """Index into `Trace.processes`."""
     stream: IntColumn = column("i8")
     context: IntColumn = column("i8")
-    name: IntColumn = column("i4")
+    name: IntColumn = column("i4", of="strings")
     """String: the demangled name with template arguments; for copies ``Memcpy HtoD`` and the like."""
-    correlation: IntColumn = column("i8", 0)
+    correlation: IntColumn = column("i8", 0, of="correlation")
     """Joins `Calls.correlation` of the same process; 0 is none. Nodes of a graph share one."""
     grid_x: IntColumn = column("i4")
     grid_y: IntColumn = column("i4")
@@ -183,9 +183,9 @@ class Operations(Table):
     """Copies: 1 when the host side is pageable memory, 0 when it is not."""
     graph_node: IntColumn = column("i8", 0)
     """Non-zero for a node of a graph that was traced node by node."""
-    external: IntColumn = column("i8", 0)
+    external: IntColumn = column("i8", 0, of="external")
     """Joins `Ranges.external` of the same process: the operator that launched it; 0 is none."""
-    module: IntColumn = column("i4")
+    module: IntColumn = column("i4", of="strings")
     """String: the path of the module that a node of a graph was captured in (``layers.0.attention.wq``)."""
 
 
@@ -193,16 +193,16 @@ class Operations(Table):
 class Calls(Table):
     """Calls of the CUDA or HIP runtime and driver by host threads."""
 
-    start_ns: IntColumn = column("i8")
-    end_ns: IntColumn = column("i8")
-    thread: IntColumn = column("i4")
+    start_ns: IntColumn = column("i8", of="time")
+    end_ns: IntColumn = column("i8", of="time")
+    thread: IntColumn = column("i4", of="threads")
     """Index into `Trace.threads`."""
-    name: IntColumn = column("i4")
+    name: IntColumn = column("i4", of="strings")
     """String: the function's name without its version suffix, e.g. ``cudaLaunchKernel``."""
-    correlation: IntColumn = column("i8", 0)
+    correlation: IntColumn = column("i8", 0, of="correlation")
     driver: IntColumn = column("i1", 0)
     """1 for the driver API, 0 for the runtime API."""
-    stack: IntColumn = column("i4")
+    stack: IntColumn = column("i4", of="strings")
     """String: the Python frame that made the call (``file.py:12``), where the file has it."""
 
 
@@ -210,27 +210,27 @@ class Calls(Table):
 class Ranges(Table):
     """Named stretches of host time: annotations, operators, Python functions, profiler overhead."""
 
-    start_ns: IntColumn = column("i8")
-    end_ns: IntColumn = column("i8")
-    thread: IntColumn = column("i4")
+    start_ns: IntColumn = column("i8", of="time")
+    end_ns: IntColumn = column("i8", of="time")
+    thread: IntColumn = column("i4", of="threads")
     """Index into `Trace.threads`: where it began."""
     kind: IntColumn = column("i1", RangeKind.ANNOTATION)
     """`RangeKind`."""
-    name: IntColumn = column("i4")
+    name: IntColumn = column("i4", of="strings")
     """String, cleaned: without emit_nvtx suffixes and without `PHASE_MARK`."""
-    domain: IntColumn = column("i4")
+    domain: IntColumn = column("i4", of="strings")
     """String: the NVTX domain's name; -1 for the default domain and for formats without domains."""
-    sequence: IntColumn = column("i8")
+    sequence: IntColumn = column("i8", of="sequence")
     """Autograd sequence number: a backward operator has that of its forward operator."""
-    external: IntColumn = column("i8", 0)
+    external: IntColumn = column("i8", 0, of="external")
     """An operator's number, which `Operations.external` names; 0 is none."""
-    shapes: IntColumn = column("i4")
+    shapes: IntColumn = column("i4", of="strings")
     """String, JSON: the sizes of an operator's inputs, ``[[64, 128], [], [[2, 3], [4]]]``."""
-    dtypes: IntColumn = column("i4")
+    dtypes: IntColumn = column("i4", of="strings")
     """String, JSON: the types of its inputs, ``["float", "c10::BFloat16", "Scalar"]``."""
-    strides: IntColumn = column("i4")
+    strides: IntColumn = column("i4", of="strings")
     """String, JSON: the strides of its inputs, shaped like ``shapes``."""
-    scalars: IntColumn = column("i4")
+    scalars: IntColumn = column("i4", of="strings")
     """String, JSON: its scalar inputs as text (Kineto's Concrete Inputs), ``["", "False", "[1, 1]"]``."""
 
 
@@ -238,13 +238,13 @@ class Ranges(Table):
 class Syncs(Table):
     """Rows of the synchronisation activity. They add stream and context to a wait; they are no durations."""
 
-    start_ns: IntColumn = column("i8")
-    end_ns: IntColumn = column("i8")
-    process: IntColumn = column("i4", 0)
+    start_ns: IntColumn = column("i8", of="time")
+    end_ns: IntColumn = column("i8", of="time")
+    process: IntColumn = column("i4", 0, of="processes")
     stream: IntColumn = column("i8")
     context: IntColumn = column("i8")
-    correlation: IntColumn = column("i8", 0)
-    name: IntColumn = column("i4")
+    correlation: IntColumn = column("i8", 0, of="correlation")
+    name: IntColumn = column("i4", of="strings")
     """String: ``Event Sync``, ``Stream Wait Event``, ``Stream Sync``, ``Context Sync``."""
 
 
@@ -255,24 +255,24 @@ class Collectives(Table):
     Also, in `Trace.messages`, the sends and receives that the host asked for: a batch of them is one kernel.
     """
 
-    operation: IntColumn = column("i4")
+    operation: IntColumn = column("i4", of="operations")
     """Row in `Trace.operations`; of messages unknown."""
-    name: IntColumn = column("i4")
+    name: IntColumn = column("i4", of="strings")
     """String: ``allreduce``, ``_allgather_base``..."""
-    dtype: IntColumn = column("i4")
+    dtype: IntColumn = column("i4", of="strings")
     """String as written: ``BFloat16``."""
     in_elements: IntColumn = column("i8")
     out_elements: IntColumn = column("i8")
     group_size: IntColumn = column("i4")
-    group: IntColumn = column("i4")
+    group: IntColumn = column("i4", of="strings")
     """String: the process group's name or description."""
     sequence: IntColumn = column("i8")
     """The collective's number within its group, where written."""
     peer: IntColumn = column("i4")
     """Of a send or receive: the rank on the other side, as numbered in the whole job."""
-    time_ns: IntColumn = column("i8")
+    time_ns: IntColumn = column("i8", of="time")
     """Of messages: when the host asked."""
-    thread: IntColumn = column("i4")
+    thread: IntColumn = column("i4", of="threads")
     """Of messages: index into `Trace.threads`."""
 
 
@@ -280,10 +280,10 @@ class Collectives(Table):
 class MemoryEvents(Table):
     """Allocations that a timeline itself recorded (Kineto ``[memory]``, nsys memory usage)."""
 
-    time_ns: IntColumn = column("i8")
-    device: IntColumn = column("i4")
+    time_ns: IntColumn = column("i8", of="time")
+    device: IntColumn = column("i4", of="devices")
     """Index into `Trace.devices`; -1 is the host."""
-    thread: IntColumn = column("i4")
+    thread: IntColumn = column("i4", of="threads")
     bytes: IntColumn = column("i8", 0)
     """Positive for an allocation, negative for a free."""
     address: IntColumn = column("i8")
@@ -295,9 +295,9 @@ class MemoryEvents(Table):
 class Samples(Table):
     """Samples of hardware metrics over the whole device."""
 
-    time_ns: IntColumn = column("i8")
-    device: IntColumn = column("i4", 0)
-    metric: IntColumn = column("i4")
+    time_ns: IntColumn = column("i8", of="time")
+    device: IntColumn = column("i4", 0, of="devices")
+    metric: IntColumn = column("i4", of="strings")
     """String: the metric's name as written, e.g. ``DRAM Read Bandwidth [Throughput %]``."""
     value: NDArray[np.float64] = column("f8", float("nan"))
 
@@ -306,7 +306,7 @@ class Samples(Table):
 class Counters(Table):
     """What hardware counters said of single kernels, each measured in a run of its own; NaN is not collected."""
 
-    operation: IntColumn = column("i4")
+    operation: IntColumn = column("i4", of="operations")
     """Row in `Trace.operations`."""
     duration_ns: IntColumn = column("i8")
     """Its time when it runs by itself, with cold caches unless the tool was told otherwise."""
@@ -343,6 +343,8 @@ class Trace:
     counters: Counters = field(default_factory=Counters.empty)
     unix_epoch_ns: int | None = None
     """The Unix time, in ns, of this trace's time zero; None when the file does not say."""
+    resumed_ns: Sequence[int] = ()
+    """When recording began anew, in order: nothing is known of the time before, since the last event."""
     findings: Sequence[Finding] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Events that were left out, by reason in snake case: ``reversed_times``, ``implausible_times``,

@@ -64,6 +64,8 @@ class DeviceCollectives:
     step: Column
     """Index into ``steps``, or -1."""
     steps: Sequence[str]
+    steps_named: bool
+    """Whether the program named its steps: else their numbers count from where the recording began."""
     sequence: Column
     """The number of the collective in its group as the file has it, or -1."""
     kept: NDArray[np.bool_]
@@ -122,6 +124,7 @@ def _of_device(
         operation=mine,
         step=view.step_of_operation[mine],
         steps=view.steps.names,
+        steps_named=view.steps.named,
         sequence=np.where(
             np.array([k[1] == MESSAGE for k in keys] or [False])[key], -1, described.sequence[place]
         ),

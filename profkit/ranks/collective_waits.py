@@ -34,6 +34,8 @@ class Waiting:
     device: Column
     last: Column
     """The device that entered last."""
+    last_row: Column
+    """That device's row of the collective, among all rows of all devices."""
     late_ns: Column
     """How much later than the first it entered; of a message that went into a buffer, how long its sender waited."""
     waiting_ns: Column
@@ -115,6 +117,7 @@ def find_waiting(
         row=rows,
         device=device[rows],
         last=device[rows[closes]][which],
+        last_row=rows[closes][which],
         late_ns=late,
         waiting_ns=upto - start[rows],
         exposed_ns=exposed,

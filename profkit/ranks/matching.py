@@ -48,8 +48,8 @@ def match_collectives(devices: Sequence[DeviceCollectives]) -> Matching:
     """Number the collectives, the same number for the same one on every device.
 
     By the number in its process group, where files have it; else by order among those of the same group, name
-    and size within the same step. Kernels of one collective end almost together, so where the counts differ, or
-    no steps are marked, the order is shifted until the ends lie at one distance.
+    and size within the same step. Kernels of one collective end almost together, so where the counts differ, or a
+    file does not name its steps, the order is shifted until the ends lie at one distance.
 
     Args:
         devices: One a rank.
@@ -58,6 +58,8 @@ def match_collectives(devices: Sequence[DeviceCollectives]) -> Matching:
     if not len(device):
         return Matching(device, device, device, np.empty(0, bool))
     key, step = _common_keys(devices), common_steps(devices)
+    if not all(d.steps_named for d in devices):
+        step = np.full_like(step, -1)  # the recordings began in different steps
     sequence = np.concatenate([d.sequence for d in devices])
     numbered = sequence >= 0
     cell = group_rows(key, np.where(numbered, -2, step))[0]

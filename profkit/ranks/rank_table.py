@@ -109,7 +109,7 @@ def _compared(devices: Sequence[DeviceCollectives]) -> RanksFound:
     waiting = everywhere.in_window()
     errors = _errors(devices, found, shift)
     rows = _with_comparison(rows, devices, waiting, errors, clocks)
-    caused = caused_waits(devices, everywhere, common_steps(devices)[everywhere.row], shifts)
+    caused = caused_waits(devices, everywhere, common_steps(devices)[everywhere.last_row], shifts)
     rows = name_stragglers(rows, devices, waiting, caused)
     return RanksFound(
         rows=rows,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import UNSET
-
 from profkit.model.names import SHARES, ShareName
 from profkit.model.report_ranks import RankRow, Straggler
 from profkit.model.report_verdict import Verdict
@@ -43,7 +41,7 @@ def verdict_on_ranks(verdict: Verdict, ranks: RanksFound) -> Verdict:
     total = sum(sum(row.shares.values()) for row in compared)
     late = _latest_rank(compared)
     if late is None or not waiting or waiting < _MOSTLY * exposed or waiting < _WORTH_SAYING * total:
-        return replace(verdict, straggler=UNSET)
+        return replace(verdict, straggler=None)
     extra, extra_ns = _own_bottleneck(late, compared)
     is_straggler = bool(late.straggler)
     explained = is_straggler and extra_ns >= _EXPLAINS * _caused_ns(late)

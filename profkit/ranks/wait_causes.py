@@ -48,7 +48,7 @@ def caused_waits(
     Args:
         devices: One a rank.
         waiting: Who waits for whom; chains of waiting may lead through what is outside of the window.
-        step: The step of each row of ``waiting``, numbered alike on all devices, or -1.
+        step: For each row of ``waiting`` the step of the device that entered last, or -1.
         shift: From each device's clock to the common one.
     """
     waits = np.flatnonzero(waiting.waiting_ns > 0)

@@ -110,7 +110,7 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
     bar = segments_of(shares)
     record = what_to_record(verdict)
     # Advice is about a rank's own step: where it waits for another rank, that is not what to do first.
-    first = report.advice[0] if report.advice and not verdict.straggler else None
+    first = report.advice[0] if report.advice and verdict.straggler is None else None
     return VerdictSection(
         kind=kind if rest else None,
         rest=rest or kind,
@@ -206,6 +206,7 @@ def method_section(report: Document) -> MethodSection:
     given = [
         ("step", options.step),
         ("device", None if options.device is None else str(options.device)),
+        ("phase", options.phase),
         ("peaks", options.peaks),
         ("step without a profiler", options.plain_step_ns and duration_text(options.plain_step_ns)),
     ]

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from profkit.model.report import REPORT_SCHEMA
+from profkit.model.rows import replace
 from profkit.rendering.document import Document
 
 __all__ = ["ascii_json", "json_text", "json_value", "render_json"]
@@ -22,8 +23,11 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7e]+")
 def render_json(report: Document) -> str:
     """The report as `profkit.report/2`, one table row a line, in the order of the contract.
 
-    NaN and infinities become null, since JSON has neither. Maps are sorted by name.
+    NaN and infinities become null, since JSON has neither. Maps are sorted by name. Where no rank is late, nothing
+    is called a straggler.
     """
+    if report.verdict.straggler is None:
+        report = replace(report, verdict=replace(report.verdict, straggler=msgspec.UNSET))
     lines = [f'"schema": {json_text(REPORT_SCHEMA)}']
     for field in msgspec.structs.fields(report):
         lines.append(f"{json_text(field.encode_name)}: {_section(getattr(report, field.name))}")

@@ -19,6 +19,7 @@ from profkit.model.rows import replace
 from profkit.ranks import compare_ranks, file_of_ranks, report_offsets
 from profkit.report.fit_rows import fit_rows
 from profkit.report.health import health_row, undecided_reason
+from profkit.report.identity import identified
 from profkit.report.joining import Joined
 from profkit.report.method import threshold_rows
 from profkit.report.part import Part, device_rows
@@ -48,10 +49,12 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     """Analyse recordings as one report.
 
     Args:
-        recordings: What the readers returned; traces stay separate devices.
+        recordings: What the readers returned; traces of different devices stay apart.
         options: What the person said about them.
     """
     options = options or Options()
+    found = identified(recordings)
+    recordings = found.recordings
     views = analysed_views(recordings, options)
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
     joined = Joined.of(Part.together([Part.of(view) for view in views]), options.device or 0)
@@ -59,8 +62,8 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     undecided = undecided_of(recordings, views)
     return Report(
         **joined.tables(memory),
-        inputs=[input_row(r) for r in recordings],
-        health=health_of(recordings, views, joined.part, memory, joined.ranks.findings),
+        inputs=[input_row(r) for r in found.read],
+        health=health_of(recordings, views, joined.part, memory, [*found.findings, *joined.ranks.findings]),
         verdict=joined.verdict(
             undecided=undecided,
             facts=host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else (),
@@ -88,6 +91,7 @@ def timelines(
     recordings: Sequence[Trace | MemoryHistory], options: Options
 ) -> tuple[list[TraceView], Memory | None]:
     """The analysed traces of some recordings, and the memory section: what an exported timeline is made from."""
+    recordings = identified(recordings).recordings
     histories = [r for r in recordings if isinstance(r, MemoryHistory)]
     views = analysed_views(recordings, options)
     return views, memory_row(histories, views, time_offsets(views))
@@ -143,6 +147,7 @@ def method_of(
         options=StatedOptions(
             step=options.step_name,
             device=options.device,
+            phase=options.phase,
             peaks=options.peaks.name if options.peaks else None,
             plain_step_ns=next((v.plain_step_ns for v in views if v.plain_step_ns), None),
         ),

@@ -18,6 +18,7 @@ from profkit.model.report_memory import Memory
 from profkit.model.report_time import Timeline
 from profkit.model.report_verdict import AdviceRow, Health
 from profkit.report.assembly import health_of, input_row, method_of, undecided_of
+from profkit.report.identity import Identity, identity_of
 from profkit.report.joining import Joined
 from profkit.report.part import Part
 from profkit.report.views import Options, analysed_views
@@ -35,7 +36,10 @@ class FileSummary:
 
     part: Part
     """Of a snapshot, that of no trace."""
-    source: InputRow
+    sources: Sequence[InputRow]
+    """One a file that it was read from."""
+    identity: Identity | None
+    """What it is a recording of."""
     health: Health
     undecided: Fact | None
     memory: Memory | None
@@ -78,7 +82,8 @@ def summarise_file(
     memory = memory_row(histories, views, joined.offsets)
     return FileSummary(
         part=joined.part,
-        source=input_row(recording),
+        sources=[input_row(recording)],
+        identity=identity_of(recording),
         health=health_of([recording], views, joined.part, memory, joined.ranks.findings),
         undecided=undecided_of([recording], views),
         memory=memory,

@@ -82,7 +82,7 @@ def merge_files(files: Sequence[FileSummary]) -> Report:
     )
     return Report(
         **joined.tables(memory),
-        inputs=[f.source for f in files],
+        inputs=[row for f in files for row in f.sources],
         health=_health([f.health for f in files], joined.ranks.findings),
         verdict=joined.verdict(undecided=_undecided(files, joined.part.grounds)),
         advice=_advice(files),

@@ -123,6 +123,6 @@ def asked_earlier(chosen: Flags, transfer: Floats) -> Callable[[EditedStep], Non
         later = chosen & edited.alive & (np.cumsum(chosen) > 1)
         could = np.where(later, np.minimum(exposed_ns(edited.facts, later), transfer), 0.0)
         room = float(edited.duration_ns[kernels & edited.alive].sum()) / max(float(could.sum()), 1.0)
-        edited.retime(later, edited.duration_ns - could * min(edited.constants.hidden, room))
+        edited.retime(later, edited.duration_ns - could * min(1.0, room))
 
     return change

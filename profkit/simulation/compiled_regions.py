@@ -49,6 +49,8 @@ def compilation_ns(facts: StepFacts) -> int:
 def join_regions(edited: EditedStep) -> None:
     """One graph instead of several: entered once, and the kernels between them compiled, too."""
     count, tokens = len(edited.facts.once(regions)), len(edited.gap_ns)
+    if not count:
+        return
     entering = (count - 1) * 2 * edited.usual_launch_ns
     edited.gap_ns -= min(entering, 0.5 * float(edited.gap_ns.sum())) / tokens
     edited.gap_ns = np.maximum(edited.gap_ns, 0)

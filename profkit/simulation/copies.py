@@ -36,7 +36,7 @@ def load_with(workers: int) -> Callable[[EditedStep], None]:
         left = fetch / fetching if fetching else 0.0
         edited.gap_ns -= edited.input_ns * (1 - left)
         edited.input_ns = edited.input_ns * left
-        edited.least_ns = max(edited.least_ns, fetching * edited.constants.worker / max(workers, 1))
+        edited.least_ns = max(edited.least_ns, fetching / max(workers, 1))
 
     return change
 

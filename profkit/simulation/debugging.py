@@ -41,8 +41,10 @@ def anomaly_checks(facts: StepFacts) -> Flags:
 
 def drop_anomaly_checks(edited: EditedStep) -> None:
     """Without the checks, and without waiting for them."""
-    edited.drop(edited.facts.once(anomaly_checks))
-    lift_waits(edited)
+    checks = edited.facts.once(anomaly_checks)
+    if checks.any():
+        edited.drop(checks)
+        lift_waits(edited)
 
 
 def finished_in_call(facts: StepFacts) -> Flags:
@@ -56,6 +58,8 @@ def finished_in_call(facts: StepFacts) -> Flags:
 
 def launch_freely(edited: EditedStep) -> None:
     """Launch calls return before their kernels have run."""
+    if not edited.facts.once(finished_in_call).any():
+        return
     work = edited.duration_ns + edited.lead_ns
     launched = np.bincount(edited.facts.token, work, minlength=len(edited.own_ns)).astype(float)
     edited.own_ns = np.minimum(edited.own_ns, np.maximum(edited.own_ns - launched, _CALL_NS))

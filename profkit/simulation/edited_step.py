@@ -54,7 +54,7 @@ class EditedStep:
         self.held = program.held.copy()
         self.graphed = False
         self.usual_launch_ns = facts.usual_launch_ns(program)
-        whole = self.gap_ns - self.kept_ns + self.own_ns
+        whole = self.launching_ns
         pause = np.maximum(whole - _PAUSE * self.usual_launch_ns, 0.0)
         self.pause_ns = np.minimum(pause, np.maximum(self.gap_ns - self.kept_ns, 0.0))
         """What the program itself does before each launch, as far as it is far more than launching takes."""
@@ -95,14 +95,19 @@ class EditedStep:
 
     def host_ns(self, tokens: NDArray[np.int64]) -> float:
         """Host time of some tokens: without fetching data, allocating and the program's own work."""
-        whole = self.gap_ns - self.kept_ns + self.own_ns
-        return float(whole[tokens].sum())
+        return float(self.launching_ns[tokens].sum())
 
-    def give_host(self, token: int, host_ns: float) -> None:
-        """Give a launch so much host time; what it fetches, allocates or works stays."""
-        fixed = self.kept_ns[token]
-        self.own_ns[token] = min(self.own_ns[token], host_ns)
-        self.gap_ns[token] = fixed + host_ns - self.own_ns[token]
+    @property
+    def launching_ns(self) -> Floats:
+        """Host time of each token: without fetching data, allocating and the program's own work."""
+        launching: Floats = self.gap_ns - self.kept_ns + self.own_ns
+        return launching
+
+    def give_host(self, tokens: NDArray[np.int64], host_ns: Floats | float) -> None:
+        """Give each of some launches so much host time; what they fetch, allocate or work stays."""
+        fixed = self.kept_ns[tokens]
+        self.own_ns[tokens] = np.minimum(self.own_ns[tokens], host_ns)
+        self.gap_ns[tokens] = fixed + host_ns - self.own_ns[tokens]
 
     def add(self, row: int, device_ns: float, host_ns: float) -> None:
         """Put work before an operation: device time, and host time before its launch."""
@@ -170,7 +175,7 @@ class EditedStep:
             self._program,
             kind=np.array([LAUNCH], np.int8),
             gap_ns=np.array([int(fixed)], np.int64),
-            own_ns=np.array([int(self.usual_launch_ns * self.constants.graph_launch)], np.int64),
+            own_ns=np.array([int(self.usual_launch_ns)], np.int64),
             first=np.array([0, count], np.int64),
             call=np.array([-1], np.int64),
             held=np.zeros(1, bool),

@@ -16,6 +16,7 @@ from profkit.model import Trace
 from profkit.model.memory_history import Action
 from profkit.model.report_fit import Fit, FitCategory, FitNote, FitNow, FitThen
 from profkit.model.rows import Interval
+from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.fit_changes import FitChanges, PricedChange
 from profkit.simulation.memory_program import MemoryProgram
@@ -69,7 +70,10 @@ def fit_program(
         outside_bytes=outside,
         fits=_fits(reserved, outside, memory_bytes),
         by_category=_by_category(program, changed),
-        notes=_notes(program, changes, operators),
+        notes=[
+            *_notes(program, changes, operators),
+            *([FitNote(code="gives-back")] if reserved.high == room else []),
+        ],
     )
 
 
@@ -98,7 +102,7 @@ def largest_batch(
         middle = (fitting + failing) // 2 if failing < _MOST_BATCH or fitting else 64
         middle = min(max(middle, fitting + 1), failing - 1)
         priced = replace(changes, batch=middle / 64).priced(program, operators)
-        reserved = _reserved(program, _applied(program, priced), priced)
+        reserved = _reserved(program, _applied(program, priced), priced, memory_bytes)
         if reserved.high <= memory_bytes:
             fitting = middle
         else:
@@ -123,7 +127,8 @@ def _reserved(
 ) -> Interval:
     """As the allocator is played; as far off as that is for the recorded step, and as the peak may be.
 
-    With less ``room`` than it would like, it gives free segments back: the lower end is then what it still runs in.
+    With less ``room`` than it would like, it gives free segments back: then the upper end is the room in which it surely
+    runs all the same, and the lower end that in which it may. What is free is given back: it is as sure as the peak.
     """
     recorded, played = program.replayed.reserved_peak, reserved_bytes(program) or 0
     likely = reserved_bytes(changed) or 0
@@ -131,14 +136,16 @@ def _reserved(
         likely = recorded
     missed = abs(recorded / played - 1) if recorded and played else 0.05
     unsure = float(np.hypot(_UNSURE + missed, sum(each.unsure_reserved**2 for each in priced) ** 0.5))
-    least = max(likely * (1 - unsure), 0)
-    if (
-        room is not None
-        and least > room >= changed.peak_bytes() * (1 - unsure)
-        and reserved_bytes(changed, round(room * (1 + unsure))) is not None
-    ):
-        least = float(room)
-    return _around(likely, least, likely * (1 + unsure))
+    least, most = max(likely * (1 - unsure), 0), likely * (1 + unsure)
+    if room is None or most <= room:
+        return _around(likely, least, most)
+    short = float(np.hypot(_UNSURE + missed, sum(each.unsure**2 for each in priced) ** 0.5))
+    if reserved_bytes(changed, round(room / (1 + short))) is not None:
+        return _around(min(likely, room), min(least, changed.peak_bytes() * (1 - short)), room)
+    if least > room >= changed.peak_bytes() * (1 - short):
+        runs = reserved_bytes(changed, round(room * (1 + short))) is not None
+        least = float(room) if runs else least
+    return _around(likely, least, most)
 
 
 def _outside(program: MemoryProgram, gpu_bytes: int | None) -> int:
@@ -200,6 +207,10 @@ def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperator
         notes.append(FitNote(code="private-pools", params={"bytes": pools.reserved_bytes}))
     if changes.sequence != 1 and operators is None:
         notes.append(FitNote(code="scores-unknown"))
+    if changes.bf16 and operators is not None and under_autocast(program, operators):
+        notes.append(FitNote(code="bf16-already"))
+    if changes.offload_optimizer:
+        notes.append(FitNote(code="offload-not-timed"))
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())
     if maybe and (changes.batch != 1 or changes.sequence != 1):
         notes.append(FitNote(code="unexplained-blocks", params={"bytes": maybe}))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.hardware import DTYPE_BYTES, VECTOR
+from profkit.hardware import DTYPE_BYTES
 from profkit.model import CopyKind
 from profkit.model.kernel_class import Family
 from profkit.simulation.edited_step import EditedStep
@@ -33,18 +32,13 @@ _FUSED: Final = (
 )
 _ROWWISE: Final = (Family.NORM, Family.SOFTMAX, Family.REDUCE)
 _LOSS: Final = ("cross_entropy", "nll_loss", "NllLoss", "log_softmax", "LogSoftmax", "mse_loss", "MseLoss")
-_TRANSCENDENTAL: Final = re.compile(
-    r"tanh|gelu|sigmoid|silu|erf|exp(?!and)|log(?!ical)|softplus|mish|softmax"
-)
-_INSTRUCTIONS: Final = {"transcendental": 14.0, "random": 180.0}
-"""Issue slots for each element in a generated kernel: an exponential and a division; ten rounds of Philox, of whose
-four numbers one is used. Fitted on compile_chain (320 million tanh in 0.22 ms) and compile_norm_chain of
-reports/advice."""
 _TENSORS: Final = 3.0
 """Large tensors that a fused chain moves at most: two read, one written."""
 _ROW_AT_LEAST: Final = 16
 """Elements of a row that is summarised by one: what works on means and scales of rows joins the kernel over the rows."""
 _MOST: Final = 0.8
+_FORWARD: Final = 0.25
+"""What entering a graph takes without gradients, in those of the constant."""
 _LOST_UNKNOWN: Final = 0.55
 """Without shapes, the share of a chain's time that fusing it takes away (with them: 0.3 to 0.95)."""
 
@@ -69,7 +63,7 @@ def compile_model(edited: EditedStep) -> None:
         _launch_compiled(edited, inside)
     for row in twice:
         # Partial sums, then theirs: two kernels (gpt_bf16_compile has three times the reductions of gpt_bf16).
-        edited.add(row, edited.constants.start_ns, edited.constants.compiled_launch * edited.usual_launch_ns)
+        edited.add(row, edited.constants.start_ns, edited.constants.light_launch * edited.usual_launch_ns)
 
 
 def _fuse_chains(edited: EditedStep, outside: Flags) -> tuple[Flags, list[int]]:
@@ -83,7 +77,7 @@ def _fuse_chains(edited: EditedStep, outside: Flags) -> tuple[Flags, list[int]]:
         if loss[segment].any():
             outside[segment] = True
             continue
-        for group in _alike(facts, segment):
+        for group in _groups(facts, segment):
             gone[_fuse(edited, group)] = True
             if len(group) == 1 and _sums_columns(facts, int(group[0])):
                 twice.append(int(group[0]))
@@ -95,26 +89,23 @@ def _launch_compiled(edited: EditedStep, inside: NDArray[np.int64]) -> None:
     facts, constants = edited.facts, edited.constants
     # What is compiled in part is entered already.
     entry = 0.0 if facts.compiled.any() else constants.compiled_entry * edited.usual_launch_ns
+    forward = entry * math.sqrt(_FORWARD)
     span = np.unique(facts.token[inside])
-    each = constants.compiled_launch * edited.usual_launch_ns
+    each = constants.light_launch * edited.usual_launch_ns
     # Convolutions and attention are called as before.
     library = np.unique(facts.token[facts.of_family(Family.CONVOLUTION, Family.ATTENTION)])
-    for token in span[1:][~np.isin(span[1:], library)].tolist():
-        host = edited.host_ns(np.array([token]))
-        edited.give_host(token, min(each, host) + float(edited.pause_ns[token]))
+    others = span[1:][~np.isin(span[1:], library)]
+    edited.give_host(others, np.minimum(each, edited.launching_ns[others]) + edited.pause_ns[others])
     # What the program does before the model is its own, the first launch is not.
     before = edited.host_ns(span[:1]) - edited.usual_launch_ns
-    edited.give_host(int(span[0]), max(before, 0.0) + each)
+    edited.give_host(span[:1], max(before, 0.0) + each)
     # What follows a wait for a value is entered anew.
     breaks = np.flatnonzero(edited.waits[: span.max()])
-    edited.gap_ns[breaks[breaks > span.min()]] += entry
-    edited.gap_ns[span[0]] += entry
+    edited.gap_ns[breaks[breaks > span.min()]] += forward
+    edited.gap_ns[span[0]] += forward
     backward = inside[facts.backward[inside]]
     if len(backward) and entry:
-        gradients = math.sqrt(gradients_accumulated(facts))
-        edited.gap_ns[facts.token[backward[0]]] += (
-            constants.compiled_gradient * gradients * edited.usual_launch_ns
-        )
+        edited.gap_ns[facts.token[backward[0]]] += entry * math.sqrt(gradients_accumulated(facts))
 
 
 def _segments(edited: EditedStep, chosen: Flags, model: Flags) -> Iterator[NDArray[np.int64]]:
@@ -135,6 +126,18 @@ def _segments(edited: EditedStep, chosen: Flags, model: Flags) -> Iterator[NDArr
             rows = np.flatnonzero(mine & (run == at))
             if chosen[rows].any():
                 yield rows[chosen[rows] | losses[rows]]
+
+
+def _groups(facts: StepFacts, segment: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """What `_alike` finds in a segment, looked for once."""
+    known, key = facts.once(_none_yet), segment.tobytes()
+    if key not in known:
+        known[key] = list(_alike(facts, segment))
+    return known[key]
+
+
+def _none_yet(_: StepFacts) -> dict[bytes, list[NDArray[np.int64]]]:
+    return {}
 
 
 def _alike(facts: StepFacts, segment: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
@@ -203,41 +206,17 @@ def _fuse(edited: EditedStep, group: NDArray[np.int64]) -> list[int]:
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth and not np.isnan(moved).any() and not np.isnan(facts.elements[group]).any():
         left = _remaining_bytes(edited, group)
-        rate = bandwidth * constants.memory * (constants.rowwise if _rowwise(facts, group) else 1.0)
-        fused = constants.start_ns + left / rate * 1e9 + _arithmetic_ns(edited, group)
+        fused = constants.start_ns + left / (bandwidth * constants.memory) * 1e9
         edited.bytes[group[0]] = left
     elif (even := _even(facts, group)).sum() > 1:
-        # Each reads and writes about as much as the others: what one moves is left, and what is kept between.
-        left = (2 + (int(even.sum()) - 1) * _written(edited, group)) / (2 * int(even.sum()))
+        # Each reads and writes about as much as the others: what one moves is left.
+        left = 1 / int(even.sum())
         fused = constants.start_ns + float(edited.duration_ns[group] @ np.where(even, left, 1.0))
     else:
-        lost = _LOST_UNKNOWN * (1 - 0.5 * (constants.kept - 0.6))
-        fused = total * (1 - lost * (1 - 1 / len(group)) * 1.5)
+        fused = total * (1 - _LOST_UNKNOWN * (1 - 1 / len(group)) * 1.5)
     fused = min(total, max(fused, min(constants.start_ns, total)))
-    if any(facts.family[row] is Family.NORM for row in group.tolist()) and facts.convolves:
-        # Seen with torch 2.11 in a bottleneck network and two U-Nets in 16 bits (reports/advice): convolutions want another
-        # layout, and the norms between them go across it.
-        fused = total - constants.convolved * (total - fused)
     edited.duration_ns[group[0]] = fused
     return [int(row) for row in group[1:]]
-
-
-def _arithmetic_ns(edited: EditedStep, group: NDArray[np.int64]) -> float:
-    """What the instructions of a fused kernel take: its operators were limited by memory, one by one."""
-    facts = edited.facts
-    peak = facts.gpu.peak("fp32", VECTOR) if facts.gpu else None
-    if not peak or len(group) < 2:
-        return 0.0
-    slots = sum(float(facts.elements[row]) * _slots(facts, row) for row in group.tolist())
-    return edited.constants.arithmetic * slots / (peak / 2) * 1e9
-
-
-def _slots(facts: StepFacts, row: int) -> float:
-    if facts.family[row] is Family.RANDOM:
-        return _INSTRUCTIONS["random"]
-    kernel, names = facts.kernels[row], facts.operators[row]
-    text = f"{kernel.function if kernel else ''} {names[0] if names else ''}"
-    return _INSTRUCTIONS["transcendental"] if _TRANSCENDENTAL.search(text) else 1.0
 
 
 def _even(facts: StepFacts, group: NDArray[np.int64]) -> Flags:
@@ -256,16 +235,6 @@ def _even(facts: StepFacts, group: NDArray[np.int64]) -> Flags:
     return even if time[even].sum() > _MOST * time.sum() else np.zeros(len(group), bool)
 
 
-def _written(edited: EditedStep, group: NDArray[np.int64]) -> float:
-    """The share of intermediate results that a fused kernel still writes: those that the backward pass reads.
-
-    What is only pointwise is computed again there.
-    """
-    facts = edited.facts
-    forward = facts.trains and not facts.backward[group].all()
-    return edited.constants.kept if forward and _rowwise(facts, group) else 0.0
-
-
 def _rowwise(facts: StepFacts, group: NDArray[np.int64]) -> bool:
     """Whether a group reduces rows and goes on: nothing waits for what it ends with, as a mean."""
     rows = group.tolist()
@@ -274,7 +243,7 @@ def _rowwise(facts: StepFacts, group: NDArray[np.int64]) -> bool:
 
 
 def _remaining_bytes(edited: EditedStep, group: NDArray[np.int64]) -> float:
-    """The bytes of a group less the intermediates: each is read no more, and written only where it is kept.
+    """The bytes of a group less the intermediates: each is neither read nor written.
 
     A value that is used twice is read twice in the recording, and once in the fused kernel: of a long chain, no more is left
     than two large tensors read and one written.
@@ -282,10 +251,9 @@ def _remaining_bytes(edited: EditedStep, group: NDArray[np.int64]) -> float:
     facts = edited.facts
     moved = edited.bytes[group]
     total, largest = float(moved.sum()), float(moved.max())
-    written = _written(edited, group)
     tensors = [_result_bytes(facts, row) for row in group.tolist()]
     saved = sum(
-        min(each * (2.0 - written), float(edited.bytes[row]))
+        min(each * 2.0, float(edited.bytes[row]))
         for each, row in zip(tensors[:-1], group[:-1].tolist(), strict=True)
     )
     left = max(total - saved, largest * 0.5)

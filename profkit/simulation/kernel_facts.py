@@ -154,7 +154,8 @@ class StepFacts:
 
     def named(self, *parts: str) -> Flags:
         """Which operations were launched within an operator whose name has one of these parts."""
-        return np.array([any(p in n for n in names for p in parts) for names in self.operators], bool)
+        has = {names: any(p in n for n in names for p in parts) for names in set(self.operators)}
+        return np.array([has[names] for names in self.operators], bool)
 
     def innermost(self, *names: str) -> Flags:
         """Which operations have one of these operators as their innermost."""

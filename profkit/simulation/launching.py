@@ -27,12 +27,6 @@ def capture(edited: EditedStep) -> None:
 
 def lift_waits(edited: EditedStep) -> None:
     """The host waits for nothing; copies of results to the host stay."""
-    chosen = np.unique(edited.facts.token[edited.facts.innermost("aten::_local_scalar_dense") & edited.alive])
-    edited.gap_ns[chosen] *= edited.constants.asked
-    edited.own_ns[chosen] *= edited.constants.asked
-    edited.own_ns = np.where(
-        edited.waits, np.maximum(edited.own_ns, edited.constants.lifted_ns), edited.own_ns
-    )
     edited.waits = np.zeros_like(edited.waits)
 
 

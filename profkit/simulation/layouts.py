@@ -25,7 +25,6 @@ __all__ = [
     "planar_norms",
     "recomputed",
     "transposes",
-    "try_convolutions",
 ]
 
 Flags = NDArray[np.bool_]
@@ -35,9 +34,9 @@ _HALF: Final = {"bf16", "fp16"}
 _LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w{1,64}<[^>]{0,200}, true, \w{1,64}>")
 _EXPERTS: Final = re.compile(r"top_?k|moe|expert|gating|router|grouped", re.IGNORECASE)
 _PLANES: Final = re.compile(r"bn_[fb]w\w{0,64}_1c11")
-_BACKWARD_LAUNCHES: Final = 2.0
-"""What the backward pass of fused attention takes of the host, in usual launches (0.6 to 4 in 22 first sides of
-reports/advice, median 1.8)."""
+_FUSED_LAUNCHES: Final = 4.0
+"""What fused attention takes of the host, in usual launches: it weighs its backends, fills statistics and seeds (3 to 14 in
+ten first sides of reports/advice, median 6; backward 0.6 to 4 in 22)."""
 _RECOMPUTABLE: Final = (
     "aten::native_layer_norm", "aten::addmm", "aten::gelu", "aten::relu", "aten::clamp_min", "aten::native_batch_norm",
     "aten::cudnn_convolution", "aten::_cudnn_attention_forward", "aten::_flash_attention_forward",
@@ -73,9 +72,7 @@ def channels_last(edited: EditedStep) -> None:
     planes = facts.of_family(Family.NORM) & norms & ~laid_out(facts) & edited.alive
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth:
-        streamed = (
-            edited.constants.start_ns + edited.bytes / (bandwidth * edited.constants.memory * 0.7) * 1e9
-        )
+        streamed = edited.constants.start_ns + edited.bytes / (bandwidth * edited.constants.memory) * 1e9
         least = edited.duration_ns * edited.constants.normed
         edited.retime(planes & ~np.isnan(streamed), np.maximum(np.nan_to_num(streamed), least))
 
@@ -175,8 +172,7 @@ def _fuse_run(edited: EditedStep, rows: NDArray[np.int64]) -> None:
     host = edited.host_ns(tokens)
     edited.drop(np.isin(np.arange(facts.count), rows[1:]))
     edited.duration_ns[rows[0]] = min(ns, total)
-    call = _BACKWARD_LAUNCHES if facts.backward[rows[0]] else edited.constants.attention_call
-    edited.give_host(int(tokens[0]), min(host, call * edited.usual_launch_ns))
+    edited.give_host(tokens[:1], min(host, _FUSED_LAUNCHES * edited.usual_launch_ns))
 
 
 def _in_half(facts: StepFacts, rows: NDArray[np.int64]) -> bool:
@@ -240,8 +236,3 @@ def general_convolutions(facts: StepFacts) -> NDArray[np.bool_]:
         ],
         bool,
     )
-
-
-def try_convolutions(edited: EditedStep) -> None:
-    """The fastest algorithm of those that fit."""
-    edited.retime(edited.facts.once(general_convolutions), edited.duration_ns * edited.constants.tried)

@@ -16,7 +16,16 @@ from profkit.memory.categories import (
 )
 from profkit.simulation.memory_program import MemoryProgram
 
-__all__ = ["MemoryChange", "batch_times", "fuse_optimizer", "optimizer_kind", "shard_over"]
+__all__ = [
+    "MemoryChange",
+    "accumulate_over",
+    "batch_times",
+    "fuse_optimizer",
+    "keep_gradients",
+    "offload_optimizer",
+    "optimizer_kind",
+    "shard_over",
+]
 
 MemoryChange: TypeAlias = Callable[[MemoryProgram], MemoryProgram]
 
@@ -24,6 +33,29 @@ MemoryChange: TypeAlias = Callable[[MemoryProgram], MemoryProgram]
 def batch_times(factor: float) -> MemoryChange:
     """The batch so many times as large."""
     return lambda program: program.scaled(program.batched, factor)
+
+
+def accumulate_over(parts: int) -> MemoryChange:
+    """The batch in so many parts, one after another, whose gradients add up."""
+    return lambda program: keep_gradients(program.scaled(program.batched, 1 / parts))
+
+
+def keep_gradients(program: MemoryProgram) -> MemoryProgram:
+    """Gradients stay from step to step (``set_to_none=False``); each backward makes another one to add to each."""
+    rows = np.flatnonzero((program.use == GRADIENT) & ~program.before & (program.requested > 0))
+    bounds = program.step_bounds
+    step = np.clip(np.searchsorted(bounds, program.allocated[rows]), 1, len(bounds) - 1)
+    new = program.allocated[rows]
+    added = program.with_rows(rows, freed=new + 1, reusable=new + 1, use=np.full(len(rows), TEMPORARY))
+    allocated, freed, reusable = added.allocated.copy(), added.freed.copy(), added.reusable.copy()
+    allocated[rows] = bounds[step - 1] + 1
+    freed[rows] = reusable[rows] = np.maximum(bounds[step], new + 1)
+    return added.with_columns(allocated=allocated, freed=freed, reusable=reusable)
+
+
+def offload_optimizer(program: MemoryProgram) -> MemoryProgram:
+    """The optimizer's state and its update in the host's memory."""
+    return fuse_optimizer(program.without(program.use == OPTIMIZER_STATE))
 
 
 def fuse_optimizer(program: MemoryProgram) -> MemoryProgram:

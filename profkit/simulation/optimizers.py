@@ -26,6 +26,8 @@ Flags = NDArray[np.bool_]
 
 _FUSED_BYTES: Final = {"adam": 28.0, "sgd": 20.0}
 """Bytes a parameter in fp32, in one pass (docs/models.md, optimizers)."""
+_FUSED_TRAFFIC: Final = 0.42
+"""Bytes of a fused Adam over those of its foreach passes: 28 of 60 to 90 a parameter, counted."""
 _FOREACH_KERNELS: Final = 8.0
 """Kernels over lists for each that a fused optimizer launches."""
 _KERNELS_A_PARAMETER: Final = {"adam": 7.0, "sgd": 2.5}
@@ -139,7 +141,7 @@ def _rewrite(edited: EditedStep, *, fused: bool) -> None:
     host = edited.host_ns(tokens) * min(will / was, 1.0)
     edited.drop(np.isin(np.arange(facts.count), rows[1:]))
     edited.duration_ns[first] = min(device, float(facts.program.duration_ns[rows].sum()))
-    edited.give_host(int(facts.token[first]), host)
+    edited.give_host(facts.token[[first]], host)
 
 
 def _device_ns(edited: EditedStep, rows: NDArray[np.int64], elements: float, fused: bool) -> float:
@@ -153,7 +155,7 @@ def _device_ns(edited: EditedStep, rows: NDArray[np.int64], elements: float, fus
         # Sizes of lists may be recorded in part: one pass is no shorter than its share of the traffic.
         if streamed >= 0.25 * long:
             return min(streamed, long)
-    return long * constants.update
+    return long * _FUSED_TRAFFIC
 
 
 def _kind(facts: StepFacts) -> str:

@@ -136,9 +136,9 @@ def autocast(edited: EditedStep) -> None:
     _retime(edited, chosen, "bf16", bytes_factor=0.5)
     soft = _follows_products(edited) & edited.alive
     floor = np.minimum(edited.duration_ns, constants.start_ns)
-    edited.retime(soft, floor + (edited.duration_ns - floor) * constants.half)
+    edited.retime(soft, floor + (edited.duration_ns - floor) * 0.5)
     edited.bytes[chosen] *= 0.5
-    edited.bytes[soft] *= constants.half
+    edited.bytes[soft] *= 0.5
     edited.dtype[chosen] = "bf16"
     for row in np.flatnonzero(chosen & (facts.family != Family.ATTENTION)).tolist():
         _add_casts(edited, row, sizes[row])
@@ -164,7 +164,7 @@ def _add_casts(edited: EditedStep, row: int, sizes: tuple[float, ...]) -> None:
     else:
         elements = sum(matrices) * 0.75 if matrices else _unknown_elements(edited, row)
         launches = 2.0 + (1.0 if len(sizes) > 2 else 0.0)
-    each = 0.0 if edited.facts.in_graph[row] else edited.constants.cast_launch
+    each = 0.0 if edited.facts.in_graph[row] else edited.constants.light_launch
     host = launches * each * edited.usual_launch_ns
     edited.add(row, launches * edited.constants.start_ns + elements * 6.0 / rate, host)
 
@@ -187,7 +187,7 @@ def _retime(
     compute = flop / (peak * share.astype(float)) * 1e9
     rate = (gpu.bandwidth_bytes_per_s or math.inf) * edited.constants.memory
     memory = np.nan_to_num(edited.bytes) * bytes_factor / rate * 1e9
-    edited.retime(chosen, edited.constants.matrix_start_ns + np.maximum(compute, memory))
+    edited.retime(chosen, edited.constants.start_ns + np.maximum(compute, memory))
 
 
 def known_flop(edited: EditedStep) -> NDArray[np.float64]:

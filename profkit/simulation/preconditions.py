@@ -24,7 +24,7 @@ from profkit.simulation.predict import Step
 from profkit.simulation.step_program import LAUNCH
 
 __all__ = [
-    "any_of", "attention_by_hand", "breaks", "doubles", "driver_allocations", "eager_kernels", "fetching", "fp32_products", "graphed", "inner_waits",
+    "any_of", "attention_by_hand", "breaks", "doubles", "driver_allocations", "eager_kernels", "fetching", "fp32_products", "graphed", "inner_waits", "known_gpu",
     "launches_without_waits", "misaligned_products", "of_ranks", "optimizer_of_single_tensors", "pageable_batches", "planar_images",
     "recomputation", "recompilation", "same_every_step", "unfused_optimizer", "values_read_one_by_one", "waits", "wide_types", "zeroed_gradients",
 ]  # fmt: skip
@@ -182,6 +182,11 @@ def pageable_batches(step: Step, others: Others) -> str | None:
 def driver_allocations(step: Step, others: Others) -> str | None:
     """Calls like cudaMalloc in the step."""
     return None if step.program.allocation_ns.any() else "no memory is asked of the driver"
+
+
+def known_gpu(step: Step, others: Others) -> str | None:
+    """A GPU of the table, whose rates can be compared."""
+    return None if step.facts.gpu is not None else "the GPU of the recording is not known"
 
 
 def fetching(step: Step, others: Others) -> str | None:

@@ -17,6 +17,7 @@ from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model
 from profkit.simulation.kernel_facts import StepFacts, find_facts
 from profkit.simulation.launching import lift_waits
+from profkit.simulation.other_gpu import OtherGpu
 from profkit.simulation.replay import Replay, replay
 from profkit.simulation.step_program import WAIT, Program
 from profkit.simulation.unprofiled import UnprofiledStep, unprofiled_step
@@ -31,18 +32,18 @@ _TIMED: Final = 1.02
 
 _DEVICE_ERROR: Final = 1.12
 _HOST_ERROR: Final = 1.17
-"""What a speed-up is off by besides the assumptions. Of the changed pairs of reports/advice/second, 25 % (root mean
-square) where the host is the limit after the change, eight pairs; 12 % elsewhere, seven pairs without copies, loaders and
-compilers. Chosen among six such widths by how many pairs of both studies fall inside. These and the assumptions are
-independent of each other, so that their squares add up."""
+"""What a speed-up is off by besides: 11 % (root mean square) of the 17 changed pairs of reports/advice where the device
+limits the step after the change, and 18 % of the 51 others, without copies, loaders and compilers. These and a faster or
+slower host are independent of each other, so that their squares add up."""
 
 _STAGED: Final = 0.7
 """How far the time of copies from pageable memory may be off (a quarter longer on another day for pinned_prefetch, a
 quarter shorter in the same run for pinned_wide, both of reports/advice)."""
 
-_FUSED: Final = 0.3
-"""What the logarithm of a compiler's gain is off by, as a share of it (0.72, the root mean square of the ten compiled pairs
-of reports/advice, in view: what the compiler keeps and recomputes is not in a trace)."""
+_GUESSED: Final = 0.35
+"""What the logarithm of a gain is off by, as a share of it, where a trace does not tell what comes: what a compiler keeps and
+recomputes (0.31, the root mean square of eleven compiled pairs of reports/advice), how fast other processes load (0.32 of
+four), how near another GPU comes to its peaks (no measurement)."""
 
 _RESUMED: Final = 1.4
 """A host that never waits may be faster than its launches with waits tell (five host-bound pairs of reports/advice: 1.24 to
@@ -153,13 +154,13 @@ class Step:
             return Prediction(before, after, 1 / _TIMED, 1.0, _TIMED, limit)
         gains = [math.log(before / after), *(self._gain(changes, constants) for constants in SCENARIOS)]
         busy_host = max(r.host_ns / r.step_ns for r in (self.unchanged, played) if r.step_ns)
-        by_host = limit == "host" or (limit == "device" and busy_host >= _SLACK)
+        by_host = limit != "device" or busy_host >= _SLACK
         gain, unsure = gains[0], math.log(_HOST_ERROR if by_host else _DEVICE_ERROR)
         staged = math.log1p(_STAGED * self._staged_ns / before) if pin_memory in changes else 0.0
-        fused = _FUSED * abs(gain) if {compile_model, join_regions} & set(changes) else 0.0
+        guessed = _GUESSED * abs(gain) if least or _cannot_be_told(changes) else 0.0
         resumed = math.log(_RESUMED) if lift_waits in changes and limit != "device" else 0.0
-        lower = _together([staged, fused, *(gain - each for each in gains)], unsure)
-        higher = _together([staged, fused, resumed, *(each - gain for each in gains)], unsure)
+        lower = _together([staged, guessed, *(gain - each for each in gains)], unsure)
+        higher = _together([staged, guessed, resumed, *(each - gain for each in gains)], unsure)
         low, likely, high = (math.exp(each) for each in (gain - lower, gain, gain + higher))
         return Prediction(before, before / likely, low, likely, high, limit)
 
@@ -168,6 +169,11 @@ class Step:
         played, bound = self.changed(changes, constants)
         told = self.unprofiled.scale
         return math.log(self._programs[constants.host][1] * told / max(played.step_ns * told, bound, 1.0))
+
+
+def _cannot_be_told(changes: Sequence[Change]) -> bool:
+    """Whether a change depends on what no trace tells: what a compiler makes, how another GPU behaves."""
+    return any(each in (compile_model, join_regions) or isinstance(each, OtherGpu) for each in changes)
 
 
 def _together(logarithms: Sequence[float], unsure: float) -> float:

@@ -24,6 +24,9 @@ QUEUE_DEPTH: Final = 1_024
 """Launches that may wait on the device before a launch call blocks (seen as Command Buffer Full)."""
 
 _ROUNDS: Final = 4
+"""Times that a program is run, where it is not steady before."""
+
+_SAME_NS: Final = 1e-3
 
 DEVICE_ALONE: Final = 0.95
 """Of the plain step: what the replay is off by."""
@@ -66,29 +69,43 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
     free = [0.0] * (max(stream, default=0) + 1)
     history: list[float] = []
     host, done = 0.0, 0.0
-    ends, hosts = [], []
+    ends, hosts, last = [], [], list[float]()
     for _ in range(_ROUNDS):
         end = [0.0] * len(duration)
         for token in range(len(kind)):
             host += gap[token]
             if kind[token] != LAUNCH:
-                host = max(host, done) + own[token]
+                host = (done if done > host else host) + own[token]
                 continue
             if held[token]:
                 host = max(host, free[stream[first[token]]])
             host += own[token]
-            if len(history) >= QUEUE_DEPTH:
-                host = max(host, history[-QUEUE_DEPTH])
+            if len(history) >= QUEUE_DEPTH and history[-QUEUE_DEPTH] > host:
+                host = history[-QUEUE_DEPTH]
             for each in range(first[token], first[token + 1]):
-                ready = max(host + latency - min(early[each], own[token]), free[stream[each]])
-                if after[each] >= 0:
-                    ready = max(ready, end[after[each]])
-                end[each] = free[stream[each]] = ready + lead[each] + duration[each]
-                done = max(done, end[each])
+                line = stream[each]
+                ready = host + latency - (early[each] if early[each] < own[token] else own[token])
+                ready = max(ready, free[line])
+                if after[each] >= 0 and end[after[each]] > ready:
+                    ready = end[after[each]]
+                end[each] = free[line] = ready + lead[each] + duration[each]
+                if end[each] > done:
+                    done = end[each]
             history.append(done)
         ends.append(done)
         hosts.append(host)
+        if _is_steady(end, last, hosts, done - host):
+            break
+        last = end
     return ends, hosts
+
+
+def _is_steady(end: list[float], last: list[float], hosts: list[float], lag_ns: float) -> bool:
+    """Whether a round was the one before, a period later: then the next one is too, as long as the queue has room."""
+    if len(hosts) < 2 or lag_ns > hosts[-1] - hosts[-2]:
+        return False
+    period = hosts[-1] - hosts[-2]
+    return all(abs(now - before - period) < _SAME_NS for now, before in zip(end, last, strict=True))
 
 
 @dataclass(frozen=True)

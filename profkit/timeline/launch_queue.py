@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from profkit.model import OperationKind, Trace
 from profkit.timeline.distinct import rows_by_value
+from profkit.timeline.grouping import group_rows
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.launches import Launches, launch_calls, processes_of_calls
 
@@ -80,8 +81,7 @@ def streams_of(trace: Trace) -> Column:
     operations = trace.operations
     if not len(operations):
         return np.empty(0, np.int64)
-    keys = np.stack((operations.process, operations.device, operations.stream)).astype(np.int64)
-    return np.ravel(np.unique(keys, axis=1, return_inverse=True)[1]).astype(np.int64)
+    return group_rows(operations.process, operations.device, operations.stream)[0]
 
 
 def _first_operations(trace: Trace, launches: Launches) -> tuple[Column, Column]:

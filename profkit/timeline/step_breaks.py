@@ -13,7 +13,7 @@ from profkit.timeline.intervals import Intervals
 from profkit.timeline.launches import Launches, processes_of_calls
 from profkit.timeline.step_names import engine_iteration, number_in
 
-__all__ = ["steps_resume"]
+__all__ = ["steps_resume", "stretches"]
 
 _LONG_PAUSE: Final = 3
 """A pause is unusual if it is so many times the median one; data that every step waits for is not."""
@@ -45,10 +45,16 @@ def steps_resume(trace: Trace, launches: Launches, names: Sequence[str], start: 
     anew[0] = True
     if count == 1:
         return anew
-    anew[1:] = _jumps(names)
+    anew[1:] = _jumps(names) | (np.diff(stretches(trace, start.min(axis=0))) > 0)
     for process in range(len(trace.processes)):
         anew[1:] |= _pauses(trace, launches, process, start[process], end[process])
     return anew
+
+
+def stretches(trace: Trace, time: NDArray[Any]) -> Column:
+    """In which stretch of recording each instant lies: 0 before recording first began anew."""
+    found: Column = np.searchsorted(np.array(trace.resumed_ns, np.int64), time, side="right")
+    return found
 
 
 def _jumps(names: Sequence[str]) -> Flags:

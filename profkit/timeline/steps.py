@@ -39,6 +39,8 @@ class Steps:
     found_by: FoundBy
     """What tells the steps."""
     names: list[str]
+    named: bool
+    """Whether these are the program's own names, not numbers that count from the start of the recording."""
     start_ns: Column
     """Host start of each step: the earliest over processes."""
     end_ns: Column
@@ -119,6 +121,7 @@ def find_steps(trace: Trace, launches: Launches, name: str | None = None) -> Ste
         rows=rows | steps_inside(trace, rows),
         found_by=found_by,
         names=names,
+        named=unmarked is None,
         start_ns=start.min(axis=0, initial=np.iinfo(np.int64).max) if names else np.empty(0, np.int64),
         end_ns=end.max(axis=0, initial=np.iinfo(np.int64).min) if names else np.empty(0, np.int64),
         by_process=(start, end),

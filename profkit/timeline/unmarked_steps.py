@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from profkit.timeline.grouping import group_rows
 from profkit.timeline.launches import Launches
 from profkit.timeline.periods import Repetitions, find_repetitions, united_runs
 from profkit.timeline.range_names import matching
+from profkit.timeline.step_breaks import stretches
 from profkit.timeline.waits import find_waits
 
 __all__ = ["HostSteps", "unmarked_steps"]
@@ -69,8 +70,16 @@ def unmarked_steps(trace: Trace, launches: Launches) -> HostSteps | None:
         )
         without = sum(int(kernels[p]) for p in range(len(kernels)) if p not in found)
         if found and without <= 0.1 * kernels.sum():
-            return _together(trace, found, "names" if found_by == "names" else "period")
+            return _recorded(trace, _together(trace, found, "names" if found_by == "names" else "period"))
     return None
+
+
+def _recorded(trace: Trace, steps: HostSteps) -> HostSteps:
+    """Without the steps in which recording began anew: they are the end of one and the beginning of another."""
+    begun = stretches(trace, steps.start.min(axis=0))
+    whole = begun == stretches(trace, steps.end.max(axis=0) - 1)
+    resumes = steps.resumes | np.concatenate(([False], ~whole[:-1] | (np.diff(begun) > 0)))
+    return replace(steps, start=steps.start[:, whole], end=steps.end[:, whole], resumes=resumes[whole])
 
 
 @dataclass(frozen=True, eq=False)

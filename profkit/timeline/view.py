@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from profkit.timeline.idle import IdleContext, explain_gaps
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.launch_queue import LaunchQueue
 from profkit.timeline.launches import Launches
-from profkit.timeline.phases import Phases
+from profkit.timeline.phases import Phases, is_within
 from profkit.timeline.segments import Segments, find_gaps, occupy, with_idle
 from profkit.timeline.start_up import weights_moved_until
+from profkit.timeline.step_breaks import stretches
 from profkit.timeline.steps import Steps
 from profkit.timeline.waits import Waits
 
@@ -85,6 +87,8 @@ class TraceView:
     """Hardware counters of other runs that were laid beside it."""
     plain_step_ns: int | None = None
     """The step's time without a profiler, where it is known."""
+    only_phase: str | None = None
+    """The phase that tables by phase are about; None for all."""
 
     @cached_property
     def windows(self) -> Sequence[Intervals]:
@@ -99,8 +103,14 @@ class TraceView:
         if not mine.any():
             return Intervals.none()
         operations = self.trace.operations
-        begin = weights_moved_until(operations, np.flatnonzero(mine))
-        return Intervals.of([begin], [operations.end_ns[mine].max()])
+        rows = np.flatnonzero(mine)
+        recorded = stretches(self.trace, operations.start_ns[rows])
+        place = np.unique(recorded, return_inverse=True)[1]
+        begin, end = np.full((2, int(place.max()) + 1), np.iinfo(np.int64).max)
+        np.minimum.at(begin, place, operations.start_ns[rows])
+        np.minimum.at(end, place, -operations.end_ns[rows])
+        begin = np.maximum(begin, weights_moved_until(operations, rows))
+        return Intervals.of(*np.stack((begin, -end))[:, begin < -end])
 
     @property
     def kept_count(self) -> int:
@@ -114,13 +124,26 @@ class TraceView:
 
     @property
     def kept(self) -> NDArray[np.bool_]:
-        """Which operations the window's tables count."""
+        """Which operations the window counts."""
         if self.steps.count:
             return self._are_kept(self.step_of_operation)
         begin = np.array([self.window_hull(d)[0] for d in range(len(self.windows))], np.int64)
         operations = self.trace.operations
         kept: NDArray[np.bool_] = operations.start_ns >= begin[operations.device]
         return kept
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Which operations tables by phase count: those of the window, and of the chosen phase alone where there is one."""
+        if self.only_phase is None:
+            return self.kept
+        inside = np.array([*map(self.shows, self.phases.paths), False])
+        counted: NDArray[np.bool_] = self.kept & inside[self.phases.path_of(self.phases.of_operation)]
+        return counted
+
+    def shows(self, path: str | None) -> bool:
+        """Whether tables by phase show what has this path."""
+        return self.only_phase is None or is_within(path, self.only_phase)
 
     def begun_in_window(self, thread: NDArray[Any], time: NDArray[Any]) -> NDArray[np.bool_]:
         """Which things that threads began at these times belong to the kept steps of their process."""
@@ -226,8 +249,9 @@ def warm_up_tail(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
     """
     tail = np.zeros(len(trace.operations), bool)
     linked, known = launches.linked, trace.operations.correlation != 0
-    for device in range(len(trace.devices)):
-        mine = trace.operations.device == device
+    recorded = stretches(trace, trace.operations.start_ns)
+    for device, stretch in product(range(len(trace.devices)), range(len(trace.resumed_ns) + 1)):
+        mine = (trace.operations.device == device) & (recorded == stretch)
         if (mine & linked).any():
             first = trace.operations.start_ns[mine & linked].min()
             tail |= mine & known & ~linked & (trace.operations.start_ns < first)

@@ -18,6 +18,7 @@ from profkit.readers.remote import shown_name
 from profkit.rendering.document import Document
 from profkit.rendering.document_of import said_findings
 from profkit.rendering.sentences.verification import verification_lines
+from profkit.verification.cycles import joined
 from profkit.verification.events import Recording, UnreadError
 from profkit.verification.figures import Figure, memory_figures, timeline_figures
 from profkit.verification.inputs import read_input
@@ -90,6 +91,8 @@ def verify(
         # A report has the memory of one snapshot: the one that it agrees with most is the one that it means.
         candidates = [memory_figures(report, devices) for devices in snapshots]
         found.figures += min(candidates, key=lambda figures: sum(f[1] != f[2] for f in figures))
+    if any(row.code == "cycles-joined" for row in report.health.findings):
+        recordings = joined(recordings)
     if recordings and not unread_timelines:
         found.figures += timeline_figures(report, _timelines(recordings, step, device, _damaged(report)))
     return found
@@ -121,10 +124,12 @@ def _unread(name: str, error: str | None) -> Finding:
 
 def _used(report: Report, files: Sequence[str]) -> list[tuple[str, str]]:
     """The files that are in the report, with their formats; those that failed have no row in it."""
-    rows, used = list(report.inputs), []
-    for file in files:
-        if rows and rows[0].path in (shown_name(file), "stdin" if file == "-" else None):
-            used.append((file, rows.pop(0).format))
+    left, used = list(files), []
+    for row in report.inputs:
+        file = next((f for f in left if row.path in (shown_name(f), "stdin" if f == "-" else None)), None)
+        if file is not None:
+            left.remove(file)
+            used.append((file, row.format))
     return used
 
 

@@ -82,6 +82,10 @@ class Recording:
     """In the order of the report; the first has the most to say."""
     devices: list[int] = field(default_factory=list)
     """In the order of the report, also those that ran nothing."""
+    origin: int | None = None
+    """What makes Unix times of its times, where the file says it."""
+    resumed: list[int] = field(default_factory=list)
+    """When recording began anew."""
     only_gives_operators: bool = False
     """Whether it only gives shapes and operators where there is another timeline, as a profiler trace does."""
     others_of: dict[Thread, array[int]] = field(default_factory=dict)

@@ -186,11 +186,12 @@ class _Reading:
         spread = median_low(abs(start - middle) for start in starts) if starts else 0
         shift = _number(facts.get("EXPORT_CONFIG_TIME_SHIFT"))
         shift = shift if abs(shift) < 1 << 62 else 0
+        sessions = [row["utcEpochNs"] for row in self.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))]
+        began = sessions[0] if sessions and 0 < (sessions[0] or 0) < 1 << 62 else None
         if middle - shift > _YEARS_NS:
-            sessions = [
-                row["utcEpochNs"] for row in self.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
-            ]
-            shift = sessions[0] if sessions and 0 < (sessions[0] or 0) < 1 << 62 else middle
+            shift = began if began is not None else middle
+            began = shift
+        self.found.origin = None if began is None else began - shift
         stated = max(
             (row["duration"] or 0 for row in self.rows("ANALYSIS_DETAILS", ("duration",))), default=0
         )

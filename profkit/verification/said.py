@@ -32,7 +32,9 @@ def said_figures(report: Report, timelines: Sequence[Timeline]) -> list[Claim]:
         timelines: All of its recordings that are timelines.
     """
     hosts = [Host(timeline) for timeline in timelines]
-    figures = [*_phases(report, timelines, hosts), *_step(report, timelines), *_verdict(report)]
+    whole = report.method.options.phase is None
+    figures = [*_step(report, timelines), *_verdict(report)]
+    figures += _phases(report, timelines, hosts) if whole else []
     if report.step is not None and report.step.source == "measured":
         # Idle time beyond the measured step was given to the profiler.
         return figures
@@ -44,7 +46,7 @@ def said_figures(report: Report, timelines: Sequence[Timeline]) -> list[Claim]:
         IdleTime(t, host, int(queue[0] if queue else _QUEUE_NS))
         for t, host in zip(timelines, hosts, strict=True)
     ]
-    return figures + _idle(report, idle) + _waits(report, idle)
+    return figures + _idle(report, idle) + (_waits(report, idle) if whole else [])
 
 
 def _drives_several(timeline: Timeline) -> bool:

@@ -279,6 +279,8 @@ class Timeline:
         if not self.number_of_steps:
             return
         self.anew = {0, *number_jumps(self.names), *(number + 1 for number in self.damaged)}
+        starts = [min(steps[n].start for steps in self.steps.values()) for n in range(self.number_of_steps)]
+        self.anew |= {bisect_left(starts, again) for again in self.recording.resumed}
         for process in processes if self.number_of_steps > 1 else ():
             calls = [call for call in self.recording.calls if call.thread[0] == process]
             ops = [op for op in self.ops if op.process == process]
@@ -332,9 +334,13 @@ class Timeline:
     def _place_unlaunched(self) -> None:
         """Operations whose launch is lost go by their end; those of the warm-up tail (before all others) nowhere."""
         for device, ops in self.by_device.items() if self.number_of_steps else ():
-            first = min((op.start for op in ops if id(op) in self.launch), default=None)
+            first: dict[int, int] = {}
             for op in ops:
-                tail = op.correlation and first is not None and op.start < first
+                if id(op) in self.launch:
+                    stretch = self._stretch(op)
+                    first[stretch] = min(op.start, first.get(stretch, op.start))
+            for op in ops:
+                tail = op.correlation and op.start < first.get(self._stretch(op), op.start)
                 if id(op) not in self.launch and not tail:
                     for number, (start, end) in enumerate(self.edges[device]):
                         if start < op.end <= end:
@@ -361,10 +367,18 @@ class Timeline:
         if self.number_of_steps:
             return united([tile for number, tile in enumerate(self.edges[device]) if self.is_kept(number)])
         if device not in self._hulls:
-            ops = self.by_device[device]
-            hull = [(self._first_work(ops), max(op.end for op in ops))] if ops else []
-            self._hulls[device] = united(hull)
+            ops, found = self.by_device[device], []
+            since = self._first_work(ops) if ops else 0
+            for stretch in sorted({self._stretch(op) for op in ops}):
+                own = [op for op in ops if self._stretch(op) == stretch]
+                begin, end = max(since, min(op.start for op in own)), max(op.end for op in own)
+                found += [(begin, end)] if begin < end else []
+            self._hulls[device] = united(found)
         return self._hulls[device]
+
+    def _stretch(self, op: Op) -> int:
+        """How often recording had begun anew when an operation started."""
+        return bisect_right(self.recording.resumed, op.start)
 
     @staticmethod
     def _first_work(ops: Sequence[Op]) -> int:

@@ -39,6 +39,7 @@ _DEVICE_WORK = {
     "gpu_memset": "memset",
     "memset": "memset",
 }
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d{1,19})\b')
 _NOWHERE = -1
 _RANKS_APART = 1 << 32
 """Devices of merged ranks are numbered apart by this."""
@@ -59,7 +60,10 @@ def read_trace(data: bytes | bytearray | memoryview, keep: Callable[[Span], bool
     for event in events_of(data):
         if isinstance(event, dict):
             reading.add(event)
-    return reading.done()
+    found = reading.done()
+    base = _BASE.search(data)
+    found.origin = int(base[1]) if base else None
+    return found
 
 
 class _Reading:

@@ -184,19 +184,19 @@ def verdict(work: Workload, recorder: str, trace: Trace) -> VerdictRow:
     plain = plain_ms(work)
     known = summarise([trace], Options(plain_step_ns=round(plain * 1e6))) if plain else None
     alone = summarise([trace])
-    shares, total = alone.verdict["shares"], sum(alone.verdict["shares"].values())
+    shares, total = alone.verdict.shares, sum(alone.verdict.shares.values())
     busy = {k: shares[k] for k in ("compute", "memory", "unclassified", "communication", "transfer")}
-    busy["overhead"] = alone.verdict["launch"]["small_kernels"]
-    kept = max(1, sum(step["kept"] for step in alone.window["steps"]))
+    busy["overhead"] = alone.verdict.launch.small_kernels
+    kept = max(1, sum(step.kept for step in alone.window.steps))
     return VerdictRow(
         workload=work,
         recorder=recorder,
-        bound=alone.verdict["bound"],
-        bound_plain=known.verdict["bound"] if known else alone.verdict["bound"],
-        share=alone.verdict["share"],
+        bound=alone.verdict.bound,
+        bound_plain=known.verdict.bound if known else alone.verdict.bound,
+        share=alone.verdict.share,
         busy_shares={k: v / max(sum(busy.values()), 1) for k, v in busy.items()},
         busy_ms=sum(busy.values()) / kept / 1e6,
         step_ms=total / kept / 1e6,
         plain_ms=plain,
-        confidence=alone.verdict["confidence"],
+        confidence=alone.verdict.confidence,
     )

@@ -1,6 +1,6 @@
 """What a comparison can resolve, and how often it sees a change where there is none: ``python reports/comparison/power.py``.
 
-Steps are drawn at random and judged as recorded ones are; the tables go into docs/comparing.md. How much a host drifts
+Steps are drawn at random and judged as recorded ones are; the tables go into README.md. How much a host drifts
 from one recording to the next is that of reports/advice/data: seven equal loops of each of 41 programs, in two sessions
 on an H200.
 """
@@ -23,12 +23,11 @@ sys.path[:0] = [str(ROOT)]
 import numpy as np  # noqa: E402
 
 import profkit  # noqa: E402
-from profkit.comparison.noise import BUSY_SPREAD, IDLE_SPREAD  # noqa: E402
 from profkit.comparison.side import Side  # noqa: E402
-from profkit.comparison.verdict import judge  # noqa: E402
+from profkit.comparison.verdict import DRIFT, IDLE_SPREAD, judge, verdict_of  # noqa: E402
 
 START, END = "<!-- power: written by reports/comparison/power.py -->", "<!-- end of power -->"
-PAGE = ROOT / "docs" / "comparing.md"
+PAGE = HERE / "README.md"
 STEP_NS = 20e6
 REPEATS, DEMANDED = 400, 0.95
 SLOWDOWNS = (
@@ -87,13 +86,14 @@ def drawn(random: np.random.Generator, kind: Kind, count: int, slower: tuple[flo
         times.append(np.maximum(STEP_NS * (mean + share * spread * steps + more), 0).round().astype(int))
     busy, idle = times
     rows = [
-        {"kept": True, "device_ns": b + i, "gpu_busy_ns": b, "wall_ns": b + i}
+        SimpleNamespace(kept=True, device_ns=b + i, gpu_busy_ns=b, wall_ns=b + i)
         for b, i in zip(busy.tolist(), idle.tolist(), strict=True)
     ]
     total = [int(times.sum()) for times in (busy, idle)]
-    parts = [{"cause": cause, "ns": ns} for cause, ns in zip((None, "host"), total, strict=True)]
+    parts = [SimpleNamespace(cause=cause, ns=ns) for cause, ns in zip((None, "host"), total, strict=True)]
     return SimpleNamespace(
-        devices=[{"busy_ns": total[0]}], window={"steps": rows, "device_ns": sum(total), "parts": parts}
+        devices=[SimpleNamespace(busy_ns=total[0])],
+        window=SimpleNamespace(steps=rows, device_ns=sum(total), parts=parts),
     )
 
 
@@ -107,7 +107,7 @@ def rate(
         sides = [
             Side([drawn(random, kind, steps, more) for _ in range(recordings)]) for more in ((0, 0), slower)
         ]
-        hits += judge(*sides, []).verdict == verdict
+        hits += verdict_of(judge(*sides, [], 1.0)) == verdict
     return hits / REPEATS
 
 
@@ -176,7 +176,7 @@ def series() -> list[tuple[float, np.ndarray]]:
     for name in sessions[0]:
         result = profkit.analyze(data / f"{name}.json.gz").document
         side = Side([result])
-        busy = float(np.mean(side.step_times("busy"))) / 1e6
+        busy = float(np.mean(side.times("busy"))) / 1e6
         for session in sessions:
             loops = np.array(session.get(name, {}).get("before", {}).get("loops_ms", ()))
             if len(loops) and loops.mean() - busy > HOST_BOUND * loops.mean():
@@ -192,7 +192,7 @@ def drift() -> str:
         for apart in (1, 3, 5):
             within = [
                 abs(a - b)
-                <= Z98 * math.sqrt(2) * math.hypot(BUSY_SPREAD * busy, expected * max((a + b) / 2 - busy, 0))
+                <= Z98 * math.sqrt(2) * math.hypot(DRIFT * busy, expected * max((a + b) / 2 - busy, 0))
                 for busy, loops in found
                 for a, b in zip(loops, loops[apart:])  # noqa: B905 - the rest has no partner
             ]

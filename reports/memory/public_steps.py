@@ -51,6 +51,10 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "sgd": ({"optimizer": "sgd"}, {"optimizer": "sgd"}),
     "adam": ({"optimizer": "adam"}, {"optimizer": "adam"}),
     "fused": ({"fused": True}, {"fused_optimizer": True}),
+    "accumulate_2": ({"accumulate": 2}, {"accumulate": 2}),
+    "keep": ({"keeps_gradients": True}, {"keep_gradients": True}),
+    "offload": ({"offloads": True}, {"offload_optimizer": True}),
+    "infer": ({"training": False}, {"inference": True}),
 }
 """For the way, and for `profkit.fit`."""
 
@@ -174,7 +178,7 @@ SMALL_ALBERT = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_siz
 MODELS: dict[str, Model] = {
     "roberta": Model(
         text("RobertaConfig", "RobertaForMaskedLM", masked=True), 16, 256,
-        "base batch_x2 bf16 checkpoint sdpa sgd sequence_x2 bf16+batch_x2 checkpoint+batch_x3", limited=True,
+        "base batch_x2 bf16 checkpoint sdpa sgd sequence_x2 bf16+batch_x2 checkpoint+batch_x3 accumulate_2 infer", limited=True,
     ),
     "opt": Model(
         text("OPTConfig", "OPTForCausalLM", **DECODER), 4, 1024,
@@ -182,25 +186,25 @@ MODELS: dict[str, Model] = {
     ),
     "qwen2": Model(
         text("Qwen2Config", "Qwen2ForCausalLM", **SMALL_QWEN), 2, 1024,
-        "base batch_x3 bf16 checkpoint sdpa sgd sequence_x2 bf16+sdpa checkpoint+bf16",
+        "base batch_x3 bf16 checkpoint sdpa sgd sequence_x2 bf16+sdpa checkpoint+bf16 offload",
     ),
     "llama": Model(
         text("LlamaConfig", "LlamaForCausalLM", **SMALL_LLAMA), 8, 512,
-        "base batch_x2 batch_x0.5 bf16 checkpoint sdpa fused checkpoint+batch_x4", QUICK, limited=True,
+        "base batch_x2 batch_x0.5 bf16 checkpoint sdpa fused checkpoint+batch_x4 accumulate_2 keep", QUICK, limited=True,
     ),
     "vit": Model(
         pictures("ViTConfig", "ViTForImageClassification"), 32, 0,
-        "base batch_x3 bf16 checkpoint sdpa sgd bf16+batch_x3", QUICK, limited=True,
+        "base batch_x3 bf16 checkpoint sdpa sgd bf16+batch_x3 offload infer", QUICK, limited=True,
     ),
     "wide_resnet": Model(
         pictures("torchvision", "wide_resnet50_2"), 32, 0,
-        "base batch_x2 batch_x0.5 bf16 checkpoint adam bf16+batch_x2", Way(optimizer="momentum"), limited=True,
+        "base batch_x2 batch_x0.5 bf16 checkpoint adam bf16+batch_x2 accumulate_2 infer", Way(optimizer="momentum"), limited=True,
     ),
     "swin": Model(
-        pictures("torchvision", "swin_t"), 32, 0, "base batch_x2 bf16 checkpoint fused bf16+batch_x2",
+        pictures("torchvision", "swin_t"), 32, 0, "base batch_x2 bf16 checkpoint fused bf16+batch_x2 infer",
     ),
     "convnext": Model(
-        pictures("torchvision", "convnext_tiny"), 32, 0, "base batch_x2 bf16 checkpoint sgd checkpoint+batch_x3",
+        pictures("torchvision", "convnext_tiny"), 32, 0, "base batch_x2 bf16 checkpoint sgd checkpoint+batch_x3 infer accumulate_2",
         QUICK, limited=True,
     ),
     "vgg": Model(
@@ -208,9 +212,9 @@ MODELS: dict[str, Model] = {
     ),
     "t5": Model(
         text("T5Config", "T5ForConditionalGeneration", layers="num_layers", n=6, **SMALL_T5), 16, 256,
-        "base batch_x2 bf16 checkpoint sequence_x2 sgd checkpoint+batch_x2",
+        "base batch_x2 bf16 checkpoint sequence_x2 sgd checkpoint+batch_x2 keep accumulate_2",
     ),
-    "wav2vec": Model(sound, 8, 60, "base batch_x2 bf16 checkpoint sdpa sequence_x2 fused"),
+    "wav2vec": Model(sound, 8, 60, "base batch_x2 bf16 checkpoint sdpa sequence_x2 fused accumulate_2"),
     "graph_sage": Model(graph("GraphSAGE", 256), 60_000, 0, "base batch_x2 bf16 sgd fused", limited=True),
     "gat": Model(graph("GAT", 128), 40_000, 0, "base batch_x2 bf16 sgd"),
     "albert": Model(
@@ -222,7 +226,7 @@ MODELS: dict[str, Model] = {
     "fcn": Model(segments, 8, 320, "base batch_x2 batch_x0.5 bf16 checkpoint bf16+batch_x2"),
     "gpt_neox": Model(
         text("GPTNeoXConfig", "GPTNeoXForCausalLM", n=8, **SMALL_NEOX), 4, 768,
-        "base batch_x2 bf16 checkpoint sdpa sgd bf16+sdpa",
+        "base batch_x2 bf16 checkpoint sdpa sgd bf16+sdpa keep infer",
     ),
 }  # fmt: skip
 

@@ -29,6 +29,8 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "tf32": ((arithmetic.products, {}), (arithmetic.tf32_products, {})),
     "bf16-autocast": ((arithmetic.products, {}), (arithmetic.bf16_products, {})),
     "bf16-without-scaler": ((arithmetic.scaled, {}), (arithmetic.bf16_products, {})),
+    "fp32-by-accident": ((arithmetic.under_autocast, {}), (arithmetic.under_autocast_with_a_mask_of_16_bits, {})),
+    "fused-loss": ((models.language_loss, {}), (models.loss_of_few_classes, {})),
     "fp8": ((arithmetic.bf16_products, {}), (arithmetic.tf32_products, {})),
     "fp64": ((arithmetic.fp64, {}), (arithmetic.products, {})),
     "alignment": ((arithmetic.misaligned, {}), (arithmetic.aligned, {})),
@@ -102,7 +104,7 @@ def test_the_rule_is_silent_on_its_near_miss(rule):
 
 @pytest.mark.parametrize(
     "rule",
-    ["tf32", "bf16-autocast", "fp64", "alignment", "channels-last", "fused-attention", "cudnn-benchmark",
+    ["tf32", "bf16-autocast", "fp64", "alignment", "channels-last", "fused-attention", "cudnn-benchmark", "fused-loss",
      "exposed-communication", "fsdp-prefetch", "copies-beside-kernels", "collectives-beside-kernels"],
 )  # fmt: skip
 def test_faster_kernels_are_no_advice_where_the_step_waits_for_its_host(rule):
@@ -146,10 +148,10 @@ def test_small_collectives_that_are_merged_still_send_what_they_sent():
 def test_a_loop_over_a_tensor_still_works_on_all_of_it():
     def looping(step, number):
         for _ in range(64):
-            step.launch(ADD, 101.5, host=20, operators=("aten::copy_", "aten::select"), shapes=[[1 << 24]])
+            step.launch(ADD, 50, host=20, operators=("aten::copy_", "aten::select"), shapes=[[1 << 24]])
 
-    # Only the start of each kernel goes, 1.5 us.
-    assert advised(looping)["python-loop"].speedup.likely == pytest.approx(1.015, abs=0.005)
+    # Only the start of each kernel goes, 0.93 us.
+    assert advised(looping)["python-loop"].speedup.likely == pytest.approx(1.019, abs=0.003)
 
 
 def test_attention_is_recognised_without_the_names_of_operators():

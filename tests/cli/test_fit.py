@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from profkit.cli import main
+from profkit.model.report_fit import FitNote
+from profkit.rendering.sentences.fit import fit_note
 from tests.shared import DATA
 
 RUN = str(DATA / "run_gpt")
@@ -80,4 +82,6 @@ def test_text_says_what_is_not_known():
     assert "the square of the sequence" in shown
     assert "where they are inputs, they grow" in shown
     assert "name it with --memory" in shown
+    assert "host's own update" in called(RUN, "--offload-optimizer", "--keep-gradients").stdout
+    assert "gives free segments back" in fit_note(FitNote(code="gives-back"))
     assert "It fits with" in called(RUN, "--memory", "115MB").stdout

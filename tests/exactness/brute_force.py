@@ -6,16 +6,18 @@ and windows are `profkit.verification`'s, which users run as ``--verify``; phase
 """
 
 import re
+from statistics import median
 
 from profkit.verification.intervals import Piece, length, united, without
 from profkit.verification.timeline import Timeline, is_step
-from tests.exactness.plain_files import Op, Recording, Span
+from tests.exactness.plain_files import Call, Op, Recording, Span
 
 Thread = tuple[int, int]
 
 LIBRARY = re.compile(
     r"nccl:|gloo:|Optimizer\.|DistributedDataParallel\.forward|FSDP::|enumerate\(DataLoader\)|Torch-Compiled|## Call "
 )
+LAUNCH = re.compile(r"\w*(LaunchKernel|LaunchCooperativeKernel|GraphLaunch|ExtLaunch)\w*")
 WITHIN_DEVICE = ("memset", "DtoD", "AtoA", "AtoD", "DtoA")
 COMMUNICATION, TRANSFER, MEMORY = "communication", "transfer", "memory"
 
@@ -39,6 +41,10 @@ class BruteForce(Timeline):
 
     def __init__(self, recording: Recording, queue_latency: int) -> None:
         super().__init__(recording)
+        if damaged := self.incomplete():
+            super().__init__(recording, damaged=damaged)
+        if len(self.left_out) == self.number_of_steps:
+            self.left_out = self.left_out - {self.number_of_steps - 1}  # one step is always kept
         self.calls = recording.calls
         self.spans = recording.spans
         self.names = recording.thread_names
@@ -54,6 +60,53 @@ class BruteForce(Timeline):
         self.lender: dict[int, Thread] = {}
         for op in self.ops:
             self._place(op)
+
+    # steps of which records are missing
+
+    def incomplete(self) -> set[int]:
+        """The steps that lost more than others of their kind, or have too few kernels for their time on the host."""
+        found: set[int] = set()
+        for kind in set(self.kinds()):
+            alike = [number for number, other in enumerate(self.kinds()) if other == kind]
+            found |= self._incomplete_of(alike) if len(alike) > 1 else set()
+        return found
+
+    def _incomplete_of(self, numbers: list[int]) -> set[int]:
+        kernels = {n: sum(self._inside(n, *at) for at in self._kernels_launched()) for n in numbers}
+        lost = {n: sum(self._inside(n, *at) for at in self._launches_lost()) for n in numbers}
+        most = max(kernels.values())
+        if not most:
+            return set()
+        host = {n: max(steps[n].end - steps[n].start for steps in self.steps.values()) for n in numbers}
+        usual = median(host[n] for n in numbers if 4 * kernels[n] >= 3 * most)
+        share = {n: lost[n] / max(lost[n] + kernels[n], 1) for n in numbers}
+        least = min(share.values()) + 0.05
+        short_of_kernels = {n for n in numbers if 4 * kernels[n] < 3 * most and host[n] >= 0.75 * usual}
+        return {n for n in numbers if share[n] > least} | short_of_kernels
+
+    def _inside(self, number: int, process: int, time: int) -> bool:
+        steps = self.steps.get(process)
+        return steps is not None and steps[number].start <= time < steps[number].end
+
+    def _kernels_launched(self) -> list[tuple[int, int]]:
+        """(Process, time) of the launches of kernels and graphs."""
+        kernels = [op for op in self.ops if op.kind in ("kernel", "graph") and id(op) in self.launch]
+        return [(op.process, self.launch[id(op)].start) for op in kernels]
+
+    def _launches_lost(self) -> list[tuple[int, int]]:
+        """(Process, time) of launch calls without an operation, of several with one id the first."""
+        known = {(op.process, op.correlation) for op in self.ops}
+        lost: dict[tuple[int, int], int] = {}
+        for call in sorted(self.recording.calls, key=lambda call: call.start):
+            key = (call.thread[0], call.correlation)
+            if call.correlation and key not in known and LAUNCH.fullmatch(call.name):
+                lost.setdefault(key, call.start)
+        capturing = captures(self.recording.calls)
+        return [
+            (process, time)
+            for (process, _), time in lost.items()
+            if not any(thread[0] == process and start <= time < end for thread, start, end in capturing)
+        ]
 
     def is_phase(self, span: Span) -> bool:
         if span.kind != "annotation" or is_step(span):
@@ -144,6 +197,18 @@ class BruteForce(Timeline):
                 path = tuple(o.name for o in sorted(outer, key=lambda o: (o.start, -o.end)))
                 counts[path] = counts.get(path, 0) + 1
         return counts
+
+
+def captures(calls: list[Call]) -> list[tuple[Thread, int, int]]:
+    """From each begin of a capture to the thread's next end: what is launched meanwhile goes into a graph."""
+    found = []
+    for begin in calls:
+        if "StreamBeginCapture" in begin.name:
+            own = [call for call in calls if call.thread == begin.thread]
+            ends = [c for c in own if "StreamEndCapture" in c.name and c.start >= begin.start]
+            last = min(ends, key=lambda call: call.start, default=None)
+            found.append((begin.thread, begin.start, last.end if last else max(call.end for call in own)))
+    return found
 
 
 def operators(recording: Recording) -> dict[str, dict[str, int]]:

@@ -7,9 +7,9 @@ from functools import cache, cached_property
 from math import inf
 from statistics import median
 
-from profkit.verification.intervals import Piece, common, length, near, united, within, without
+from profkit.verification.intervals import Piece, common, length, near, united, without
 from profkit.verification.timeline import is_step
-from tests.exactness.brute_force import LIBRARY, BruteForce, Thread
+from tests.exactness.brute_force import LAUNCH, LIBRARY, BruteForce, Thread, captures
 from tests.exactness.plain_files import Call, Op, Span
 
 FETCH = re.compile(r"enumerate\(DataLoader\)#\w*\.__next__")
@@ -20,7 +20,6 @@ ALLOCATION = re.compile(
     r"(cuda|hip)(Malloc|Free|Host(Alloc|Free))\w*|cuMem(Alloc|Free|Create|Release|Map|Unmap)\w*"
 )
 MODULE = re.compile(r"(cu|cuda|hip)(Module|Library)(Load|Unload|Get)\w*")
-LAUNCH = re.compile(r"\w*(LaunchKernel|LaunchCooperativeKernel|GraphLaunch|ExtLaunch)\w*")
 COMPILER = re.compile(r"nvrtc\w*|\w*GraphInstantiate\w*")
 OF_ANOTHER_KIND = re.compile(r"\w*(Memcpy|MemPrefetch|GraphLaunch|Capture|Profiler)\w*")
 LIBRARY_DOMAIN = re.compile(r"(NCCL|CCCL|cu[A-Z]|TensorRT|torch)", re.IGNORECASE)
@@ -76,7 +75,8 @@ class BruteIdle(BruteForce):
     @cache  # noqa: B019
     def gaps(self, device: int) -> list[Gap]:
         """The idle stretches of a device that reach into its window, whole."""
-        low, high = self.hull(device)
+        window = self.window(device)
+        high = window[-1][1] if window else 0
         # An operation without length fills no time, so it ends no gap; of several, the first launched does, a lost launch last.
         mine = [op for op in self.ops if op.device == device and op.length]
         mine.sort(key=lambda op: (op.start, self.launch[id(op)].end if id(op) in self.launch else inf))
@@ -88,29 +88,28 @@ class BruteIdle(BruteForce):
             edge = max(edge, op.end)
         if edge < high:
             found.append(Gap(edge, high, None))
-        reaching = [gap for gap in found if max(gap.start, low) < min(gap.end, high)]
+        reaching = [gap for gap in found if common([(gap.start, gap.end)], window)]
         for gap in reaching:
-            self._explain(gap, low, high)
+            self._explain(gap, window)
         self._spend_credit(device, reaching)
         return reaching
 
-    def _explain(self, gap: Gap, low: int, high: int) -> None:
+    def _explain(self, gap: Gap, window: list[Piece]) -> None:
         """Cut a gap at the return of the launch that ends it, and after the queue's latency."""
         call = self.launch.get(id(gap.after)) if gap.after else None
         if gap.after is None or call is None:
-            gap.pieces = {
-                "tail" if gap.after is None else "unknown": within([(gap.start, gap.end)], low, high)
-            }
+            cause = "tail" if gap.after is None else "unknown"
+            gap.pieces = {cause: common([(gap.start, gap.end)], window)}
             return
         returned = min(max(call.end, gap.start), gap.end)
         # A launch takes longer to reach an idle device than to follow a queued one.
         latency = max(self.queue_latency, 5_000) if returned > gap.start else self.queue_latency
         queued = min(returned + latency, gap.end)
-        late = within([(gap.start, returned)], low, high)
+        late = common([(gap.start, returned)], window)
         gap.pieces = self._host_pieces(gap.after, call.thread, late) if late else {}
-        gap.pieces["queue"] = within([(returned, queued)], low, high)
+        gap.pieces["queue"] = common([(returned, queued)], window)
         rest = "dependency" if self._followed_another_stream(gap) else "unknown"
-        gap.pieces[rest] = gap.pieces.get(rest, []) + within([(queued, gap.end)], low, high)
+        gap.pieces[rest] = gap.pieces.get(rest, []) + common([(queued, gap.end)], window)
 
     def _followed_another_stream(self, gap: Gap) -> bool:
         before = self._ended_at.get((gap.after.device, gap.start), []) if gap.after else []
@@ -157,7 +156,7 @@ class BruteIdle(BruteForce):
             loaded = [(s.start, s.end) for s in spans if _is_loading(s)]
             return united(loaded + [(call.start, call.end) for call in calls if self._initialises(call)])
         if cause == "capture":
-            return united(self._captures(calls))
+            return united([(start, end) for _, start, end in captures(calls)])
         if cause == "allocation":
             return united([(call.start, call.end) for call in calls if ALLOCATION.fullmatch(call.name)])
         if cause == "waiting":
@@ -184,16 +183,6 @@ class BruteIdle(BruteForce):
         if cause == "host_work":
             return united([(span.start, span.end) for span in spans if self.is_work(span)])
         return united([(span.start, span.end) for span in spans if self.is_input(span)])
-
-    def _captures(self, calls: list[Call]) -> list[Piece]:
-        """From each begin of a capture to the next end."""
-        found = []
-        for begin in calls:
-            if "StreamBeginCapture" in begin.name:
-                ends = [c for c in calls if "StreamEndCapture" in c.name and c.start >= begin.start]
-                last = min(ends, key=lambda call: call.start, default=None)
-                found.append((begin.start, last.end if last else max(call.end for call in calls)))
-        return found
 
     # the device's queue
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from profkit.model.report import Report
-from profkit.verification.intervals import length, within
+from profkit.verification.intervals import common, length, within
 from tests.exactness.brute_force import nature
 from tests.exactness.brute_idle import IDLE_CAUSES, BruteIdle
 
@@ -71,7 +71,7 @@ def worked_out(brute: BruteIdle) -> Numbers:
         "exposed communication": sum(
             length(brute.layers(device)["communication"]) for device in brute.devices
         ),
-        "window": (first - origin, last - origin, sum(end - start for start, end in windows.values())),
+        "window": (first - origin, last - origin, sum(length(brute.window(d)) for d in brute.devices)),
         "steps": [
             (brute.is_kept(number), brute.device_ns(number), _busy_of_step(brute, number))
             for number in range(brute.number_of_steps)
@@ -105,11 +105,11 @@ def _told_of_device(row: dict[str, Any]) -> Numbers:
 
 
 def _device(brute: BruteIdle, device: int, idle: dict[str, int]) -> Numbers:
-    start, end = brute.hull(device)
-    layers = {name: length(within(pieces, start, end)) for name, pieces in brute.layers(device).items()}
+    window = brute.window(device)
+    layers = {name: length(common(pieces, window)) for name, pieces in brute.layers(device).items()}
     return {
-        "window": end - start,
-        "busy": length(within(brute.busy(device), start, end)),
+        "window": length(window),
+        "busy": length(common(brute.busy(device), window)),
         "work and late launches": layers["work"] + idle["host"] + idle["queue"],
         "communication": layers["communication"],
         "transfer": layers["transfer"],
@@ -132,10 +132,9 @@ def _idle_of_phase(brute: BruteIdle, path: str) -> tuple[int, ...]:
 def _gaps(brute: BruteIdle, origin: int) -> list[tuple[int, int, str]]:
     found = []
     for device in brute.devices:
-        low, high = brute.hull(device)
         for gap in brute.gaps(device):
-            start, end = max(gap.start, low), min(gap.end, high)
-            found.append((start - origin, end - start, gap.cause))
+            inside = common([(gap.start, gap.end)], brute.window(device))
+            found.append((inside[0][0] - origin, length(inside), gap.cause))
     return sorted(found)
 
 
@@ -193,9 +192,8 @@ def _waits(brute: BruteIdle) -> dict[tuple[str, str | None], tuple[int, int, int
     calls = {}
     for device in brute.devices:
         brute.gaps(device)
-        start, end = brute.hull(device)
         for wait in brute.waits(device):
-            if start < wait.call.end <= end:
+            if any(start < wait.call.end <= end for start, end in brute.window(device)):
                 calls[id(wait.call)] = wait
                 cost[id(wait.call)] = cost.get(id(wait.call), 0) + wait.cost
     rows: dict[tuple[str, str | None], tuple[int, int, int]] = {}

@@ -411,3 +411,21 @@ def test_a_million_entries_take_under_ten_cpu_seconds(tmp_path):
     assert time.process_time() - started < 10
     assert section.peak_allocated_bytes == 9294640640
     assert len(msgspec.json.encode(section)) < 2_000_000
+
+
+def test_what_history_and_segments_contradict_is_unknown_or_none_and_never_below_zero():
+    """A segment freed that was never reserved, and a block smaller than what was asked for."""
+    rows = [
+        {"action": "alloc", "addr": 0, "size": 4096, "stream": 0},
+        {"action": "alloc", "addr": 4096, "size": 512, "stream": 0},
+        {"action": "segment_alloc", "addr": 1 << 30, "size": 20 * MIB, "stream": 0},
+    ]
+    block = {"address": 0, "size": 512, "requested_size": 4096, "state": "active_allocated"}
+    segment = {"address": 0, "total_size": 2 * MIB, "stream": 0, "device": 0, "blocks": [block]}
+    section = summarise_memory(history_of({"segments": [segment], "device_traces": [rows]}, "x"))
+
+    device = section.devices[0]
+    assert (device.reserved_bytes, device.peak_reserved_bytes, device.reserved_at_start_bytes) == (None,) * 3
+    assert (device.fragmentation_bytes, section.curve[0].reserved_bytes) == (None, None)
+    assert device.peak_rounding_bytes == section.allocator.rounding_bytes == 0
+    assert "segments-missing" in codes(section)

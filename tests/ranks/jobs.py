@@ -82,13 +82,13 @@ def job(ranks, *, steps=3, transfer_ns=500 * US, marked=True, name=ALL_REDUCE, e
 
 
 def _compute(builder, rank, free, at, step):
-    """A kernel on the compute stream; when it is over, the collective can start."""
+    """A kernel on the compute stream that no other of the step is like; when it is over, the collective can start."""
     sleeps = at == 0 and (rank.sleeps_in is None or step in rank.sleeps_in)
     start = free + 60 * US + (rank.sleep_ns if sleeps else 0)
     end = start + rank.compute_ns[at]
     clock = rank.clock_ns
     launch = (start - 40 * US + clock, start - 30 * US + clock)
-    builder.kernel(start + clock, end + clock, launch=launch, thread=MAIN, name=GEMM)
+    builder.kernel(start + clock, end + clock, launch=launch, thread=MAIN, name=f"{GEMM}_{at}")
     return end
 
 

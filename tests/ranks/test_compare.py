@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
-from profkit.model import Process
+from profkit.model import Device, Process
 from profkit.model.report_ranks import Wait
 from profkit.ranks.matching import _median
 from profkit.readers import read
@@ -71,7 +72,7 @@ def test_a_rank_with_more_gpu_work_is_told_from_one_that_sleeps():
 def test_transfer_alone_is_no_waiting_and_no_one_is_late():
     result = summarise(job([Rank(0), Rank(1)], transfer_ns=20 * MS))
     assert result.verdict.bound == "communication"
-    assert result.verdict.straggler is None
+    assert result.verdict.straggler is UNSET
     assert [row.straggler for row in result.ranks] == [False, False]
     assert [row.waiting_ns for row in result.ranks] == [0, 0]
 
@@ -171,7 +172,7 @@ def test_without_steps_the_ends_tell_the_order_even_if_the_clock_is_far_off():
     ranks = [Rank(0, uneven), Rank(1, uneven, clock_ns=47 * MS, first_lost=2)]
     result = summarise(job(ranks, steps=1, marked=False))
     assert result.method.ranks.matched == 6
-    assert by_rank(result)[1]["clock_offset_ns"] == -47 * MS
+    assert by_rank(result)[1].clock_offset_ns == -47 * MS
 
 
 @pytest.mark.parametrize(("apart_ns", "matched"), [(0, 1), (40 * US, 1), (5 * MS, 0)])
@@ -224,9 +225,10 @@ def test_two_recordings_of_one_rank_are_not_compared():
 
 @pytest.mark.parametrize("later", [0, 1])
 def test_of_several_recordings_of_a_rank_the_first_is_compared(later):
-    """A profiler that records again an hour later; the files come in any order."""
+    """A job that runs again an hour later, on other GPUs; the files come in any order."""
     first = job([Rank(0), Rank(1, sleep_ns=20 * MS)])
     again = job([Rank(0, epoch_ns=EPOCH + 3600 * 10**9), Rank(1, epoch_ns=EPOCH + 3600 * 10**9)])
+    again = [replace(trace, devices=[Device(ordinal=3, uuid="another")]) for trace in again]
     traces = [*again, *first] if later == 0 else [*first, *again]
     result = summarise(traces)
     told = [(row.rank, row.straggler, row.late_ns) for row in result.ranks]
@@ -234,6 +236,18 @@ def test_of_several_recordings_of_a_rank_the_first_is_compared(later):
     assert told == (left + compared if later == 0 else compared + left)
     assert "ranks-repeated" in codes(result)
     assert "ranks-not-compared" not in codes(result)
+
+
+def test_cycles_of_ranks_are_compared_step_by_step():
+    """A profiler that records again an hour later: rank 1 is late in the second cycle only."""
+    later = EPOCH + 3600 * 10**9
+    first = job([Rank(0), Rank(1)])
+    again = job([Rank(0, epoch_ns=later), Rank(1, epoch_ns=later, sleep_ns=20 * MS)])
+    result = summarise([*again, *first])
+    assert [row.rank for row in result.ranks] == [0, 1]
+    assert len(result.window.steps) == 6
+    assert by_rank(result)[1].late_ns == 10 * MS
+    assert "ranks-repeated" not in codes(result)
 
 
 def test_where_one_recording_ends_earlier_its_lateness_is_still_the_verdict():

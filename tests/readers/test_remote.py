@@ -15,8 +15,8 @@ from profkit.cli.analyze import _stem
 from profkit.errors import ReadError
 from profkit.readers import read
 from profkit.readers.remote import is_remote, list_remote, shown_name, without_secrets
-from profkit.report.many_files import Failure, Task, summarise_path
 from profkit.report.views import Options
+from profkit.report.workers import Failure, Task, summarise_path
 from tests.shared import DATA
 
 NAMES = ("run/rank0.json.gz", "run/rank1.json.gz")

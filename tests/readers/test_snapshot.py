@@ -376,3 +376,14 @@ def test_files_of_other_people_lose_nothing(path):
     assert len(history.events) == sum(map(len, value["device_traces"]))
     assert len(history.blocks) == sum(len(s["blocks"]) for s in value["segments"])
     assert not history.dropped
+
+
+def test_settings_by_size_are_whole_numbers_and_the_others_finite():
+    divisions = {"1": 4, "2": 1.5, "4": "8", "8": True, "16": 1 << 80}
+    written = {
+        "roundup_power2_divisions": divisions,
+        "garbage_collection_threshold": 0.5,
+        "odd": float("nan"),
+    }
+    history = history_of({"segments": [], "device_traces": [], "allocator_settings": written}, "x")
+    assert history.settings == {"roundup_power2_divisions": {"1": 4}, "garbage_collection_threshold": 0.5}

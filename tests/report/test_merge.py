@@ -1,6 +1,7 @@
 """Summaries of files, merged, are the report of all the files in one process."""
 
 import pickle
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,9 @@ UNLIKE = (DATA / "kineto" / "convnet_fp16_channels_last.json.gz", DATA / "kineto
 
 @cache
 def recordings(paths):
-    return [read(path) for path in paths]
+    """Traces of different ranks: without one, two unlike recordings of a GPU are not of one run."""
+    traces = [read(path) for path in paths]
+    return [replace(t, source=replace(t.source, rank=rank)) for rank, t in enumerate(traces)]
 
 
 def merged(traces, options=None):

@@ -171,7 +171,7 @@ def test_with_shapes_and_the_plain_step_known_the_verdict_is_the_truth_or_what_w
             sides = scores.counter_sides(study.kernel_rows(work, "kineto", trace) if work.counters else [])
             if row.bound_plain not in scores.right_answers(row, sides):
                 verdict = summarise([trace], Options(plain_step_ns=round(study.plain_ms(work) * 1e6))).verdict
-                named = (verdict["runner_up"] or {}).get("bound") == work.truth
+                named = verdict.runner_up is not None and verdict.runner_up.bound == work.truth
                 (ties if named else wrong).append((work.name, work.truth, row.bound_plain))
     assert not wrong
     assert len(ties) <= 0.02 * len(fit), "a close second that the report names is half an answer: few may be"

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from profkit.simulation import CHANGES, changes_named
+from profkit.simulation import CHANGES, changes_named, optimizers
 from profkit.simulation.constants import LIKELY
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model
@@ -100,7 +100,7 @@ def test_tf32_takes_the_time_of_its_rate_or_of_its_bytes():
     edited = draft_of(body)
     use_tf32(edited)
     gpu = edited.facts.gpu
-    compute, memory = edited.duration_ns - LIKELY.matrix_start_ns
+    compute, memory = edited.duration_ns - LIKELY.start_ns
 
     assert compute == pytest.approx(
         2 * 8192 * 4096 * 4096 / (gpu.peak("tf32", "tensor") * LIKELY.matrix) * 1e9
@@ -193,8 +193,8 @@ def test_workers_that_are_too_few_hold_the_step_up():
     step = step_of(body)
     two, many = step.predict(changes_named([], 2)), step.predict(changes_named([], 32))
 
-    # Each takes a little longer than the step's own process did.
-    assert two.after_ns == pytest.approx(4.2 * MS, rel=0.03)
+    # Each takes as long as the step's own process did.
+    assert two.after_ns == pytest.approx(4 * MS, rel=0.03)
     assert two.limit == "loader"
     assert many.after_ns < 1 * MS
 
@@ -253,10 +253,10 @@ def test_sizes_of_lists_recorded_in_part_make_no_optimizer_fast():
 
     found = step_of(body).predict(changes_named(["fused-optimizer"]))
 
-    assert found.likely == pytest.approx(1 / LIKELY.update, rel=0.1)
+    assert found.likely == pytest.approx(1 / optimizers._FUSED_TRAFFIC, rel=0.1)
 
 
-def test_waits_that_are_lifted_still_cost_the_host_a_little():
+def test_waits_that_are_lifted_leave_the_launches_of_the_host():
     def body(step, number):
         for _ in range(10):
             step.launch(ADD, 5, host=100)
@@ -265,12 +265,12 @@ def test_waits_that_are_lifted_still_cost_the_host_a_little():
     step = step_of(body)
     edited = EditedStep(step.facts, step.program, LIKELY)
     before = edited.program()
-    CHANGES["no-sync"][0](edited)
+    CHANGES["no-sync"].change(edited)
     after = edited.program()
 
     assert (before.kind != LAUNCH).sum() == 10
     assert (after.kind != LAUNCH).sum() == 0
-    assert (after.gap_ns + after.own_ns).sum() >= before.gap_ns.sum() + 10 * LIKELY.lifted_ns
+    assert (after.gap_ns + after.own_ns).sum() >= before.gap_ns.sum()
 
 
 def test_low_and_high_enclose_the_likely_figure_of_every_change():
@@ -322,10 +322,10 @@ def test_fused_attention_still_takes_the_host_what_its_call_takes():
     change = changes_named(["fused-attention"])
     few, many = step_of(body), step_of(partial(body, between=15))
 
-    # Six launches give way to a call that takes as long as six; eighteen to the same call.
-    assert few.predict(change).likely == pytest.approx(1.0, abs=0.02)
-    assert many.predict(change).likely == pytest.approx(38 / 26, rel=0.1)
-    assert many.plain_ns / many.changed(change)[0].step_ns == pytest.approx(38 / 26, rel=0.05)
+    # Six launches give way to a call that takes as long as four; eighteen to the same call.
+    assert few.predict(change).likely == pytest.approx(26 / 24, abs=0.02)
+    assert many.predict(change).likely == pytest.approx(38 / 24, rel=0.1)
+    assert many.plain_ns / many.changed(change)[0].step_ns == pytest.approx(38 / 24, rel=0.05)
 
 
 @pytest.mark.parametrize(("grids", "least"), [((512, 512), 0.1), ((512, 64), 0.3)])

@@ -19,7 +19,7 @@ CONVOLUTION = "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_
 NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, false>(int, float, float const*, float const*, float const*, float*, float*, float*)"
 SHAPE = [[8192, 8192], [8192, 8192]]
 ELEMENTS = 8192 * 8192
-CONSTANTS = with_constants(compiled_entry=0.0, compiled_launch=1.0, compiled_gradient=0.0, arithmetic=0.0)
+CONSTANTS = with_constants(compiled_entry=0.0, light_launch=1.0)
 
 
 def compiled(body, constants=CONSTANTS):
@@ -33,8 +33,8 @@ def product(step, **options):
     step.launch(BF16_GEMM, 300, operators=("aten::mm",), shapes=[[8192, 4096], [4096, 4096]], **options)
 
 
-def streamed(edited, moved, share=1.0):
-    rate = edited.facts.gpu.bandwidth_bytes_per_s * edited.constants.memory * share
+def streamed(edited, moved):
+    rate = edited.facts.gpu.bandwidth_bytes_per_s * edited.constants.memory
     return edited.constants.start_ns + moved / rate * 1e9
 
 
@@ -80,7 +80,7 @@ def test_intermediate_results_in_16_bits_are_half_as_large():
     assert edited.bytes[0] == ELEMENTS * 2 * 2
 
 
-def test_where_there_is_a_backward_pass_a_share_of_the_results_before_a_reduction_is_written():
+def test_where_there_is_a_backward_pass_results_before_a_reduction_are_not_written_either():
     def body(step, number):
         step.launch(ADD, 900, shapes=SHAPE)
         step.launch(SOFTMAX, 900, operators=("aten::_softmax",), shapes=[[8192, 8192]])
@@ -92,7 +92,7 @@ def test_where_there_is_a_backward_pass_a_share_of_the_results_before_a_reductio
     edited, before = compiled(body)
 
     assert edited.alive.tolist() == [True, False, False, True, True, False]
-    assert edited.bytes[0] == pytest.approx(before[:3].sum() - 2 * ELEMENTS * 4 * (2 - LIKELY.kept))
+    assert edited.bytes[0] == pytest.approx(before[:3].sum() - np.minimum(before[:2], ELEMENTS * 4 * 2).sum())
     # Backward itself keeps nothing.
     assert edited.bytes[4] == pytest.approx(min(before[4:].sum() - ELEMENTS * 4 * 2, ELEMENTS * 4 * 3))
 
@@ -130,30 +130,7 @@ def test_halves_that_are_put_together_are_one_kernel():
     assert compiled(body)[0].alive.sum() == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "operator", "share"),
-    [(NORM, "aten::native_layer_norm", LIKELY.convolved), (ADD, "aten::add", 1.0)],
-)
-def test_beside_convolutions_most_of_a_chain_with_a_norm_stays(name, operator, share):
-    def chain(step):
-        step.launch(ADD, 900, shapes=SHAPE)
-        step.launch(name, 900, operators=(operator,), shapes=SHAPE)
-
-    def convolving(step, number):
-        step.launch(CONVOLUTION, 300, operators=("aten::cudnn_convolution",))
-        chain(step)
-
-    def multiplying(step, number):
-        product(step)
-        chain(step)
-
-    beside, free = (compiled(body)[0].duration_ns[1] for body in (convolving, multiplying))
-
-    assert free < 500_000
-    assert beside == pytest.approx(1_800_000 - share * (1_800_000 - free))
-
-
-def test_a_kernel_that_reduces_rows_too_reaches_less_of_the_bandwidth():
+def test_a_kernel_that_reduces_rows_too_reaches_as_much_of_the_bandwidth():
     def body(step, number):
         step.launch(ADD, 900, shapes=SHAPE)
         step.launch(SOFTMAX, 900, operators=("aten::_softmax",), shapes=[[8192, 8192]])
@@ -161,7 +138,7 @@ def test_a_kernel_that_reduces_rows_too_reaches_less_of_the_bandwidth():
     edited, _ = compiled(body)
 
     assert edited.alive.tolist() == [True, False]
-    assert edited.duration_ns[0] == pytest.approx(streamed(edited, edited.bytes[0], LIKELY.rowwise))
+    assert edited.duration_ns[0] == pytest.approx(streamed(edited, edited.bytes[0]))
 
 
 def test_at_least_half_of_the_largest_kernels_bytes_are_left():
@@ -201,11 +178,9 @@ def test_without_shapes_a_chain_loses_a_share_of_its_time():
 
     edited, _ = compiled(body)
     lost = 0.55 * (1 - 1 / 3) * 1.5
-    worse, _ = compiled(body, with_constants(kept=0.8))
 
     assert edited.alive.tolist() == [True, False, False]
     assert edited.duration_ns[0] == pytest.approx(2_700_000 * (1 - lost))
-    assert worse.duration_ns[0] == pytest.approx(2_700_000 * (1 - lost * 0.9))
 
 
 def test_without_shapes_small_kernels_stay_and_one_alone_is_what_it_was():
@@ -275,7 +250,7 @@ def test_launches_get_cheaper_and_each_entry_costs():
         with step.within("Optimizer.step#SGD.step"):
             step.launch(ADD, 100, host=40, shapes=SHAPE)
 
-    edited = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=0.5, compiled_gradient=2.0))
+    edited = draft_of(body, with_constants(compiled_entry=20.0, light_launch=0.5))
     host, usual = edited.gap_ns + edited.own_ns, edited.usual_launch_ns
     compile_model(edited)
 
@@ -283,7 +258,7 @@ def test_launches_get_cheaper_and_each_entry_costs():
     # two for each three products. The optimizer is outside.
     likely = np.array([max(host[0] - usual, 0) + usual / 2, *[usual / 2] * 7, *host[8:]])
     likely[0] += 10 * usual
-    likely[7] += 2 * usual * (4 / 3 * 2) ** 0.5
+    likely[7] += 20 * usual * (4 / 3 * 2) ** 0.5
     assert (edited.gap_ns + edited.own_ns).tolist() == pytest.approx(likely.tolist())
 
 
@@ -301,24 +276,13 @@ def test_chains_are_fused_across_waits_that_are_lifted():
     assert edited.alive.sum() == 1
 
 
-def test_few_convolutions_are_no_convolutional_network():
-    def body(step, number):
-        step.launch(CONVOLUTION, 300, operators=("aten::cudnn_convolution",))
-        for _ in range(2):
-            product(step)
-        step.launch(ADD, 900, shapes=SHAPE)
-        step.launch(NORM, 900, operators=("aten::native_layer_norm",), shapes=SHAPE)
-
-    assert compiled(body)[0].duration_ns[3] < 500_000
-
-
 def test_what_is_compiled_in_part_is_entered_already():
     def body(step, number):
         step.launch(ADD, 900, operators=("aten::add", "CompiledFunction"), shapes=SHAPE)
         product(step)
         step.backward(ADD, 900, operators=("aten::add",), shapes=SHAPE)
 
-    edited = draft_of(body, with_constants(compiled_entry=1000.0, compiled_gradient=1000.0))
+    edited = draft_of(body, with_constants(compiled_entry=1000.0))
     host = (edited.gap_ns + edited.own_ns).sum()
     compile_model(edited)
 
@@ -343,7 +307,7 @@ def test_convolutions_and_attention_are_called_as_before():
         for name in (CONVOLUTION, BF16_GEMM):
             step.launch(name, 300, operators=("aten::mm",), host=40)
 
-    edited = draft_of(body, with_constants(compiled_entry=0.0, compiled_launch=0.5))
+    edited = draft_of(body, with_constants(compiled_entry=0.0, light_launch=0.5))
     host = edited.gap_ns + edited.own_ns
     compile_model(edited)
 
@@ -360,7 +324,7 @@ def test_what_follows_a_wait_for_a_value_is_entered_anew():
         step.launch(ADD, 900, shapes=SHAPE)
         step.wait()
 
-    edited = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=1.0))
+    edited = draft_of(body, with_constants(compiled_entry=20.0, light_launch=1.0))
     gap, entry = edited.gap_ns.copy(), 10 * edited.usual_launch_ns
     compile_model(edited)
 
@@ -375,7 +339,7 @@ def test_a_model_of_products_only_is_entered_too():
         product(step)
         step.wait()
 
-    edited = draft_of(body, with_constants(compiled_entry=10.0, compiled_launch=1.0))
+    edited = draft_of(body, with_constants(compiled_entry=20.0, light_launch=1.0))
     host, usual = edited.gap_ns + edited.own_ns, edited.usual_launch_ns
     compile_model(edited)
 
@@ -405,7 +369,7 @@ def test_a_chain_with_a_loss_in_it_stays_outside_of_the_graph():
         step.launch(ADD, 900, shapes=SHAPE)
         step.launch(ADD, 900, operators=("aten::mse_loss",), shapes=SHAPE)
 
-    edited = draft_of(body, with_constants(compiled_entry=0.0, compiled_launch=0.5))
+    edited = draft_of(body, with_constants(compiled_entry=0.0, light_launch=0.5))
     host = edited.gap_ns + edited.own_ns
     compile_model(edited)
 
@@ -565,29 +529,6 @@ def test_a_chain_of_which_some_bytes_are_unknown_loses_a_share_of_its_time():
     compile_model(edited)
 
     assert edited.duration_ns[0] == pytest.approx(1_800_000 * (1 - 0.55 * 0.5 * 1.5))
-
-
-@pytest.mark.parametrize(
-    ("kernel", "operator", "slots"),
-    [
-        (ADD, "aten::add", 1),
-        (GELU, "aten::gelu", 14),
-        (ADD, "aten::logical_and", 1),
-        (ADD, "aten::silu", 14),
-        (ADD, "aten::expand", 1),
-    ],
-)
-def test_what_a_fused_kernel_computes_takes_its_time_besides_the_traffic(kernel, operator, slots):
-    def body(step, number):
-        for _ in range(2):
-            step.launch(kernel, 9_000, operators=(operator,), shapes=SHAPE)
-
-    edited, _ = compiled(body, with_constants(compiled_entry=0.0, compiled_launch=1.0))
-    rate = edited.facts.gpu.peak("fp32", "vector") / 2
-
-    assert edited.duration_ns[0] == pytest.approx(
-        streamed(edited, edited.bytes[0]) + 2 * slots * ELEMENTS / rate * 1e9
-    )
 
 
 BATCH_NORM = "void at::native::batch_norm_collect_statistics_channels_last_kernel<at::native::Var, float, float, 4>(float const*)"

@@ -6,7 +6,7 @@ import pytest
 from profkit.model import OperationKind
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
-from profkit.simulation import find_step
+from profkit.simulation import find_step, optimizers
 from profkit.simulation.constants import LIKELY
 from profkit.simulation.optimizers import (
     drop_gradients,
@@ -160,7 +160,7 @@ def test_the_host_needs_less_for_many_parameters():
     assert host(edited, slice(1, -1)) == pytest.approx(before * (12 + 0.6 * 31) / (10.4 * 31))
     # Their sizes are too small for what the kernels took: a share of that, and two launches for 31 tensors.
     long = device - 31 * 7 * LIKELY.start_ns
-    assert edited.duration_ns[1] == pytest.approx(long * LIKELY.update + 2 * LIKELY.start_ns)
+    assert edited.duration_ns[1] == pytest.approx(long * optimizers._FUSED_TRAFFIC + 2 * LIKELY.start_ns)
 
 
 def test_lists_take_the_same_time_in_fewer_launches():
@@ -294,20 +294,20 @@ def test_sizes_are_those_of_the_division_where_others_are_recorded_in_part():
 
 
 def test_kernels_that_only_start_and_end_move_nothing():
-    edited = draft_of(lambda step, number: adam(step, number, us=1))
+    edited = draft_of(lambda step, number: adam(step, number, us=0.9))
     foreach_optimizer(edited)
 
     assert edited.duration_ns[1] == 8 * LIKELY.start_ns
 
 
 def test_sizes_that_explain_less_than_a_quarter_of_the_time_are_recorded_in_part():
-    edited = draft_of(lambda step, number: adam(step, number, us=500, sizes=(8192, 4096)))
+    edited = draft_of(lambda step, number: adam(step, number, us=450, sizes=(8192, 4096)))
     streamed = (8192**2 + 4096**2) * 28 / (edited.facts.gpu.bandwidth_bytes_per_s * LIKELY.memory) * 1e9
-    long = 14 * (500_000 - LIKELY.start_ns)
+    long = 14 * (450_000 - LIKELY.start_ns)
     fuse_optimizer(edited)
 
     assert 0.125 * long < streamed < 0.25 * long
-    assert edited.duration_ns[1] == pytest.approx(long * LIKELY.update + LIKELY.start_ns)
+    assert edited.duration_ns[1] == pytest.approx(long * optimizers._FUSED_TRAFFIC + LIKELY.start_ns)
 
 
 def test_without_steps_all_gradients_are_those_of_one():

@@ -31,7 +31,7 @@ def product(step, name=SGEMM, us=6_000, shapes=SQUARE, operator="aten::mm", **op
 
 
 def at_rate(edited, dtype, flop=FLOP, share=LIKELY.matrix, unit="tensor"):
-    return LIKELY.matrix_start_ns + flop / (edited.facts.gpu.peak(dtype, unit) * share) * 1e9
+    return LIKELY.start_ns + flop / (edited.facts.gpu.peak(dtype, unit) * share) * 1e9
 
 
 def streamed(edited, moved):
@@ -86,7 +86,7 @@ def test_fp64_in_fp32_is_half_the_bytes_and_the_rate_of_the_ordinary_units():
     def body(step, number):
         product(step, DGEMM, 9_000)
         step.launch(DOUBLE_ADD, 100, shapes=SQUARE)
-        step.launch(DOUBLE_ADD, 1, shapes=[[4]])
+        step.launch(DOUBLE_ADD, 0.9, shapes=[[4]])
         step.launch(ADD, 100, shapes=SQUARE)
         product(step, DGEMM, 9_000, shapes=[[1 << 22, 16], [16, 16]])
 
@@ -98,8 +98,8 @@ def test_fp64_in_fp32_is_half_the_bytes_and_the_rate_of_the_ordinary_units():
     assert edited.duration_ns[0] == pytest.approx(at_rate(edited, "fp32", unit="vector"))
     # What it takes to start stays.
     assert edited.duration_ns[1] == pytest.approx(LIKELY.start_ns + (100_000 - LIKELY.start_ns) / 2)
-    assert edited.duration_ns.tolist()[2:4] == [1_000, 100_000]
-    assert edited.duration_ns[4] == pytest.approx(LIKELY.matrix_start_ns + streamed(edited, moved[4] / 2))
+    assert edited.duration_ns.tolist()[2:4] == [900, 100_000]
+    assert edited.duration_ns[4] == pytest.approx(LIKELY.start_ns + streamed(edited, moved[4] / 2))
     assert (edited.bytes / moved).tolist() == [0.5, 0.5, 0.5, 1.0, 0.5]
 
 
@@ -114,7 +114,7 @@ def test_what_is_fp32_after_another_change_is_tf32_after_this_one():
     use_tf32(edited)
 
     assert edited.dtype.tolist() == ["tf32", "fp32", "fp32"]
-    moving = LIKELY.matrix_start_ns + streamed(edited, edited.bytes[0])
+    moving = LIKELY.start_ns + streamed(edited, edited.bytes[0])
     assert edited.duration_ns[0] == pytest.approx(max(at_rate(edited, "tf32"), moving))
 
 
@@ -165,12 +165,12 @@ def test_autocast_halves_the_traffic_around_products_and_adds_casts():
     forward = at_rate(edited, "bf16") + 2 * LIKELY.start_ns + streamed(edited, 2 * elements * 0.75 * 6)
     # One after the backward products of it, so a half: of the smaller matrix.
     backward = at_rate(edited, "bf16") + LIKELY.start_ns + streamed(edited, elements / 2 * 6)
-    soft = LIKELY.start_ns + (100_000 - LIKELY.start_ns) * LIKELY.half
+    soft = LIKELY.start_ns + (100_000 - LIKELY.start_ns) * 0.5
     assert edited.duration_ns.tolist() == pytest.approx([forward, soft, backward, 100_000, 100_000, 900_000])
     assert edited.dtype.tolist() == ["bf16", "fp32", "bf16", "fp32", "fp32", "bf16"]
-    assert (edited.bytes[:4] / moved[:4]).tolist() == pytest.approx([0.5, LIKELY.half, 0.5, 1.0])
+    assert (edited.bytes[:4] / moved[:4]).tolist() == pytest.approx([0.5, 0.5, 0.5, 1.0])
     assert (edited.gap_ns - gap).tolist() == pytest.approx(
-        [2 * LIKELY.cast_launch * usual, 0, LIKELY.cast_launch * usual, 0, 0, 0, 0]
+        [2 * LIKELY.light_launch * usual, 0, LIKELY.light_launch * usual, 0, 0, 0, 0]
     )
 
 

@@ -29,7 +29,6 @@ NEEDS = {  # change: (a step that can have it, one that cannot, a word of the re
     "pinned": (waiting.uploading, waiting.uploading_pinned, "pageable"),
     "no-allocation": (waiting.allocating, waiting.asking, "driver"),
     "cuda-graphs": (arithmetic.many_small, arithmetic.replayed, "already a CUDA graph"),
-    "cudnn-benchmark": (models.general_convolution, models.tuned_convolution, "general algorithm"),
     "no-scaler": (arithmetic.scaled, arithmetic.bf16_products, "no GradScaler"),
     "vectorised-loops": (arithmetic.python_loop, arithmetic.short_loop, "no Python loop"),
     "no-anomaly-mode": (waiting.anomalous, waiting.checked_once, "off"),

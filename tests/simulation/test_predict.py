@@ -19,7 +19,7 @@ from profkit.simulation.copies import pageable_copies, pin_memory
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.predict import (
     _DEVICE_ERROR,
-    _FUSED,
+    _GUESSED,
     _HOST_ERROR,
     _RESUMED,
     _TIMED,
@@ -28,6 +28,7 @@ from profkit.simulation.predict import (
     _limit,
 )
 from profkit.simulation.recorder_cost import recorder_cost
+from profkit.simulation.registry import refusal
 from profkit.simulation.replay import RecorderCost, Replay, replay, without_recorder
 from tests.advice.made_steps import ADD, SGEMM, loop
 from tests.builders import TraceBuilder
@@ -79,7 +80,7 @@ def ratio(step, changes, constants):
     ("body", "name", "unsure"),
     [
         (products, "tf32", _DEVICE_ERROR),
-        (launches, "cuda-graphs", _DEVICE_ERROR),
+        (launches, "cuda-graphs", _HOST_ERROR),
         (launches, "no-sync", _HOST_ERROR),
     ],
 )
@@ -108,7 +109,7 @@ def test_what_a_compiler_gains_is_less_sure_the_more_it_is():
 
     for kernels in (3, 9):
         found = step_of(partial(chain, kernels=kernels)).predict(changes_named(["compile"]))
-        off = _FUSED * math.log(found.likely)
+        off = _GUESSED * math.log(found.likely)
 
         assert found.likely > 1.5
         assert math.log(found.likely / found.low) >= off
@@ -145,9 +146,9 @@ def test_a_bound_from_outside_is_a_bound_of_the_step():
 
     step = step_of(fetching)
     found = step.predict(changes_named([], 2))
-    assert (found.limit, found.after_ns) == ("loader", pytest.approx(4_200_000, rel=0.02))
-    # Workers at their worst take two thirds longer.
-    assert found.low < found.likely / 1.6
+    assert (found.limit, found.after_ns) == ("loader", pytest.approx(4_000_000, rel=0.02))
+    # How fast other processes load is guessed.
+    assert math.log(found.likely / found.low) >= _GUESSED * math.log(found.likely)
 
 
 def test_a_change_is_priced_only_where_it_is_worth_it():
@@ -219,6 +220,16 @@ def test_without_a_name_all_that_saves_one_percent_is_priced_most_saving_first()
     assert {"tf32"} <= worth < set(CHANGES)
     workers = next(row for row in found.changes if row.name == "loader-workers")
     assert workers.after_ns == round(step.predict(changes_named([], 8)).after_ns)
+
+
+def test_a_change_that_finds_nothing_of_its_kind_leaves_the_step_as_it_is():
+    (view,) = views_of(products)
+    step = find_step(view, 0)
+    without = [name for name in CHANGES if refusal(step, name)]
+    elsewhere = {"cuda-graphs", "compile", "no-sync"}
+
+    for name in set(without) - elsewhere:
+        assert step.predict(changes_named([name])).after_ns == step.predict([]).after_ns, name
 
 
 def test_workers_are_asked_for_by_their_number():
@@ -393,8 +404,8 @@ def test_a_replay_that_is_far_from_the_recording_has_no_price(monkeypatch):
         assert find_step(views[0], 0) is None
 
 
-@pytest.mark.parametrize(("longer", "told"), [(1.3, True), (1.02, False)])
-def test_no_price_is_of_a_longer_step_than_the_recorded_one(longer, told):
+@pytest.mark.parametrize("longer", [1.3, 1.02])
+def test_no_price_is_of_a_longer_step_than_the_recorded_one(longer):
     step = step_of(products)
     facts = step.facts
     length = replay(facts.program).step_ns / longer
@@ -403,5 +414,5 @@ def test_no_price_is_of_a_longer_step_than_the_recorded_one(longer, told):
     found, same = (each.predict(changes_named(["tf32"])) for each in (short, step))
 
     assert found.likely == pytest.approx(same.likely)
-    assert found.before_ns == pytest.approx(same.before_ns / (longer if told else 1))
-    assert found.after_ns == pytest.approx(same.after_ns / (longer if told else 1))
+    assert found.before_ns == pytest.approx(same.before_ns / longer)
+    assert found.after_ns == pytest.approx(same.after_ns / longer)

@@ -108,3 +108,18 @@ def test_the_programs_own_work_is_neither_the_recorders_nor_launching():
     made = program(launch((10, 0), gap=500, own=10), launch(gap=20), work=[400, 0])
 
     assert without_recorder(made, RecorderCost(0, 0), host=0.5).gap_ns.tolist() == [450, 10]
+
+
+@pytest.mark.parametrize("gap", [0, 40, 400])
+@pytest.mark.parametrize("depth", [3, 1_024])
+def test_a_program_that_is_steady_early_is_not_run_on_and_has_the_same_period(monkeypatch, gap, depth):
+    monkeypatch.setattr(module, "QUEUE_DEPTH", depth)
+    made = program(
+        launch((100, 0), gap=gap, own=5), launch((60, 1, 8, 0), own=5), launch((30,), gap=7, own=9), latency=7
+    )
+    early, rounds = replay(made), len(module._run(made)[0])
+
+    monkeypatch.setattr(module, "_is_steady", lambda *_: False)
+    assert replay(made) == early
+    assert len(module._run(made)[0]) == module._ROUNDS
+    assert (rounds == 2) == (gap == 400)

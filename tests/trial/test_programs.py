@@ -8,6 +8,7 @@ import pytest
 
 from profkit.api.trying import try_program
 from profkit.errors import RecordingError
+from profkit.trial import search
 from profkit.trial.document import encode, try_schema
 from profkit.trial.running import Program
 from profkit.trial.search import Plan
@@ -155,7 +156,9 @@ def trial(tmp_path, monkeypatch):
     print("\n".join(told))
 
 
-def test_what_helps_is_kept_and_what_harms_is_survived(trial):
+def test_what_helps_is_kept_and_what_harms_is_survived(trial, monkeypatch):
+    """With several processes started at once, as on a machine of many cores."""
+    monkeypatch.setattr(search, "at_once", lambda facts, peak_bytes: 5)
     planted = [f"tests.trial.planted:{name}" for name in ("Ruins", "Crashes", "Hangs")]
     found, rows = trial(MANY_WEIGHTS, "fused-optimizer", *planted, "tf32", "set-to-none", patience_s=60.0)
     ruins, crashes, hangs = (rows[name] for name in planted)

@@ -6,6 +6,7 @@ OOM observers write, and JSON dumps of either.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
@@ -100,7 +101,7 @@ def _settings(settings: Any) -> Mapping[str, Any]:
         if not isinstance(key, str):
             continue
         if isinstance(value, dict):
-            kept[key] = {k: v for k, v in value.items() if isinstance(k, str) and _plain(v)}
+            kept[key] = {k: v for k, v in value.items() if isinstance(k, str) and _whole(v)}
         elif _plain(value):
             kept[key] = value
     return kept
@@ -109,7 +110,11 @@ def _settings(settings: Any) -> Mapping[str, Any]:
 def _plain(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) < 1000
-    return isinstance(value, bool | float) or (isinstance(value, int) and abs(value) <= _LARGEST_SETTING)
+    return isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)) or _whole(value)
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and abs(value) <= _LARGEST_SETTING
 
 
 def _told(dropped: Mapping[str, int]) -> list[str]:

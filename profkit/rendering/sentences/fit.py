@@ -78,6 +78,16 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
         "Attention's scores grow with the square of the sequence. Without the trace of the same steps they are not "
         "told from other blocks."
     ),
+    "gives-back": lambda _: (
+        "The allocator would reserve more if it could. In so little it gives free segments back to CUDA and asks for others, "
+        "which costs time that is not in the step's."
+    ),
+    "bf16-already": lambda _: (
+        "The recorded step runs in 16 bits by autocast already: bf16 changes none of its blocks."
+    ),
+    "offload-not-timed": lambda _: (
+        "The time leaves out the copies to and from the host, and the host's own update."
+    ),
     "unexplained-blocks": lambda note: (
         f"{bytes_text(float(note.params['bytes']))} are from before the history and no parameter's: "
         "where they are inputs, they grow with the batch."

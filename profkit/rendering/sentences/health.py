@@ -90,6 +90,26 @@ def _steps_differ(params: Params) -> str:
     return f"The steps are of different kinds: {', '.join(each)} (medians). Their shares are mixed here."
 
 
+def _runs_set_aside(params: Params) -> str:
+    one = params["count"] == 1
+    text = "{count:file} left out ({names}): recorded at another time than {newest}, by another run or of other work. "
+    return say(text + f"Analyse {'it' if one else 'each'} alone, or use profkit compare.", params)
+
+
+def _importer_lost_rows(params: Params) -> str:
+    export = "Export the .nsys-rep again with a newer nsys"
+    if params["needed"]:
+        why = (
+            "The importer of nsys {version} is older than CUDA {cuda}, and drops calls that it does not know"
+        )
+        export += " ({needed} or later)"
+    else:
+        why = "An importer older than the CUDA runtime drops calls that it does not know"
+    return say(
+        f"Rows are missing from the nsys export. {why}. {export}, or record with torch.profiler.", params
+    )
+
+
 FINDINGS: Final[Table] = {
     "counters-only": "Nsight Compute runs each kernel by itself: times and bounds of the {count:kernel} are measured, "
     "but not idle time, order, overlap or phases.",
@@ -117,6 +137,10 @@ FINDINGS: Final[Table] = {
     "steps-by-period": "No steps are marked: {count} were found by the repetition of their launches. "
     "Mark a range named step, or pass --step NAME, to be sure.",
     "steps-differ": _steps_differ,
+    "cycles-joined": "{count:file} follow each other on one GPU, so they are read as one. "
+    "The time between them belongs to no step.",
+    "runs-set-aside": _runs_set_aside,
+    "importer-lost-rows": _importer_lost_rows,
     "file-repeated": "{count:file} given twice: each recording is read once.",
     "steps-damaged": "Records are missing from {count} of {steps:step}: the host took as long as in the others, "
     "or launched work that is lost. They are left out.",

@@ -46,7 +46,7 @@ SIGNS: Final[Table] = {
 def straggler_sentence(verdict: Verdict) -> str | None:
     """The verdict's sentence where waiting for a rank leads it (``straggler.leads``); else None."""
     late = verdict.straggler
-    if not isinstance(late, Straggler) or not late.leads:
+    if late is None or not late.leads:
         return None
     where = _WHERE[late.waits_in]
     if verdict.bound == "communication":
@@ -61,7 +61,7 @@ def straggler_sentence(verdict: Verdict) -> str | None:
 def straggler_caveats(verdict: Verdict) -> list[str]:
     """What is said of a straggler beside the verdict's sentence."""
     late = verdict.straggler
-    if not isinstance(late, Straggler):
+    if late is None:
         return []
     said = [_PERHAPS_PROFILER] if late.bound == "launch" and not verdict.doubts else []
     if not late.leads:

@@ -1,0 +1,176 @@
+"""What each constant of the time model is worth: every measured pair, with the constant and with a neutral value.
+
+    ablation.py OUT.md TRACES...
+
+TRACES are folders with the first sides of studies on public models: ``<model>.json.gz`` and ``pairs.jsonl`` beside them (or
+``public/pairs.jsonl`` for those of this folder). The three older studies are read from here, as far as their traces are kept.
+A constant that hardly moves any pair, or moves as many to the wrong side as to the right one, has no evidence.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+import predict  # noqa: E402
+from public_score import CHANGED, FLAGS  # noqa: E402
+
+from profkit.readers import read  # noqa: E402
+from profkit.report.assembly import timelines  # noqa: E402
+from profkit.report.views import Options  # noqa: E402
+from profkit.simulation import changes_named, find_step  # noqa: E402
+from profkit.simulation.constants import LIKELY, Constants  # noqa: E402
+from profkit.simulation.predict import Step  # noqa: E402
+from profkit.simulation.registry import refusal  # noqa: E402
+
+NEUTRAL = {
+    "matrix": 1.0, "attention": 1.0, "memory": 1.0, "start_ns": 0.0, "node_ns": 0.0, "light_launch": 1.0, "compiled_entry": 0.0,
+    "normed": 0.0, "idle": 1.0, "host": 1.0,
+}  # fmt: skip
+"""What the model would say if nobody had measured the constant."""
+_MOVES = 0.01
+
+
+@dataclass
+class Pair:
+    """A measured change of a recorded step."""
+
+    study: str
+    name: str
+    step: Step
+    changes: Sequence[str]
+    workers: int | None
+    speedup: float
+
+    def said(self, constants: Constants) -> float:
+        """The likely speed-up; none where the change is refused."""
+        names = [name for name in self.changes if refusal(self.step, name, self.changes) is None]
+        played, least = self.step.changed(changes_named(names, self.workers), constants)
+        return self.step.plain_ns / max(played.step_ns * self.step.unprofiled.scale, least, 1.0)
+
+    def error(self, said: float) -> float:
+        return math.log(said / self.speedup)
+
+
+def step_in(paths: Sequence[Path]) -> Step | None:
+    views, _ = timelines([read(path) for path in paths], Options())
+    return find_step(views[0], 0, views)
+
+
+def public(folder: Path) -> Iterator[Pair]:
+    """The pairs of a study on public models."""
+    listed = folder / "pairs.jsonl"
+    rows = [json.loads(line) for line in listed.read_text().splitlines()]
+    for model in sorted({row["model"] for row in rows}):
+        step = step_in(paths) if (paths := sorted(folder.glob(f"{model}.*json.gz"))) else None
+        for row in (each for each in rows if each["model"] == model and "speedup" in each):
+            names = [FLAGS.get(part, part) for part in row["change"].split("+")]
+            if step is not None:
+                yield Pair(folder.name, f"{model} {row['change']}", step, names, None, row["speedup"])
+
+
+def older() -> Iterator[Pair]:
+    """The pairs of the first three studies whose first side is kept."""
+    first = json.loads((HERE / "data" / "after.json").read_text())["pairs"]
+    for name, (names, workers) in predict.PAIRS.items():
+        path, row = HERE / "data" / f"{name}.json.gz", first.get(name, {})
+        if path.exists() and all("step_ms" in row.get(side, {}) for side in ("before", "after")):
+            speedup = row["before"]["step_ms"] / row["after"]["step_ms"]
+            yield from made("first", name, path, names, workers, speedup)
+    for study in ("second", "third"):
+        for name, row in json.loads((HERE / study / "blind.json").read_text())["pairs"].items():
+            path = HERE / study / f"{name}.json.gz"
+            if path.exists() and all("step_ms" in row.get(side, {}) for side in ("before", "after")):
+                names, workers = asked(row["predicted"]["changes"])
+                yield from made(
+                    study, name, path, names, workers, row["before"]["step_ms"] / row["after"]["step_ms"]
+                )
+
+
+def asked(changes: Sequence[str]) -> tuple[list[str], int | None]:
+    workers = [int(each.split()[1]) for each in changes if each.startswith("loader-workers")]
+    return [each for each in changes if not each.startswith("loader-workers")], (workers or [None])[0]
+
+
+def made(
+    study: str, name: str, path: Path, names: Sequence[str], workers: int | None, speedup: float
+) -> Iterator[Pair]:
+    step = step_in([path])
+    if step is not None and (names or workers):
+        yield Pair(study, name, step, names, workers, speedup)
+
+
+def score(pairs: Sequence[Pair], said: Sequence[float]) -> tuple[int, int, float]:
+    """Changed pairs, those within 25 %, and their mean error."""
+    errors = [abs(p.error(s)) for p, s in zip(pairs, said, strict=True) if p.speedup >= CHANGED]
+    near = sum(each <= math.log(1.25) for each in errors)
+    return len(errors), near, math.exp(statistics.fmean(errors)) - 1 if errors else 0.0
+
+
+def intervals(pairs: Sequence[Pair]) -> str:
+    """How often [low, high] holds the measured speed-up, and how wide it is at the median."""
+    found = [(p, p.step.predict(changes_named(p.changes, p.workers))) for p in pairs if p.speedup >= CHANGED]
+    inside = sum(f.low <= p.speedup <= f.high for p, f in found)
+    width = statistics.median(f.high / f.low for _, f in found)
+    return f"{inside} of {len(found)} inside, median high/low {width:.2f}"
+
+
+def main() -> None:
+    out, folders = Path(sys.argv[1]), [Path(each) for each in sys.argv[2:]]
+    pairs = [*older(), *(pair for folder in folders for pair in public(folder))]
+    now = [pair.said(LIKELY) for pair in pairs]
+    changed, near, error = score(pairs, now)
+    lines = [
+        f"{len(pairs)} pairs, {changed} changed by {CHANGED} and more: {near} within 25 %, mean error {error:.1%}, "
+        f"{intervals(pairs)}.",
+        "",
+    ]
+    for study in dict.fromkeys(pair.study for pair in pairs):
+        mine = [at for at, pair in enumerate(pairs) if pair.study == study]
+        n, hits, mean = score([pairs[at] for at in mine], [now[at] for at in mine])
+        false = sum(pairs[at].speedup < 1.1 < now[at] for at in mine)
+        lines.append(
+            f"- {study}: {hits} of {n} within 25 %, mean error {mean:.1%}, {intervals([pairs[at] for at in mine])}, "
+            f"{false} false promises"
+        )
+    lines += [
+        "",
+        "| constant | likely | neutral | pairs moved | error with | without | within 25 % with | without |",
+    ]
+    lines += ["|---|---|---|---|---|---|---|---|"]
+    for field in fields(Constants):
+        value = NEUTRAL[field.name]
+        if value == getattr(LIKELY, field.name):
+            continue
+        then = [pair.said(replace(LIKELY, **{field.name: value})) for pair in pairs]
+        moved = [at for at in range(len(pairs)) if abs(math.log(then[at] / now[at])) > _MOVES]
+        before, after = (
+            math.exp(statistics.fmean(abs(pairs[at].error(said[at])) for at in moved)) - 1 if moved else 0.0
+            for said in (now, then)
+        )
+        lines.append(
+            f"| {field.name} | {getattr(LIKELY, field.name):g} | {value:g} | {len(moved)} | {before:.1%} | {after:.1%} | "
+            f"{near} | {score(pairs, then)[1]} |"
+        )
+        print(lines[-1], flush=True)
+    lines += ["", "| pair | measured | said | error |", "|---|---|---|---|"]
+    lines += [
+        f"| {pair.study} {pair.name} | {pair.speedup:.2f} | {said:.2f} | {said / pair.speedup - 1:+.0%} |"
+        for pair, said in sorted(zip(pairs, now, strict=True), key=lambda each: -abs(each[0].error(each[1])))[
+            :30
+        ]
+    ]
+    out.write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""``python reports/trial/timing.py SECONDS CHANGES SCRIPT``: a program's step, timed by a clock of its own.
+
+CHANGES are names joined with commas, or ``-`` for none: their hooks are installed and nothing else of a trial is.
+``python reports/trial/timing.py SECONDS overhead SCRIPT`` times steps with and without what a trial listens with, in
+turns within one process. The last line printed is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from profkit.recording.program_events import listen, unlisten
+from profkit.recording.run_script import run_as_main
+from profkit.recording.step_finder import StepFinder
+from profkit.trial.changes import changes_named
+from profkit.trial.losses import Losses
+from profkit.trial.ratio import estimate
+
+WARM_STEPS = 8
+WARM_S = 2.0
+BLOCKS = 10
+
+
+def wait():
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+class Steps:
+    """Counts calls of optimizers; after the warm-up cuts the time into blocks of equal counts."""
+
+    def __init__(self, seconds, each_block):
+        self.seconds, self.each_block = seconds, each_block
+        self.count = 0
+        self.warmed = self.started = None
+        self.size = self.left = 0
+        self.leading_in = False
+        self.times = []
+        self.begun = time.perf_counter()
+
+    def stepped(self, *_):
+        self.count += 1
+        if self.count == WARM_STEPS:
+            wait()
+            self.warmed = time.perf_counter()
+            self.each_block.warmed_up()
+        if self.started is None:
+            self._warm()
+            return
+        if self.leading_in:
+            self._start()
+            return
+        self.left -= 1
+        if self.left == 0:
+            self._ended()
+
+    def _warm(self):
+        if self.warmed is None or time.perf_counter() < self.warmed + WARM_S or self.count < WARM_STEPS + 4:
+            return
+        wait()
+        step_s = (time.perf_counter() - self.warmed) / (self.count - WARM_STEPS)
+        self.size = max(1, round(self.seconds / BLOCKS / step_s))
+        self._start()
+
+    def _start(self):
+        self.leading_in = False
+        self.left = self.size
+        wait()
+        self.started = time.perf_counter()
+
+    def _ended(self):
+        wait()
+        self.times.append((time.perf_counter() - self.started) / self.size * 1e3)
+        if len(self.times) < BLOCKS * self.each_block.rounds:
+            self.each_block.between(len(self.times))
+            self.leading_in = True
+            return
+        found = self.each_block.found(self.times)
+        if torch.cuda.is_initialized():
+            found["peak_bytes"] = torch.cuda.max_memory_allocated()
+        print("\n" + json.dumps(found), flush=True)
+        os._exit(0)
+
+
+class Changed:
+    """Blocks of a program with some changes."""
+
+    rounds = 1
+
+    def __init__(self, names):
+        self.undo = ExitStack()
+        self.changes = changes_named(names)
+        for change in self.changes:
+            change.install(self.undo, self.changes)
+
+    def warmed_up(self):
+        for change in self.changes:
+            change.warmed_up(self.undo)
+
+    def between(self, done):
+        pass
+
+    def found(self, times):
+        return {"step_ms": statistics.median(times), "blocks_ms": times}
+
+
+class Listening:
+    """Every other pair of blocks is heard as a trial hears it: steps and losses."""
+
+    rounds = 4
+
+    def __init__(self):
+        self.undo = ExitStack()
+        self.heard = self.wanted = False
+        backward = torch.Tensor.backward
+
+        def switching(*args, **kwargs):
+            if self.heard != self.wanted:  # not between hooks of an optimizer, which are being walked through
+                self.switch()
+            return backward(*args, **kwargs)
+
+        torch.Tensor.backward = switching
+
+    def warmed_up(self):
+        pass
+
+    def between(self, done):
+        self.wanted = done % 4 in (1, 2)
+
+    def switch(self):
+        self.heard = self.wanted
+        self.undo.close()
+        self.undo = ExitStack()
+        if self.heard:
+            Losses().listen(self.undo)
+            finder = StepFinder(lambda: None)
+            listen(finder)
+            self.undo.callback(unlisten, finder)
+
+    def found(self, times):
+        heard = [each for at, each in enumerate(times) if at % 4 in (1, 2)]
+        bare = [each for at, each in enumerate(times) if at % 4 in (0, 3)]
+        ratio = estimate(heard, bare)
+        return {
+            "bare_ms": statistics.median(bare),
+            "heard_ms": statistics.median(heard),
+            "ratio": [ratio.low, ratio.likely, ratio.high],
+        }
+
+
+def main():
+    seconds, what, *program = sys.argv[1:]
+    blocks = Listening() if what == "overhead" else Changed([] if what == "-" else what.split(","))
+    steps = Steps(float(seconds), blocks)
+    register_optimizer_step_post_hook(steps.stepped)
+    run_as_main(program)
+
+
+if __name__ == "__main__":
+    # The script becomes __main__: what its worker processes unpickle must be found elsewhere.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH120, PTH100
+    import timing
+
+    timing.main()
