@@ -49,8 +49,7 @@ def words() -> str:
 
 def commands_page() -> str:
     """Every command with its help and options."""
-    parts = [MADE, "# Commands", "What `profkit COMMAND --help` prints. Exit codes: 0 done; 1 the input cannot be analysed; "
-             "2 wrong usage; 3 a gate failed."]  # fmt: skip
+    parts = [MADE, "# Commands", "What `profkit COMMAND --help` prints.", prose(command_line.epilog or "")]
     for path, command in commands(command_line, ("profkit",)):
         context = click.Context(command, info_name=" ".join(path))
         usage = command.get_usage(context)

@@ -7,13 +7,16 @@ import numpy as np
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.hardware import TENSOR, VECTOR
 from profkit.model.kernel_class import Family
+from profkit.roofline.autocast import autocast_rows, autocast_together
 from profkit.simulation.debugging import scaler_kernels
 from profkit.simulation.precision import misaligned, misaligned_sizes, simt_products, wide_products
-from profkit.units import percent_text
+from profkit.units import duration_text, percent_text
 
 __all__ = ["RULES"]
 
 _LARGE_PRODUCT_FLOP = 2e10
+_ACCIDENT = 0.01
+"""Of the step: where it waits for its host, the device's time counts for less."""
 _MOST_SIZES = 4
 _CONVOLUTIONS_IN_TF32 = "Allow TF32 for convolutions: something turned cuDNN's own switch off."
 
@@ -112,6 +115,28 @@ def _alignment(case: Case) -> Evidence | None:
     )
 
 
+def _accident(case: Case) -> Evidence | None:
+    found = autocast_together(autocast_rows(case.view))
+    rows = [row for row in found.operators if not row.by_design] if found else []
+    spent = sum(row.ns for row in rows)
+    work = case.view.trace.operations
+    whole = float((work.end_ns - work.start_ns)[case.view.kept].sum())
+    busy = min(case.step.unchanged.device_busy_ns / max(case.step.plain_ns, 1.0), 1.0)
+    if not rows or spent * busy < _ACCIDENT * whole:
+        return None
+    seen = [
+        f"{row.name}{' at ' + row.where if row.where else ''} takes {row.takes}: {row.count}x, {duration_text(row.ns)} in all"
+        for row in rows[:4]
+    ]
+    return Evidence(
+        f"Under autocast, operators that nothing keeps in fp32 run in it, or cast more often than they need to: "
+        f"{percent_text(spent / whole)} of the device's time.",
+        seen,
+        None,
+        "high",
+    )
+
+
 _NUMERICS = (
     "https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
 )
@@ -143,6 +168,13 @@ RULES = (
         "The _amp_ kernels and the wait before optimizer.step are gone.",
         ("bf16 has 8 bits of mantissa to fp16's 11.",), _AMP,
         change="no-scaler",
+    ),
+    Rule(
+        "fp32-by-accident", "Keep 16 bits under autocast", _accident,
+        "Cast masks, buffers and parameters to the region's type once. Run losses, norms and products inside the region, and backward outside.",
+        "mask = mask.to(torch.bfloat16)   # once: fp32 beside bf16 gives fp32",
+        "The operators above take and give 16 bits; the report's precision table lists no accident.",
+        ("What autocast's lists keep in fp32 is not counted here.",), _AMP,
     ),
     Rule(
         "fp8", "Consider fp8 for the large products", _fp8,

@@ -31,7 +31,7 @@ _INTEL, _AMD = (
 _TRAINING: Final = frozenset(
     {
         "anomaly-mode", "bf16-without-scaler", "checkpoint-activations", "collectives-beside-kernels", "ddp-buckets", "ddp-no-sync",
-        "ddp-unused-parameters", "exposed-communication", "fp8", "fsdp-prefetch", "fused-optimizer", "index-gradients",
+        "ddp-unused-parameters", "exposed-communication", "fp8", "fsdp-prefetch", "fused-loss", "fused-optimizer", "index-gradients",
         "keep-activations", "larger-batch", "pipeline-bubble", "set-to-none",
     }
 )  # fmt: skip

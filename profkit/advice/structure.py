@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model.kernel_class import Family
+from profkit.roofline.operator_shapes import tensor_shapes
+from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.layouts import (
     general_convolutions,
     handmade_attention,
@@ -16,7 +20,7 @@ from profkit.simulation.layouts import (
     recomputed,
     transposes,
 )
-from profkit.units import percent_text
+from profkit.units import bytes_text, percent_text
 
 __all__ = ["RULES"]
 
@@ -80,16 +84,19 @@ def _checkpointing(case: Case) -> Evidence | None:
     )
 
 
+def _could_save(case: Case, chosen: NDArray[np.bool_]) -> bool:
+    """Whether some kernels would shorten the step if they were twice as fast: not where the host is the limit."""
+    faster = case.step.predict_where_worth(
+        [lambda edited: edited.retime(chosen, edited.duration_ns * 0.5)], _SLIGHT
+    )
+    return faster is not None
+
+
 def _benchmark(case: Case) -> Evidence | None:
     facts = case.facts
     slow = facts.once(general_convolutions)
-    # How fast they become is not known; where faster ones would not shorten the step, nothing is said.
-    faster = case.step.predict_where_worth(
-        [lambda edited: edited.retime(slow, edited.duration_ns * 0.5)], _SLIGHT
-    )
-    if facts.share(slow) < 0.03 or faster is None:
+    if facts.share(slow) < 0.03 or not _could_save(case, slow):
         return None
-
     return Evidence(
         f"Convolutions over {percent_text(facts.share(slow))} of the device's time use general algorithms. cuDNN can try "
         "all of them once, and keep the fastest.",
@@ -117,6 +124,34 @@ def _indices(case: Case) -> Evidence | None:
     )
 
 
+def _loss(case: Case) -> Evidence | None:
+    facts = case.facts
+    chosen = facts.named(*_CROSS_ENTROPY) & ~facts.compiled & ~facts.of_family(Family.GEMM)
+    sizes = [_vocabulary(facts, row) for row in np.flatnonzero(chosen).tolist()]
+    logits = max(sizes, default=(0, 0), key=lambda each: each[0] * each[1])
+    if logits[1] < _LARGE_VOCABULARY or facts.share(chosen) < _LOSS or not _could_save(case, chosen):
+        return None
+    return Evidence(
+        f"The loss over {logits[1]:,} classes reads and writes logits of {bytes_text(4.0 * logits[0] * logits[1])} several "
+        f"times: {percent_text(facts.share(chosen))} of the device's time, and as much memory for each copy.",
+        kernels_seen(facts, chosen),
+        None,
+    )
+
+
+def _vocabulary(facts: StepFacts, row: int) -> tuple[int, int]:
+    """Rows and classes of a loss's largest input; zeros where its shape is not recorded."""
+    operator = int(facts.operator_row[row])
+    text = int(facts.view.trace.ranges.shapes[operator]) if operator >= 0 else -1
+    tensors = tensor_shapes(facts.view.trace.strings[text]) or () if text >= 0 else ()
+    matrices = [(math.prod(shape[:-1]), shape[-1]) for shape in tensors if len(shape) >= 2]
+    return max(matrices, default=(0, 0), key=lambda each: each[0] * each[1])
+
+
+_CROSS_ENTROPY: Final = ("cross_entropy", "log_softmax", "LogSoftmaxBackward", "nll_loss", "NllLossBackward")
+_LARGE_VOCABULARY: Final = 16_384
+_LOSS: Final = 0.03
+"""Of the device's time."""
 _NOTABLE_GRIDS: Final = 0.1
 _SLIGHT: Final = 0.01
 
@@ -184,6 +219,14 @@ RULES = (
         ("cuDNN tries again for each new size, so changing sizes get slower.", "Results may differ in the last bits."),
         "https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark",
         change="cudnn-benchmark",
+    ),
+    Rule(
+        "fused-loss", "Fuse the loss of the large vocabulary", _loss,
+        "Compute head and loss in one, chunk by chunk, so that the logits are never whole in memory; or compile the loss.",
+        "loss_of = LigerFusedLinearCrossEntropyLoss()           # of liger_kernel\nloss = loss_of(head.weight, hidden, labels)             # not: cross_entropy(head(hidden), labels)",
+        "No log_softmax and nll_loss kernels over the vocabulary, and a lower memory peak.",
+        ("Code that reads the logits no longer has them.", "Compare the loss: sums are made in another order."),
+        "https://github.com/linkedin/Liger-Kernel",
     ),
     Rule(
         "index-gradients", "Look up with embedding or index_select", _indices,

@@ -225,6 +225,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     *,
     step: str | None = None,
     device: int | None = None,
+    phase: str | None = None,
     peaks: Gpu | PathLike | None = None,
     plain_step: str | None = None,
     plain_step_ns: int | None = None,
@@ -238,6 +239,8 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
             also compressed; ``-`` is standard input. Remote ones and patterns too: ``s3://bucket/run/*.json.gz``.
         step: The name of the ranges that are steps, where they are not called step, iteration or ProfilerStep#N.
         device: The report's id of the only device to look at.
+        phase: The only phase that tables show, with what lies in it: ``forward``, or ``forward/loss``. The verdict
+            stays that of the step.
         peaks: Rates of the GPU, in place of those of the recorded one: a name such as ``H100``, or a file of rates.
         plain_step: The step's time without a profiler: ``38.3ms``. A ``run.json`` that lists a file tells it by itself.
         plain_step_ns: The same in ns.
@@ -249,7 +252,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
 
     Raises:
         ReadError: A file cannot be read; the message says why and what to do.
-        AnalysisError: The cluster cannot be used, or there is no such device or step.
+        AnalysisError: The cluster cannot be used, or there is no such device, step or phase.
         ProfkitError: ``peaks`` is no known GPU, or ``plain_step`` no duration.
     """
     given = expand(paths)
@@ -257,6 +260,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
     options = Options(
         step_name=step,
         device=device,
+        phase=phase,
         peaks=stated_gpu(peaks),
         plain_step_ns=stated_step_ns(plain_step, plain_step_ns),
         run_steps=run_steps(files),
@@ -269,6 +273,10 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         recordings, failures = _read_all(files, say)
         say("analysing")
         found, findings = summarise(recordings, options), failure_findings(failures)
+    if phase is not None and not found.phases:
+        raise AnalysisError(
+            f"phase {phase!r}", "no phase is named so", "The report without --phase lists them"
+        )
     if len(files) < len(given):
         findings.append(Finding("file-repeated", Severity.WARNING, count=len(given) - len(files)))
     document = document_of(with_findings(found, findings) if findings else found)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from profkit.api.inputs import PathLike, expand
 from profkit.api.run_folder import run_steps, stated_step_ns
 from profkit.errors import AnalysisError, ProfkitError
+from profkit.hardware import Gpu, stated_gpu
 from profkit.model import Trace
 from profkit.readers import read
 from profkit.report.assembly import timelines
@@ -27,6 +28,7 @@ def what_if(  # noqa: PLR0913 - options by name, as on the command line
     device: int | None = None,
     plain_step: str | None = None,
     plain_step_ns: int | None = None,
+    on: Gpu | str | None = None,
 ) -> WhatIf:
     """What the recorded step would take with some changes, each alone and all together.
 
@@ -39,10 +41,11 @@ def what_if(  # noqa: PLR0913 - options by name, as on the command line
         device: Replay only this device.
         plain_step: The step's time without a profiler: ``38.3ms``. A run folder tells it by itself.
         plain_step_ns: The same in ns.
+        on: Another GPU for the step to run on, by a name such as ``H200``: kernels keep their efficiency, the host its time.
 
     Raises:
         AnalysisError: No step with device work can be replayed.
-        ProfkitError: A change is unknown.
+        ProfkitError: A change or a GPU is unknown.
         ReadError: A file cannot be read.
     """
     unknown = sorted(set(changes) - set(CHANGES))
@@ -57,7 +60,7 @@ def what_if(  # noqa: PLR0913 - options by name, as on the command line
         run_steps=run_steps(files),
     )
     views, _ = timelines(traces, options)
-    found = answer(views, changes, loader_workers=loader_workers)
+    found = answer(views, changes, loader_workers=loader_workers, gpu=stated_gpu(on))
     if found is None:
         raise AnalysisError(
             str(files[0]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -25,10 +26,12 @@ _COMMANDS = (
     "history",
     "show",
     "export",
+    "scrub",
     "record",
     "benchmark",
     "doctor",
     "hardware",
+    "mcp",
 )
 """In the order of the help. Each is a module of this package with a ``command``, imported when it is used."""
 
@@ -48,6 +51,15 @@ class _Commands(click.Group):
             return None
         command: click.Command = import_module(f"profkit.cli.{cmd_name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        near = get_close_matches(name, _COMMANDS, 2, 0.6)
+        if name not in _COMMANDS and near and not name.startswith("-"):
+            ctx.fail(f"No such command {name!r}. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -72,7 +84,13 @@ class _Commands(click.Group):
         return result
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+_EPILOG = """\b
+Exit codes:  0 done; 1 the input cannot be analysed; 2 wrong usage; 3 a gate failed
+Completion:  eval "$(_PROFKIT_COMPLETE=bash_source profkit)"    # or zsh_source; put it into ~/.bashrc
+"""
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(package_name="profkit")
 def main() -> None:
     """Find out where each millisecond of a PyTorch training step goes.

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from profkit.cli.options import device_option, format_options, plain_step_option, step_option, to_gpu
+from profkit.cli.options import (
+    device_option,
+    format_options,
+    phase_option,
+    plain_step_option,
+    step_option,
+    to_gpu,
+)
 from profkit.cli.streams import echo, echo_document
 from profkit.errors import AnalysisError
 
@@ -28,6 +35,7 @@ __all__ = ["command"]
 @format_options("html", "json", "md", "text", "csv")
 @step_option
 @device_option
+@phase_option
 @click.option(
     "--peaks",
     metavar="FILE|GPU",
@@ -53,7 +61,7 @@ __all__ = ["command"]
     "--verify",
     "verify_",
     is_flag=True,
-    help="Recompute the totals from the raw files by brute force, and compare. Slow; exit code 1 if any differs.",
+    help="Recompute totals, causes, waits, phases and the headline from the raw files, and compare. Slow; exit code 1 if any differs.",
 )
 @click.option("--open", "open_", is_flag=True, help="Open the page in a browser.")
 def command(
@@ -62,6 +70,7 @@ def command(
     format_: str | None,
     step: str | None,
     device: int | None,
+    phase: str | None,
     peaks: str | None,
     plain_step_ns: int | None,
     cluster: str,
@@ -82,6 +91,7 @@ def command(
     Examples:
       profkit analyze report.sqlite
       profkit analyze trace.json.gz snapshot.pickle -o report.html
+      profkit analyze report.sqlite --phase forward
       profkit analyze report.sqlite --format json -o - | jq .verdict.sentence
       profkit analyze 's3://bucket/run/*.json.gz' --cluster tcp://scheduler:8786
     """
@@ -93,8 +103,8 @@ def command(
     from profkit.cli.history import parse_tags
     from profkit.rendering import render_text
 
-    if verify_ and "-" in files:
-        raise click.UsageError("--verify reads each file twice: give files, not standard input")
+    saved = bool(save or database or tags or baseline)
+    _check_flags(files, phase, verify_, saved)
     named = parse_tags(tags)
     inputs = [*files, *([peaks] if peaks else []), *([database] if database else [])]
     chosen = _format(output, format_, inputs)
@@ -103,6 +113,7 @@ def command(
             files,
             step=step,
             device=device,
+            phase=phase,
             peaks=peaks,
             plain_step_ns=plain_step_ns,
             cluster=None if cluster == "none" else cluster,
@@ -111,7 +122,7 @@ def command(
         found = None
         if verify_:
             report, found = _verified(report, files, (step, device), progress)
-    if save or database or tags or baseline:
+    if saved:
         from profkit.api.comparing import save_run
 
         run = save_run(report, files, database, tags=named, baseline=baseline)
@@ -133,6 +144,13 @@ def command(
             click.launch(str(target))
     if found is not None:
         _tell(found, quiet)
+
+
+def _check_flags(files: tuple[str, ...], phase: str | None, verified: bool, saved: bool) -> None:
+    if verified and "-" in files:
+        raise click.UsageError("--verify reads each file twice: give files, not standard input")
+    if phase is not None and (verified or saved):
+        raise click.UsageError("--phase shows a part of the report: verify and save the whole one")
 
 
 def _format(output: str | None, given: str | None, inputs: list[str]) -> str | None:
@@ -188,7 +206,9 @@ def _tell(found: Verification, quiet: bool) -> None:
 def _warn(findings: Sequence[Finding]) -> None:
     """What the text report would say of the recording's health, for those who only keep the file."""
     for finding in findings:
-        if finding.severity != "info":
+        if finding.code == "secrets":  # no fault of the recording, but of sharing it
+            echo(f"warning: {finding.message}", err=True)
+        elif finding.severity != "info":
             echo(f"{finding.severity}: {finding.message}", err=True)
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "device_option",
     "format_options",
     "memory_option",
+    "phase_option",
     "plain_step_option",
     "plain_steps_option",
     "step_option",
@@ -110,6 +111,9 @@ memory_option = click.option(
     "--memory", "memory_bytes", metavar="SIZE", callback=_to_bytes, help="What it has to fit into, e.g. 24GB."
 )
 step_option = click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
+phase_option = click.option(
+    "--phase", metavar="NAME", help="Show only this phase and what lies in it: forward, or forward/loss."
+)
 device_option = click.option(
     "--device", type=int, metavar="N", help="Look at this device of the report only."
 )

@@ -44,6 +44,7 @@ def _flags() -> tuple[click.Option, ...]:
 @click.option(
     "--loader-workers", type=click.IntRange(1, 4096), metavar="N", help="Prepare batches in N processes."
 )
+@click.option("--on", metavar="GPU", help="Run on another GPU: H200, L4, ... (see profkit hardware).")
 @click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
 @click.option("--device", type=int, metavar="N", help="Replay only this device.")
 @plain_step_option
@@ -51,6 +52,7 @@ def _flags() -> tuple[click.Option, ...]:
 def command(
     files: tuple[str, ...],
     loader_workers: int | None,
+    on: str | None,
     step: str | None,
     device: int | None,
     plain_step_ns: int | None,
@@ -69,13 +71,20 @@ def command(
       profkit whatif trace.json.gz --tf32 --compile
       profkit whatif report.sqlite --fused-optimizer --cuda-graphs --plain-step 17.5ms
       profkit whatif trace.json --loader-workers 8 --json
+      profkit whatif trace.json.gz --on H200 --bf16
     """
     from profkit.api.what_if import what_if
     from profkit.simulation import CHANGES
 
     chosen = [name for name in CHANGES if flags[name.replace("-", "_")]]
     found = what_if(
-        files, chosen, loader_workers=loader_workers, step=step, device=device, plain_step_ns=plain_step_ns
+        files,
+        chosen,
+        loader_workers=loader_workers,
+        on=on,
+        step=step,
+        device=device,
+        plain_step_ns=plain_step_ns,
     )
     if format_ == "json":
         import msgspec

@@ -46,6 +46,7 @@ CHANGE_HELP: Final[dict[str, str]] = {
     "overlapped-collectives": "Run collectives on a stream of their own.",
     "overlapped-copies": "Copy between host and device on a stream of its own.",
     "cuda-graphs": "Capture the whole step in a CUDA graph.",
+    "on": "Run on another GPU.",
     "batch": "Take a batch so many times as large.",
     "sequence": "Take sequences so many times as long.",
     "recompute": "Recompute activations in the backward pass.",

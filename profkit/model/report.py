@@ -125,6 +125,8 @@ class Options(Row, frozen=True, kw_only=True):
     """The name of the ranges that are steps."""
     device: int | None
     """The only device that was looked at."""
+    phase: str | None = None
+    """The only phase that tables by phase show."""
     peaks: str | None
     """The GPU whose peaks were used for every device."""
     plain_step_ns: Ns | None

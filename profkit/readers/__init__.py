@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ReadError
 from profkit.model import Finding, Severity, Trace
@@ -15,6 +15,7 @@ from profkit.readers.name_bounds import with_bounded_names
 from profkit.readers.registry import originals_of
 from profkit.readers.remote import is_remote, shown_name
 from profkit.readers.sources import open_input
+from profkit.secrets import tokens_in
 
 if TYPE_CHECKING:
     from profkit.model.memory_history import MemoryHistory
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 _MOST_DEVICES = 1024
+_LOOKED_AT = 4 << 20
+"""Bytes at each end of a file that are searched for access keys, in some 50 ms."""
 
 
 def read(
@@ -49,7 +52,7 @@ def read(
             raise ReadError(
                 shown, "it is too large or too deep for this machine", "Record fewer steps."
             ) from None
-    found = (*opened.findings, *_stale(given))
+        found = (*opened.findings, *_stale(given), *_secrets(opened.content))
     return replace(made, findings=(*found, *made.findings)) if found else made
 
 
@@ -63,6 +66,19 @@ def _collector_off() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def _secrets(content: Any) -> tuple[Finding, ...]:
+    """A finding when access keys stand at the beginning or the end of a file, where recorders put the environment."""
+    if isinstance(content, Path):
+        with content.open("rb") as opened:
+            ends = [opened.read(_LOOKED_AT)]
+            opened.seek(max(len(ends[0]), content.stat().st_size - _LOOKED_AT))
+            ends.append(opened.read(_LOOKED_AT))
+    else:
+        ends = [content[:_LOOKED_AT], content[max(_LOOKED_AT, len(content) - _LOOKED_AT) :]]
+    count = len({token for data in ends for token in tokens_in(data)})
+    return (Finding("secrets", Severity.INFO, count=count),) if count else ()
 
 
 def _stale(path: str) -> tuple[Finding, ...]:

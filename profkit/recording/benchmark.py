@@ -1,4 +1,4 @@
-"""`benchmark`: the time of a function, warmed up and synchronised, with its spread."""
+"""`benchmark`: the time of a function, warmed up and synchronised, with its spread; its backward pass apart."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import importlib.util
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from profkit.errors import RecordingError
+from profkit.recording.environment import git_state, versions
 
 __all__ = ["Benchmark", "benchmark", "load_function"]
 
@@ -34,6 +35,15 @@ class Benchmark:
     warmup: int
     times_ns: list[int]
     """One a run, in the order of the runs."""
+    """Of the function; of its forward pass where ``backward_ns`` has the rest."""
+    backward_ns: list[int] = field(default_factory=list)
+    """The backward pass of what it returned, one a run; empty where that was not asked for."""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """What it was called with."""
+    torch: str | None = None
+    """The version of torch; None without torch."""
+    revision: str | None = None
+    """The git commit of the working folder, with ``+`` where files differ from it; None outside of git."""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -59,42 +69,99 @@ class Benchmark:
             "min_ns": min(self.times_ns),
             "max_ns": max(self.times_ns),
             "times_ns": self.times_ns,
+            "parameters": self.parameters,
+            "torch": self.torch,
+            "revision": self.revision,
             "warnings": self.warnings,
         }
+        if self.backward_ns:
+            row["backward_median_ns"] = round(statistics.median(self.backward_ns))
+            row["backward_spread_ns"] = _quartile_range(self.backward_ns)
+            row["backward_times_ns"] = self.backward_ns
         return json.dumps(row)
 
 
-def benchmark(function: Callable[[], object], *, warmup: int = 10, repeat: int = 50) -> Benchmark:
-    """Time a function that takes no arguments.
+def benchmark(
+    function: Callable[..., object],
+    *,
+    warmup: int = 10,
+    repeat: int = 50,
+    parameters: Mapping[str, Any] | None = None,
+    backward: bool = False,
+) -> Benchmark:
+    """Time a function.
 
-    On a GPU each run is timed between two CUDA events and the device is idle before and after all of them, so
+    On a GPU each run is timed between CUDA events and the device is idle before and after all of them, so
     that work of another run is never part of one. What a function returns is thrown away.
 
     Args:
-        function: What to time.
+        function: What to time. One that takes parameters may prepare its inputs and return a function without any:
+            then that is timed.
         warmup: Runs before the first that counts: they allocate, compile and tune.
         repeat: Runs that count.
+        parameters: What to call it with, by name.
+        backward: Whether to time the backward pass of the tensor that it returns too, apart.
 
     Raises:
-        RecordingError: ``repeat`` is less than 1 or ``warmup`` less than 0.
+        RecordingError: ``repeat`` is less than 1 or ``warmup`` less than 0, or there is no tensor with a backward pass.
     """
     if repeat < 1 or warmup < 0:
         raise RecordingError("profkit.benchmark", f"warmup={warmup}, repeat={repeat} leave nothing to time")
+    given = dict(parameters or {})
+    stages = _stages(_prepared(function, given), backward=backward)
     for _ in range(warmup):
-        function()
+        for stage in stages:
+            stage()
     cuda = _cuda()
-    times = _host_times(function, repeat) if cuda is None else _device_times(cuda, function, repeat)
+    times = _host_times(stages, repeat) if cuda is None else _device_times(cuda, stages, repeat)
     return Benchmark(
         name=getattr(function, "__qualname__", type(function).__name__),
         device="cpu" if cuda is None else cuda.get_device_name(),
         clock="host" if cuda is None else "cuda events",
         warmup=warmup,
-        times_ns=times,
-        warnings=_doubts(times),
+        times_ns=times[0],
+        backward_ns=times[1] if backward else [],
+        parameters=given,
+        torch=versions().get("torch"),
+        revision=_revision(),
+        warnings=[doubt for each in times for doubt in _doubts(each)],
     )
 
 
-def load_function(target: str) -> Callable[[], object]:
+def _prepared(function: Callable[..., object], parameters: Mapping[str, Any]) -> Callable[[], object]:
+    """What is timed: the function with its parameters, or the one that it makes of them."""
+    if not parameters:
+        return function
+    made = function(**parameters)
+    return made if callable(made) else lambda: function(**parameters)
+
+
+def _stages(function: Callable[[], object], *, backward: bool) -> list[Callable[[], object]]:
+    """What is timed apart in each run: the function, and the backward pass of its result."""
+    if not backward:
+        return [function]
+    results: list[Any] = []
+
+    def forward() -> None:
+        results.append(function())
+
+    def back() -> None:
+        result = results.pop()
+        if not hasattr(result, "requires_grad") or not result.requires_grad:
+            raise RecordingError(
+                "profkit.benchmark", "the function returns no tensor with a backward pass", "Return the loss"
+            )
+        result.backward(None if result.numel() == 1 else result.detach())
+
+    return [forward, back]
+
+
+def _revision() -> str | None:
+    state = git_state(Path.cwd())
+    return f"{state['revision']}{'+' if state['dirty'] else ''}" if state else None
+
+
+def load_function(target: str) -> Callable[..., object]:
     """The function of ``script.py:function``; the script is run as a module, not as a program.
 
     Raises:
@@ -124,26 +191,32 @@ def _cuda() -> Any:
     return torch.cuda if torch.cuda.is_available() else None
 
 
-def _host_times(function: Callable[[], object], repeat: int) -> list[int]:
-    times = []
+def _host_times(stages: list[Callable[[], object]], repeat: int) -> list[list[int]]:
+    """The times of each stage, one a run."""
+    times: list[list[int]] = [[] for _ in stages]
     for _ in range(repeat):
-        began = time.perf_counter_ns()
-        function()
-        times.append(time.perf_counter_ns() - began)
+        for at, stage in enumerate(stages):
+            began = time.perf_counter_ns()
+            stage()
+            times[at].append(time.perf_counter_ns() - began)
     return times
 
 
-def _device_times(cuda: Any, function: Callable[[], object], repeat: int) -> list[int]:
-    marks = []
+def _device_times(cuda: Any, stages: list[Callable[[], object]], repeat: int) -> list[list[int]]:
+    """The times of each stage, one a run."""
+    runs = []
     for _ in range(repeat):
         cuda.synchronize()
-        start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-        start.record()
-        function()
-        end.record()
-        marks.append((start, end))
+        marks = [cuda.Event(enable_timing=True) for _ in range(len(stages) + 1)]
+        marks[0].record()
+        for stage, mark in zip(stages, marks[1:], strict=True):
+            stage()
+            mark.record()
+        runs.append(marks)
     cuda.synchronize()
-    return [round(start.elapsed_time(end) * 1e6) for start, end in marks]
+    return [
+        [round(marks[at].elapsed_time(marks[at + 1]) * 1e6) for marks in runs] for at in range(len(stages))
+    ]
 
 
 def _doubts(times: list[int]) -> list[str]:

@@ -15,17 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from profkit.secrets import SECRET_PAIR, SECRET_VALUE, SECRET_WORD
+
 __all__ = ["command_line", "describe", "driver_version", "git_state", "rank_and_world", "versions"]
 
-_WORD = r"(?:key|token|secret|passw|passphrase|credential|auth|bearer|cookie|(?<![a-z])(?:pw|pwd|pass|pat|pin)(?![a-z]))"
-_SECRET = re.compile(_WORD, re.IGNORECASE)
-_SECRET_PAIR = re.compile(
-    rf"""([\w.-]*{_WORD}[\w.-]*["']?\s*[:=]\s*)([\[{{].*|"[^"]*"|'[^']*'|[^,;}}&]+)""",
-    re.IGNORECASE | re.DOTALL,
-)
-"""A name and its value within a longer text: a dictionary, a header, a query."""
-_SECRET_VALUE = re.compile(r"\b(?:hf|sk|pk|ghp|gho|glpat|xox[bpa]|AKIA|AIza|eyJ)[-_A-Za-z0-9]{14,}")
-"""What services give out as keys."""
 _SHORT = re.compile(r"-[pPkKtTuU]")
 """Short options that often carry a password, key, token or user; -m, -c and others are shown."""
 _TOOL_TIMEOUT_S = 5.0
@@ -125,13 +118,13 @@ def command_line(arguments: list[str]) -> list[str]:
             shown.append("***")
         elif short and len(argument) > 2:
             shown.append(f"{short[0]}***")
-        elif value and _SECRET.search(option) and not re.search(r"[{\[:\s]", option):
+        elif value and SECRET_WORD.search(option) and not re.search(r"[{\[:\s]", option):
             shown.append(f"{option}=***")
         elif value and not re.search(r"[{\[\s]", option):
             shown.append(f"{option}={_without_places(value)}")
         else:
             shown.append(_without_places(argument))
-        named = argument.startswith("-") and not value and bool(_SECRET.search(option))
+        named = argument.startswith("-") and not value and bool(SECRET_WORD.search(option))
         hide_next = named or (short is not None and len(argument) == 2)
     return shown
 
@@ -150,7 +143,7 @@ def output_of(command: list[str]) -> str | None:
 
 
 def _without_places(text: str) -> str:
-    text = _SECRET_VALUE.sub("***", _SECRET_PAIR.sub(r"\1***", text))
+    text = SECRET_VALUE.sub("***", SECRET_PAIR.sub(r"\1***", text))
     if "://" in text:
         return f"{text.split('://', 1)[0]}://***"
     if "/" in text or "\\" in text:

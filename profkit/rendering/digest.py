@@ -214,6 +214,8 @@ def facts(report: Document) -> list[str]:
     found += [_input_text(row) for row in report.inputs[:4]]
     if len(report.inputs) > 4:
         found.append(f"and {noun_text(len(report.inputs) - 4, 'more file')}")
+    if report.method.options.phase:
+        found.append(f"tables of phase {report.method.options.phase} only")
     steps, kept = report.window.steps, kept_steps(report)
     if steps:
         found.append(

@@ -206,6 +206,7 @@ def method_section(report: Document) -> MethodSection:
     given = [
         ("step", options.step),
         ("device", None if options.device is None else str(options.device)),
+        ("phase", options.phase),
         ("peaks", options.peaks),
         ("step without a profiler", options.plain_step_ns and duration_text(options.plain_step_ns)),
     ]

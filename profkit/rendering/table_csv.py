@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from profkit.errors import printable
 from profkit.model.report import KernelRow
 from profkit.model.report_kernels import PhaseTime
 from profkit.rendering.document import Document
@@ -70,5 +69,5 @@ def csv_cell(value: str | float | None) -> str | float:
         return "true" if value else "false"
     if not isinstance(value, str):
         return value
-    text = printable(value)
+    text = "".join(c if c.isprintable() else " " if c in "\t\r\n" else "" for c in value)
     return f"'{text}" if text.lstrip().startswith(_FORMULA_STARTS) else text

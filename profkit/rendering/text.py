@@ -336,6 +336,8 @@ def _advice(console: Console, report: Document, scale: Scale) -> None:
     if not report.advice:
         return
     _heading(console, "What to do", "best first")
+    if len(report.advice) > 1:
+        _advice_at_a_glance(console, report)
     for number, row in enumerate(report.advice, 1):
         title = Text(f"  {number}. ")
         title.append(_clean(row.title, None), style="bold")
@@ -355,6 +357,21 @@ def _advice(console: Console, report: Document, scale: Scale) -> None:
         for code in code_lines(row.code):
             # Whole, however narrow the terminal: what is pasted from here must still be the program's line.
             console.print(Text(f"         {code}", style="cyan"), soft_wrap=True)
+
+
+def _advice_at_a_glance(console: Console, report: Document) -> None:
+    """One line for each advice, before the details."""
+    heads = ("speed-up", "saves", "confidence")
+    table = _table(("change", "left"), *((head, "right") for head in heads))
+    for number, row in enumerate(report.advice, 1):
+        table.add_row(
+            f"{number}. {_clean(row.title, None)}",
+            f"{row.speedup.likely:.2f}x" if row.speedup else "–",
+            duration_text(row.saving_ns) if row.saving_ns else "–",
+            row.confidence,
+        )
+    _print(console, table)
+    console.print()
 
 
 def _heading(console: Console, title: str, note: str) -> None:

@@ -147,6 +147,7 @@ def method_of(
         options=StatedOptions(
             step=options.step_name,
             device=options.device,
+            phase=options.phase,
             peaks=options.peaks.name if options.peaks else None,
             plain_step_ns=next((v.plain_step_ns for v in views if v.plain_step_ns), None),
         ),

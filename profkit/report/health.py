@@ -13,6 +13,7 @@ from profkit.model.findings import Fact, Param
 from profkit.model.report_verdict import Health
 from profkit.model.states import State
 from profkit.report.contradictions import contradictions, overrun_ns
+from profkit.report.importer import importer_findings
 from profkit.report.step_findings import step_findings, too_few_whole
 from profkit.report.verdict import UNDECIDED
 from profkit.roofline.beside_collectives import overlap_findings
@@ -53,6 +54,7 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
         _attribution(views, without_phase)
         + _warm_up(views)
         + step_findings(views)
+        + importer_findings(views)
         + _without_work(views)
         + _too_deep(views)
     )
@@ -104,7 +106,8 @@ def _steps_reason(views: Sequence[TraceView]) -> Fact | None:
         return Fact("steps-damaged", {"damaged": damaged, "steps": steps})
     idle, steps = _idle_steps(views)
     if idle >= UNDECIDED * max(steps, 1):
-        return Fact("steps-without-work", {"idle": idle, "steps": steps})
+        # Steps whose kernels are lost only look empty.
+        return _missing_reason(views) or Fact("steps-without-work", {"idle": idle, "steps": steps})
     return None
 
 
@@ -112,7 +115,7 @@ def _missing_reason(views: Sequence[TraceView]) -> Fact | None:
     """Why the file cannot give a verdict when most of its kernels are missing; a lost graph hides as many as others have."""
     kernels = sum(int((v.trace.operations.kind == OperationKind.KERNEL).sum()) for v in views)
     lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
-    if kernels and lost > UNDECIDED * (lost + kernels):
+    if lost > UNDECIDED * (lost + kernels):
         return Fact("kernels-lost", {"lost": lost, "kernels": kernels})
     hidden, graphs = (sum(counts) for counts in zip(*map(_hidden_in_graphs, views), strict=True))
     if kernels and hidden > UNDECIDED * (hidden + kernels):

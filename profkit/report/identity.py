@@ -70,10 +70,14 @@ class Identity:
 
     def excludes(self, other: Identity) -> bool:
         """Whether they cannot both be of one run, though nothing says that they are of different ranks."""
-        if (self.format, self.ranks) != (other.format, other.ranks):
+        if self.format != other.format or self._has_other_ranks(other):
             return False
         apart = self.is_before(other) or other.is_before(self)
         return apart and (self._shares_device(other) or not self.is_like(other))
+
+    def _has_other_ranks(self, other: Identity) -> bool:
+        known = None not in (*self.ranks, *other.ranks)
+        return known and set(self.ranks).isdisjoint(other.ranks)
 
     def _shares_device(self, other: Identity) -> bool:
         return any(_is_same_device(a, b) for a in self.devices for b in other.devices)

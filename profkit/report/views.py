@@ -61,6 +61,8 @@ class Options:
     """The name of the ranges that are steps: exact, a prefix, a glob, or an expression after ``re:``."""
     device: int | None = None
     """The report's id of the only device to look at."""
+    phase: str | None = None
+    """The only phase that tables by phase are to show, by its path or the end of it."""
     peaks: Gpu | None = None
     """Rates to use for every device in place of the table's."""
     plain_step_ns: int | None = None
@@ -98,7 +100,7 @@ def analysed_views(
         ],
         left_out,
     )
-    return [_with_plain_step(view, options) for view in views]
+    return [replace(_with_plain_step(view, options), only_phase=options.phase) for view in views]
 
 
 def _with_plain_step(view: TraceView, options: Options) -> TraceView:

@@ -110,11 +110,14 @@ def _operators(view: TraceView, seen: list[_Seen], below: Column) -> Iterator[Au
     path = view.phases.path_of(phase_at(view.trace, view.phases, thread, time))
     frame = frames_at(view, thread, time)
     for each, at, line in zip(seen, path.tolist(), frame.tolist(), strict=True):
+        phase = view.phases.paths[at] if at >= 0 else None
+        if not view.shows(phase):
+            continue
         yield AutocastOperator(
             name=strings[ranges.name[each.row]],
             code=each.code,
             by_design=each.code == "kept-in-fp32",
-            phase=view.phases.paths[at] if at >= 0 else None,
+            phase=phase,
             where=frame_text(strings[line]) if line >= 0 else None,
             takes=each.takes,
             ns=int(below[list(each.cost)].sum()),

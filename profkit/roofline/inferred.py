@@ -81,7 +81,9 @@ def _is_lean(kernel: KernelClass) -> bool:
         word in kernel.function for word in (*_VECTOR_PRODUCTS, *_PARTIAL_SUMS)
     ):
         return True
-    if kernel.family is not Family.GEMM or not narrow or not kernel.tensor_core:
+    # Triton's names do not tell the unit: 16 bits are narrow on either.
+    fast = kernel.tensor_core or (kernel.unit is None and DTYPE_BYTES.get(kernel.dtype or "", 4.0) <= 2)
+    if kernel.family is not Family.GEMM or not narrow or not fast:
         return False
     if kernel.function.startswith("nvjet"):
         return narrow <= _SKINNY_NVJET_TILE

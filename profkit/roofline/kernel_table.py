@@ -58,7 +58,7 @@ def group_kernels(view: TraceView) -> tuple[Column, Column, list[KernelKey]]:
         Their rows in `Trace.operations`, the group of each, and the key of each group; a key may occur twice.
     """
     operations = view.trace.operations
-    rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.kept)
+    rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.counted)
     numbers, shapes = input_shapes(view, rows)
     group, example = group_rows(
         operations.name[rows], numbers, *(getattr(operations, c)[rows] for c in LAUNCH_SHAPE)

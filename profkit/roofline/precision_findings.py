@@ -45,7 +45,7 @@ def _without_scaler(view: TraceView) -> list[Finding]:
 def _emulated(view: TraceView) -> list[Finding]:
     """Products in bf16 on GPUs that have no instruction for them."""
     operations, work = view.trace.operations, view.work
-    rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.kept)
+    rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.counted)
     if "bf16" not in work.dtypes:
         return []
     rows = rows[work.dtype[rows] == work.dtypes.index("bf16")]

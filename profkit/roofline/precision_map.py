@@ -66,7 +66,7 @@ class _Kernels:
     @classmethod
     def of(cls, view: TraceView) -> _Kernels:
         operations = view.trace.operations
-        row = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.kept)
+        row = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.counted)
         names, code = np.unique(operations.name[row], return_inverse=True)
         known = [view.work.class_of_name[name] for name in names.tolist()]
         tensor_core = np.array([-1 if k.tensor_core is None else k.tensor_core for k in known], np.int8)

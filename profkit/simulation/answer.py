@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
 
+from profkit.hardware import Gpu
 from profkit.model.rows import Interval, Ns, Row
 from profkit.model.rows import replace as with_fields
 from profkit.simulation.predict import Change, Prediction, Step, find_step
-from profkit.simulation.registry import CHANGES, LOADER_WORKERS, changes_named, refusal
+from profkit.simulation.registry import CHANGES, LOADER_WORKERS, ON, changes_named, refusal
 from profkit.timeline.view import TraceView
 
 __all__ = [
@@ -27,6 +29,9 @@ __all__ = [
 TOO_LITTLE: Final = "it saves less than 1 %"
 _WORTH_SAYING: Final = 0.01
 _WORKERS: Final = 8
+
+Made = Callable[[Sequence[str]], list[Change]]
+"""From names to changes."""
 
 
 class AfterPrevious(Row, frozen=True, kw_only=True):
@@ -86,6 +91,7 @@ def what_if(
     names: Sequence[str],
     *,
     loader_workers: int | None = None,
+    gpu: Gpu | None = None,
 ) -> WhatIf | None:
     """What a recorded step would take with some changes.
 
@@ -94,6 +100,7 @@ def what_if(
         names: Changes by their names in `CHANGES`; with none (and no workers), all that would save 1 %
             (loading then with 8 workers), the largest saving first.
         loader_workers: Processes that prepare batches beside the step.
+        gpu: Another GPU for the step to run on.
 
     Returns:
         None where no step can be replayed.
@@ -101,52 +108,55 @@ def what_if(
     step = first_step(views)
     if step is None:
         return None
-    asked = [*names, *([LOADER_WORKERS] if loader_workers is not None else [])]
-    workers = loader_workers if loader_workers is not None else _WORKERS
+    asked = [
+        *names, *([LOADER_WORKERS] if loader_workers is not None else []), *([ON] if gpu is not None else [])
+    ]  # fmt: skip
+    made = partial(_changes, workers=loader_workers if loader_workers is not None else _WORKERS, gpu=gpu)
     reasons = {name: refusal(step, name, asked) for name in asked or [*CHANGES, LOADER_WORKERS]}
     can = [name for name, reason in reasons.items() if reason is None]
     if asked:
-        priced = [(name, step.predict(_changes([name], workers))) for name in can]
+        priced = [(name, step.predict(made([name]))) for name in can]
     else:
-        priced = _worth_saying(step, can, workers)
+        priced = _worth_saying(step, can, made)
         shown = {name for name, _ in priced}
         reasons |= {name: TOO_LITTLE for name in can if name not in shown}
     rows = [_row(name, found) for name, found in priced]
     if asked and len(rows) > 1:
-        rows.append(_row(" + ".join(can), step.predict(_changes(can, workers))))
+        rows.append(_row(" + ".join(can), step.predict(made(can))))
     unchanged = step.predict([])
     return WhatIf(
         recorded_ns=step.facts.program.step_ns,
         before_ns=round(unchanged.before_ns),
         source=step.unprofiled.source,
         limit=unchanged.limit,
-        changes=_after_previous(step, rows, [name for name, _ in priced], workers),
+        changes=_after_previous(step, rows, [name for name, _ in priced], made),
         refused=[Refused(name=name, reason=reason) for name, reason in reasons.items() if reason],
     )
 
 
-def _worth_saying(step: Step, names: Sequence[str], workers: int) -> list[tuple[str, Prediction]]:
+def _worth_saying(step: Step, names: Sequence[str], made: Made) -> list[tuple[str, Prediction]]:
     """The changes that save something, the largest saving first."""
-    every = [(n, step.predict_where_worth(_changes([n], workers), _WORTH_SAYING)) for n in names]
+    every = [(n, step.predict_where_worth(made([n]), _WORTH_SAYING)) for n in names]
     return sorted(((n, p) for n, p in every if p is not None), key=lambda each: -each[1].saving_ns)
 
 
 def _after_previous(
-    step: Step, rows: Sequence[WhatIfChange], names: Sequence[str], workers: int
+    step: Step, rows: Sequence[WhatIfChange], names: Sequence[str], made: Made
 ) -> list[WhatIfChange]:
     """The rows of single changes, each with what it adds to those before it; then what else there is."""
     found, before = [], step.plain_ns
     for at, row in enumerate(rows[: len(names)]):
         # Alone, the first is after nothing.
-        after = row.after_ns if not at else step.after_ns(_changes(names[: at + 1], workers))
-        added = AfterPrevious(saving_ns=round(before - after), speedup=before / max(after, 1.0))
+        after = row.after_ns if not at else step.after_ns(made(names[: at + 1]))
+        saving = round(before - after) if at else row.saving_ns
+        added = AfterPrevious(saving_ns=saving, speedup=before / max(after, 1.0))
         found.append(with_fields(row, after_previous=added))
         before = after
     return [*found, *rows[len(names) :]]
 
 
-def _changes(names: Sequence[str], loader_workers: int) -> list[Change]:
-    return changes_named(names, loader_workers if LOADER_WORKERS in names else None)
+def _changes(names: Sequence[str], workers: int, gpu: Gpu | None) -> list[Change]:
+    return changes_named(names, workers if LOADER_WORKERS in names else None, gpu if ON in names else None)
 
 
 def first_step(views: Sequence[TraceView]) -> Step | None:

@@ -24,7 +24,7 @@ from profkit.simulation.predict import Step
 from profkit.simulation.step_program import LAUNCH
 
 __all__ = [
-    "any_of", "attention_by_hand", "breaks", "doubles", "driver_allocations", "eager_kernels", "fetching", "fp32_products", "graphed", "inner_waits",
+    "any_of", "attention_by_hand", "breaks", "doubles", "driver_allocations", "eager_kernels", "fetching", "fp32_products", "graphed", "inner_waits", "known_gpu",
     "launches_without_waits", "misaligned_products", "of_ranks", "optimizer_of_single_tensors", "pageable_batches", "planar_images",
     "recomputation", "recompilation", "same_every_step", "unfused_optimizer", "values_read_one_by_one", "waits", "wide_types", "zeroed_gradients",
 ]  # fmt: skip
@@ -184,6 +184,11 @@ def driver_allocations(step: Step, others: Others) -> str | None:
     return None if step.program.allocation_ns.any() else "no memory is asked of the driver"
 
 
+def known_gpu(step: Step, others: Others) -> str | None:
+    """A GPU of the table, whose rates can be compared."""
+    return None if step.facts.gpu is not None else "the GPU of the recording is not known"
+
+
 def fetching(step: Step, others: Others) -> str | None:
     """Data that the launching thread fetches."""
     return None if step.program.input_ns.any() else "the launching thread fetches no data"
@@ -212,8 +217,9 @@ def same_every_step(step: Step) -> bool:
     if view.kept_count < 2:
         return True
     mine = view.trace.operations.device == step.facts.device
-    counts = np.bincount(np.maximum(view.step_of_operation[mine], 0), minlength=view.steps.count)
-    kept = counts[view.kept_steps]
+    # The first count is of what lies outside all steps.
+    counts = np.bincount(view.step_of_operation[mine] + 1, minlength=view.steps.count + 1)
+    kept = counts[1:][view.kept_steps]
     return int(kept.max() - kept.min()) <= _UNLIKE * int(kept.max())
 
 

@@ -17,6 +17,7 @@ from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model
 from profkit.simulation.kernel_facts import StepFacts, find_facts
 from profkit.simulation.launching import lift_waits
+from profkit.simulation.other_gpu import OtherGpu
 from profkit.simulation.replay import Replay, replay
 from profkit.simulation.step_program import WAIT, Program
 from profkit.simulation.unprofiled import UnprofiledStep, unprofiled_step
@@ -42,7 +43,7 @@ quarter shorter in the same run for pinned_wide, both of reports/advice)."""
 _GUESSED: Final = 0.35
 """What the logarithm of a gain is off by, as a share of it, where a trace does not tell what comes: what a compiler keeps and
 recomputes (0.31, the root mean square of eleven compiled pairs of reports/advice), how fast other processes load (0.32 of
-four)."""
+four), how near another GPU comes to its peaks (no measurement)."""
 
 _RESUMED: Final = 1.4
 """A host that never waits may be faster than its launches with waits tell (five host-bound pairs of reports/advice: 1.24 to
@@ -156,7 +157,7 @@ class Step:
         by_host = limit != "device" or busy_host >= _SLACK
         gain, unsure = gains[0], math.log(_HOST_ERROR if by_host else _DEVICE_ERROR)
         staged = math.log1p(_STAGED * self._staged_ns / before) if pin_memory in changes else 0.0
-        guessed = _GUESSED * abs(gain) if least or {compile_model, join_regions} & set(changes) else 0.0
+        guessed = _GUESSED * abs(gain) if least or _cannot_be_told(changes) else 0.0
         resumed = math.log(_RESUMED) if lift_waits in changes and limit != "device" else 0.0
         lower = _together([staged, guessed, *(gain - each for each in gains)], unsure)
         higher = _together([staged, guessed, resumed, *(each - gain for each in gains)], unsure)
@@ -168,6 +169,11 @@ class Step:
         played, bound = self.changed(changes, constants)
         told = self.unprofiled.scale
         return math.log(self._programs[constants.host][1] * told / max(played.step_ns * told, bound, 1.0))
+
+
+def _cannot_be_told(changes: Sequence[Change]) -> bool:
+    """Whether a change depends on what no trace tells: what a compiler makes, how another GPU behaves."""
+    return any(each in (compile_model, join_regions) or isinstance(each, OtherGpu) for each in changes)
 
 
 def _together(logarithms: Sequence[float], unsure: float) -> float:

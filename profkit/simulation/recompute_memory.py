@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from profkit.memory.categories import ACTIVATION, BACKWARD
 from profkit.memory.phase_memory import Stretch
+from profkit.model import IntColumn
 from profkit.simulation.memory_changes import MemoryChange
 from profkit.simulation.memory_program import MemoryProgram
 
-__all__ = ["Segment", "find_segments", "forward_spans", "recompute_memory"]
+__all__ = ["LayerTimes", "Segment", "find_segments", "layer_times", "recompute_memory"]
 
 _LEAST_SHARE = 0.02
 """Of all activations: a loop whose layers keep less is no loop over layers."""
@@ -176,26 +177,42 @@ class _Layers:
         return [rows[turn == each] for each in range(repeats)]
 
 
-def forward_spans(program: MemoryProgram, segments: Sequence[Segment]) -> list[tuple[float, float]]:
-    """Where the layers of a step lie in its forward pass, by host time: 0 is its begin, 1 its end."""
-    steps = {segment.step for segment in segments}
-    if not steps:
-        return []
-    chosen = [segment for segment in segments if segment.step == max(steps)]
+@dataclass(frozen=True)
+class LayerTimes:
+    """When the host was in some layers of a forward pass."""
+
+    unix_ns: Sequence[tuple[int, int]]
+    """In each step of the history."""
+    shares: Sequence[tuple[float, float]]
+    """In the last of them: 0 is the begin of its forward pass, 1 its end."""
+
+
+def layer_times(program: MemoryProgram, segments: Sequence[Segment]) -> LayerTimes:
+    """When the layers run: from a layer's first activation to the next one's, so that its last kernel is in it."""
     events = program.replayed.events.time_ns
-    start = chosen[0].first(program)
+    spans = [_host_span(program, events, place, segments) for place in range(len(segments))]
+    if not segments:
+        return LayerTimes((), ())
+    last = max(segment.step for segment in segments)
+    mine = [span for span, segment in zip(spans, segments, strict=True) if segment.step == last]
+    start = next(segment for segment in segments if segment.step == last).first(program)
     before = np.flatnonzero(program.activity[:start] != _FORWARD)
-    since = int(before[-1]) + 1 if len(before) else 0
     after = np.flatnonzero(program.activity[start:] == BACKWARD)
-    until = start + int(after[0]) if len(after) else len(events) - 1
-    length = max(int(events[until] - events[since]), 1)
-    return [
-        (
-            float(events[s.first(program)] - events[since]) / length,
-            float(events[s.last(program)] - events[since]) / length,
-        )
-        for s in chosen
-    ]
+    since = int(events[int(before[-1]) + 1 if len(before) else 0])
+    until = int(events[start + int(after[0]) if len(after) else len(events) - 1])
+    length = max(until - since, 1)
+    return LayerTimes(spans, [((begin - since) / length, (end - since) / length) for begin, end in mine])
+
+
+def _host_span(
+    program: MemoryProgram, events: IntColumn, place: int, segments: Sequence[Segment]
+) -> tuple[int, int]:
+    segment = segments[place]
+    behind = segments[place + 1] if place + 1 < len(segments) else None
+    following = segment.last(program) + 1
+    if behind is not None and behind.step == segment.step and behind.name == segment.name:
+        following = max(behind.first(program), following)
+    return int(events[segment.first(program)]), int(events[min(following, len(events) - 1)])
 
 
 def recompute_memory(segments: Sequence[Segment]) -> MemoryChange:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
+from profkit.hardware import Gpu
 from profkit.model.changes import CHANGE_HELP
 from profkit.simulation import debugging, parallel
 from profkit.simulation import preconditions as needs
@@ -19,13 +20,16 @@ from profkit.simulation.layouts import (
 )
 from profkit.simulation.loops import repeated, vectorise
 from profkit.simulation.optimizers import drop_gradients, foreach_optimizer, fuse_optimizer
+from profkit.simulation.other_gpu import OtherGpu
 from profkit.simulation.precision import align_matrices, autocast, to_fp32, use_tf32
 from profkit.simulation.predict import Change, Step
 
-__all__ = ["CHANGES", "LOADER_WORKERS", "Registered", "changes_named", "refusal"]
+__all__ = ["CHANGES", "LOADER_WORKERS", "ON", "Registered", "changes_named", "refusal"]
 
 LOADER_WORKERS: Final = "loader-workers"
 """The change that takes a number: the processes that prepare batches."""
+ON: Final = "on"
+"""The change that takes a GPU."""
 
 Unmet = Callable[[Step, Collection[str]], str | None]
 
@@ -102,20 +106,25 @@ def refusal(step: Step, name: str, others: Collection[str] = ()) -> str | None:
 
     Args:
         step: The recorded step.
-        name: A key of `CHANGES`, or `LOADER_WORKERS`.
+        name: A key of `CHANGES`, `LOADER_WORKERS` or `ON`.
         others: Changes that are made with it: without its waits, a step can be a graph.
     """
-    unmet = needs.fetching if name == LOADER_WORKERS else CHANGES[name].unmet
+    others_of = {LOADER_WORKERS: needs.fetching, ON: needs.known_gpu}
+    unmet = others_of[name] if name in others_of else CHANGES[name].unmet
     return unmet(step, others)
 
 
-def changes_named(names: Iterable[str], loader_workers: int | None = None) -> list[Change]:
+def changes_named(
+    names: Iterable[str], loader_workers: int | None = None, gpu: Gpu | None = None
+) -> list[Change]:
     """The changes of these names, in the order of the table.
 
     Args:
         names: Keys of `CHANGES`.
         loader_workers: Processes that prepare batches beside the step; None leaves loading as it is.
+        gpu: The GPU that the step runs on, last; None is its own.
     """
     wanted = set(names)
     chosen = [each.change for name, each in CHANGES.items() if name in wanted]
-    return [load_with(loader_workers), *chosen] if loader_workers is not None else chosen
+    loading = [load_with(loader_workers)] if loader_workers is not None else []
+    return [*loading, *chosen, *([OtherGpu(gpu)] if gpu is not None else [])]

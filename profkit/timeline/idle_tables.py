@@ -123,7 +123,13 @@ def _gaps_of(
     total = sums(gap, length, count)
     by_state = np.zeros((count, len(State)), np.int64)
     np.add.at(by_state, (gap, state), length)
-    longest = np.lexsort((start[first], -total))[:_MOST_GAPS]
+    longest = np.lexsort((start[first], -total))
+    if view.only_phase is not None:
+        longest = longest[
+            [view.shows(_path_of_operation(view, row)) for row in ender[first[longest]].tolist()]
+        ]
+        count = len(longest)
+    longest = longest[:_MOST_GAPS]
     begin, row = start[first[longest]], ender[first[longest]]
     ended = row >= 0  # by an operation; the last gap is not
     call = np.full(len(row), -1, np.int64)
@@ -250,6 +256,7 @@ def sync_rows(view: TraceView) -> list[SyncRow]:
             cost_ns=int(cost[at]),
         )
         for at, row in enumerate(example.tolist())
+        if view.shows(view.phases.paths[path[row]] if path[row] >= 0 else None)
     ]
 
 

@@ -73,7 +73,7 @@ def phase_rows(view: TraceView) -> list[PhaseRow]:
             peak_allocated_bytes=None,
         )
         for at, path in enumerate(phases.paths)
-        if occurrences[at] or inclusive[at]
+        if (occurrences[at] or inclusive[at]) and view.shows(path)
     ]
 
 

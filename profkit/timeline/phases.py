@@ -14,7 +14,7 @@ from profkit.timeline.launches import Launches
 from profkit.timeline.nesting import Nesting
 from profkit.timeline.range_names import is_library, is_operator_name, matching
 
-__all__ = ["DEEPEST_PHASE", "Phases", "find_phases", "phase_at"]
+__all__ = ["DEEPEST_PHASE", "Phases", "find_phases", "is_within", "phase_at"]
 
 Column = NDArray[np.int64]
 
@@ -121,6 +121,11 @@ def _attribute(
         trace, nesting, autograd, thread[linked], launches.time_ns[linked]
     )
     return found, thread
+
+
+def is_within(path: str | None, name: str) -> bool:
+    """Whether a phase's path is that of a named phase or lies in it; the name may be several levels: ``forward/loss``."""
+    return path is not None and f"/{name}/" in f"/{path}/"
 
 
 def phase_at(trace: Trace, phases: Phases, thread: NDArray[Any], time: NDArray[Any]) -> Column:

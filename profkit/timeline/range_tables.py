@@ -85,6 +85,7 @@ def operator_rows(view: TraceView) -> list[OperatorRow]:
             **{key: int(column[at]) for key, column in columns.items()},
         )
         for at in range(count)
+        if view.shows(view.phases.paths[path[example[at]]] if path[example[at]] >= 0 else None)
     ]
 
 

@@ -20,7 +20,7 @@ from profkit.timeline.idle import IdleContext, explain_gaps
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.launch_queue import LaunchQueue
 from profkit.timeline.launches import Launches
-from profkit.timeline.phases import Phases
+from profkit.timeline.phases import Phases, is_within
 from profkit.timeline.segments import Segments, find_gaps, occupy, with_idle
 from profkit.timeline.start_up import weights_moved_until
 from profkit.timeline.step_breaks import stretches
@@ -87,6 +87,8 @@ class TraceView:
     """Hardware counters of other runs that were laid beside it."""
     plain_step_ns: int | None = None
     """The step's time without a profiler, where it is known."""
+    only_phase: str | None = None
+    """The phase that tables by phase are about; None for all."""
 
     @cached_property
     def windows(self) -> Sequence[Intervals]:
@@ -122,13 +124,26 @@ class TraceView:
 
     @property
     def kept(self) -> NDArray[np.bool_]:
-        """Which operations the window's tables count."""
+        """Which operations the window counts."""
         if self.steps.count:
             return self._are_kept(self.step_of_operation)
         begin = np.array([self.window_hull(d)[0] for d in range(len(self.windows))], np.int64)
         operations = self.trace.operations
         kept: NDArray[np.bool_] = operations.start_ns >= begin[operations.device]
         return kept
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Which operations tables by phase count: those of the window, and of the chosen phase alone where there is one."""
+        if self.only_phase is None:
+            return self.kept
+        inside = np.array([*map(self.shows, self.phases.paths), False])
+        counted: NDArray[np.bool_] = self.kept & inside[self.phases.path_of(self.phases.of_operation)]
+        return counted
+
+    def shows(self, path: str | None) -> bool:
+        """Whether tables by phase show what has this path."""
+        return self.only_phase is None or is_within(path, self.only_phase)
 
     def begun_in_window(self, thread: NDArray[Any], time: NDArray[Any]) -> NDArray[np.bool_]:
         """Which things that threads began at these times belong to the kept steps of their process."""

@@ -62,8 +62,10 @@ class Facts(msgspec.Struct, kw_only=True):
     cpu_bf16: bool = False
     cpus: int = 1
     threads: int = 1
+    host_free_bytes: int = 0
+    gpu_free_bytes: int | None = None
     modules: int = 0
-    """Outermost modules with parameters."""
+    """Modules with parameters that are no part of another."""
     layers: int = 0
     convolutions: int = 0
     channels_last: bool = False

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from profkit.errors import RecordingError
 from profkit.model.rows import Interval
-from profkit.trial.changes import CHANGES, Promise, change_named
+from profkit.trial.ahead import Ahead, Names, at_once
+from profkit.trial.changes import CHANGES, change_named, same_kind, weakest
 from profkit.trial.curves import Curves, Likeness
-from profkit.trial.document import Kept, LossRow, TrialRow, TryDocument
+from profkit.trial.document import TrialRow, TryDocument
+from profkit.trial.final import final_of
 from profkit.trial.messages import Block, Facts
 from profkit.trial.ratio import spread_of_times
 from profkit.trial.running import Failed, Program
@@ -32,6 +36,8 @@ _TURNS_OF_BASELINES: Final = 12
 _FOR_THE_BASELINES: Final = 0.25
 _FOR_THE_WHOLE: Final = 0.15
 """Shares of the budget that single changes leave."""
+_FOR_A_START: Final = 0.6
+"""The share of what is left that a start may take."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,10 @@ class Trial:
         self._rows: list[TrialRow] = []
         self._notes: list[str] = []
         self._baseline_ns: list[float] = []
+        self._candidates: list[str] = []
+        self._ahead = Ahead(self._new_side)
+        self._refuted = False
+        """Whether what helped alone did not hold in the end."""
 
     def run(self) -> TryDocument:
         """Make the trial. Ctrl-C ends it with what is known.
@@ -88,12 +98,15 @@ class Trial:
         kept: list[str] = []
         whole: tuple[Comparison, Likeness] | None = None
         try:
-            with self._closing(self._baseline):
+            with contextlib.ExitStack() as closing:
+                closing.callback(self._baseline.stop)
+                closing.callback(self._ahead.stop)
                 try:
-                    self._measure_baselines()
+                    with contextlib.ExitStack() as seeds:
+                        self._measure_baselines(seeds)
                     if self._is_steady():
                         self._try_each()
-                        kept, whole = self._combine()
+                        kept, whole = self._combine_or_tell()
                 except KeyboardInterrupt:
                     self._notes.append("interrupted: what was not measured by then is missing")
         except Failed as failure:
@@ -102,41 +115,47 @@ class Trial:
             ) from None
         return self._document(kept, whole)
 
-    @contextlib.contextmanager
-    def _closing(self, side: Side) -> Iterator[Side]:
-        try:
-            yield side
-        finally:
-            side.stop()
-
     def _left_s(self) -> float:
         return self._end - time.monotonic()
 
-    def _measure_baselines(self) -> None:
+    def _measure_baselines(self, closing: contextlib.ExitStack) -> None:
         """The unchanged program beside itself: what time and loss are worth."""
         self._tell("the unchanged program")
         first = self._baseline.start()
         assert first.facts is not None
         self._facts = first.facts
-        until = self._begun + _FOR_THE_BASELINES * self._plan.budget_s
+        self._ahead.most = at_once(self._facts, self._baseline.peak_bytes)
+        self._choose()
+        sides = [Side(self._program, seed_shift=shift) for shift in range(1, _OTHER_SEEDS + 1)]
+        for side in sides:
+            closing.callback(side.stop)
+        self._start_ahead([(name,) for name in self._candidates if not _is_compiler(name)], sides)
+        share = _FOR_THE_BASELINES * self._plan.budget_s
+        until = max(self._begun + share, time.monotonic() + share / 2)
         others = []
-        for shift in range(1, _OTHER_SEEDS + 1):
-            if shift > 1 and time.monotonic() > until:
+        for shift, other in enumerate(sides, 1):
+            if shift > 1 and time.monotonic() > until and not other.is_up:
                 self._notes.append("the budget allowed a single other seed")
                 break
             self._tell(f"the unchanged program with another seed ({shift})")
-            with self._closing(Side(self._program, seed_shift=shift)) as other:
-                other.start()
-                if shift == 1:
-                    found = compare(self._baseline, other, self._plan.steps, 0.0, until, _TURNS_OF_BASELINES)
-                    self._variation = found.ratio
-                    self._baseline_ns += found.before_ns
-                else:
-                    _run_as_long(other, self._baseline, time.monotonic() + self._left_s() / 4)
-                others.append(other.losses)
+            try:
+                self._run_seed(other, until)
+            except Failed as failure:
+                self._notes.append(f"another seed: {failure.why}")
+            others.append(other.losses)
+            other.stop()
         if self._variation is not None:
             self._noise = max(_LEAST_GAIN, abs(self._variation.likely - 1))
         self._curves = Curves(self._baseline.losses, others)
+
+    def _run_seed(self, other: Side, until: float) -> None:
+        other.start()
+        if self._variation is None:
+            found = compare(self._baseline, other, self._plan.steps, 0.0, until, _TURNS_OF_BASELINES)
+            self._variation = found.ratio
+            self._baseline_ns += found.before_ns
+        else:
+            _run_as_long(other, self._baseline, time.monotonic() + self._left_s() / 4)
 
     def _is_steady(self) -> bool:
         apart = 0.0 if self._variation is None else abs(math.log(self._variation.likely))
@@ -147,27 +166,48 @@ class Trial:
         )
         return self._plan.keep_going
 
-    def _try_each(self) -> None:
-        candidates = []
+    def _choose(self) -> None:
+        """Which changes are tried: compilers last, since they start slowly, and the most promising of each first."""
         for name in self._plan.only or CHANGES:
             if name in self._plan.skip:
                 continue
-            change = change_named(name)
-            obstacle = change.obstacle(self._facts)
+            obstacle = change_named(name).obstacle(self._facts)
             if obstacle is not None:
                 self._add(TrialRow(change=name, predicted=self._plan.predicted.get(name), why=obstacle))
-            else:
-                candidates.append(name)
-        candidates.sort(key=lambda name: -self._promised(name))
-        for at, name in enumerate(candidates):
-            reserve = _FOR_THE_WHOLE * self._plan.budget_s
-            share = (self._left_s() - reserve) / (len(candidates) - at)
-            if name in self._done:
+            elif name in self._done:
                 self._add(self._done[name])
-            elif share <= 0:
-                self._add(TrialRow(change=name, why="the budget ended before its turn"))
             else:
-                self._add(self._try(name, [], self._baseline, 2 * share)[0])
+                self._candidates.append(name)
+        self._candidates.sort(key=lambda name: (_is_compiler(name), -self._promised(name)))
+
+    def _try_each(self) -> None:
+        for at, name in enumerate(self._candidates):
+            share = (self._left_s() - self._reserve_s()) / (len(self._candidates) - at)
+            if share <= 0:
+                self._add(TrialRow(change=name, why="the budget ended before its turn"))
+                continue
+            if _is_compiler(name):
+                chain = self._winners()
+                self._start_ahead([(name,), (*chain, name), *_prefixes(chain)])
+            else:
+                self._start_ahead([(each,) for each in self._candidates[at:] if not _is_compiler(each)])
+            self._add(self._try(name, [], self._baseline, 2 * share)[0])
+
+    def _winners(self) -> list[str]:
+        """What helps alone, in the order in which it is combined; one of a kind."""
+        rows = [row for row in self._rows if row.kept and row.measured and not row.beside]
+        rows.sort(key=lambda row: (_is_compiler(row.change), -row.measured.likely if row.measured else 0.0))
+        chain: list[str] = []
+        for row in rows:
+            if same_kind(row.change, chain) is None:
+                chain.append(row.change)
+        return chain
+
+    def _start_ahead(self, wanted: Sequence[Names], others: Sequence[Side] = ()) -> None:
+        self._ahead.start(wanted, _FOR_A_START * (self._left_s() - self._reserve_s()), others)
+
+    def _reserve_s(self) -> float:
+        return _FOR_THE_WHOLE * self._plan.budget_s
 
     def _promised(self, name: str) -> float:
         predicted = self._plan.predicted.get(name)
@@ -182,20 +222,20 @@ class Trial:
     def _try(self, name: str, beside: list[str], rival: Side, within_s: float) -> tuple[TrialRow, Side]:
         """Measure a change beside a rival; the side that has it is closed unless it is kept."""
         self._tell(f"{name}: starting")
-        side = self._side([*beside, name], within_s)
+        side = self._ahead.take([*beside, name], within_s)
         row = TrialRow(change=name, beside=tuple(beside), predicted=self._plan.predicted.get(name))
         deadline = time.monotonic() + within_s
         try:
             found = self._timed(side, rival, name, deadline)
             row = self._judged(row, side, found)
         except Failed as failure:
-            row = _replaced(row, why=f"{failure.kind.replace('-', ' ')}: {failure.why}")
+            row = replace(row, why=f"{failure.kind.replace('-', ' ')}: {failure.why}")
         finally:
             if not row.kept or not beside:
                 side.stop()
         return row, side
 
-    def _side(self, names: list[str], within_s: float) -> Side:
+    def _new_side(self, names: Sequence[str], within_s: float) -> Side:
         environment: dict[str, str] = {}
         for name in names:
             environment |= change_named(name).environment(self._facts)
@@ -212,6 +252,7 @@ class Trial:
             if failure.kind != "out-of-memory":
                 raise
         side.stop()
+        self._ahead.stop()
         return self._timed_alone(side, rival, deadline)
 
     def _timed_alone(self, side: Side, rival: Side, deadline: float) -> Comparison:
@@ -232,13 +273,13 @@ class Trial:
 
     def _judged(self, row: TrialRow, side: Side, found: Comparison | str) -> TrialRow:
         if isinstance(found, str):
-            return _replaced(row, why=found)
+            return replace(row, why=found)
         self._baseline_ns += [] if row.beside else found.before_ns
         self._curves.own = max(self._curves.own, self._baseline.losses, key=len)
-        likeness = self._curves.judge(side.losses, _weakest(side.changes))
+        likeness = self._curves.judge(side.losses, weakest(side.changes))
         kept, why = verdict_on(found.ratio, self._noise, likeness)
         first = side.first or Block(steps=0, ns=0)
-        return _replaced(
+        return replace(
             row,
             measured=found.ratio,
             kept=kept,
@@ -250,37 +291,37 @@ class Trial:
             peak_bytes=side.peak_bytes,
         )
 
+    def _combine_or_tell(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
+        try:
+            return self._combine()
+        except Failed as failure:  # what was measured alone is still known
+            self._notes.append(f"what helps alone was not measured together: {failure.why}")
+            return [], None
+
     def _combine(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         """Add what helps alone to what is kept, the best first, while it still helps."""
-        winners = sorted(
-            (row for row in self._rows if row.kept and row.measured),
-            key=lambda row: -row.measured.likely if row.measured else 0.0,
-        )
+        winners = self._winners()
         if not winners:
             return [], None
-        kept = [winners[0].change]
-        best = self._side(kept, self._left_s())
+        for row in [each for each in self._rows if each.kept and each.change not in winners]:
+            rival = same_kind(row.change, winners)
+            self._add(TrialRow(change=row.change, beside=(str(rival),), why=f"{rival} stands in its place"))
+        self._start_ahead(_prefixes(winners))
+        kept = winners[:1]
+        best = self._ahead.take(kept, self._left_s())
         try:
             best.start()
-            for row in winners[1:]:
-                rival = _same_kind(row.change, kept)
-                if rival:
-                    self._add(
-                        TrialRow(change=row.change, beside=tuple(kept), why=f"{rival} stands in its place")
-                    )
-                    continue
+            for name in winners[1:]:
                 if self._left_s() < 0:
                     self._add(
-                        TrialRow(
-                            change=row.change, beside=tuple(kept), why="the budget ended before its turn"
-                        )
+                        TrialRow(change=name, beside=tuple(kept), why="the budget ended before its turn")
                     )
                     continue
-                with_it, side = self._try(row.change, kept, best, self._left_s() / 2)
+                with_it, side = self._try(name, kept, best, self._left_s() / 2)
                 self._add(with_it)
                 if with_it.kept:
                     best.stop()
-                    best, kept = side, [*kept, row.change]
+                    best, kept = side, [*kept, name]
             return self._whole(kept, best)
         finally:
             best.stop()
@@ -288,7 +329,7 @@ class Trial:
     def _whole(self, kept: list[str], best: Side) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         """All that is kept, measured anew beside the unchanged program."""
         self._tell(f"{' + '.join(kept)}: measured again")
-        least = 10 * self._plan.steps * (best.step_s + self._baseline.step_s)
+        least = 2 * self._plan.steps * (best.step_s + self._baseline.step_s)
         try:
             found = compare(
                 self._baseline,
@@ -301,10 +342,11 @@ class Trial:
             if failure.kind != "out-of-memory":
                 raise
             found = self._timed_alone(best, self._baseline, time.monotonic() + max(self._left_s(), least))
-        likeness = self._curves.judge(best.losses, _weakest(kept))
+        likeness = self._curves.judge(best.losses, weakest(kept))
         holds, why = verdict_on(found.ratio, self._noise, likeness)
         if not holds:
             self._notes.append(f"{', '.join(kept)}: did not hold in a second measurement ({why})")
+            self._refuted = True
             return [], None
         return kept, (found, likeness)
 
@@ -314,22 +356,9 @@ class Trial:
             raise RecordingError(
                 " ".join(self._program.command), "nothing was measured", "Give it a larger --budget"
             )
-        found, likeness = whole or (None, None)
-        changes = [change_named(name) for name in kept]
         baseline = spread_of_times(times)
-        final = Kept(
-            speedup=found.ratio if found else None,
-            before_ms=spread_of_times(found.before_ns).likely / 1e6 if found else baseline.likely,
-            after_ms=spread_of_times(found.after_ns).likely / 1e6 if found else baseline.likely,
-            changes=kept,
-            patch=[line for change in changes for line in change.patch(self._facts)],
-            environment=[
-                f"{k}={v}" for change in changes for k, v in change.environment(self._facts).items()
-            ],
-        )
-        loss = LossRow(unchanged=None, why="nothing is kept")
-        if likeness is not None:
-            loss = LossRow(unchanged=likeness.same, why=likeness.why)
+        rows = [] if self._refuted else self._rows
+        final, loss = final_of(kept, whole, rows, baseline, self._facts)
         return TryDocument(
             sentence=closing_sentence(final, loss, self._rows),
             command=list(self._program.command),
@@ -357,18 +386,9 @@ def _run_as_long(side: Side, as_long_as: Side, deadline: float) -> None:
         side.turn(max(1, math.ceil((len(as_long_as.losses) - len(side.losses)) / 2)))
 
 
-def _weakest(names: Sequence[str]) -> Promise:
-    """What changes promise together."""
-    promises = {change_named(name).promise for name in names}
-    return next(each for each in (Promise.PRECISION, Promise.DRAWS, Promise.EQUAL) if each in promises)
+def _is_compiler(name: str) -> bool:
+    return change_named(name).kind_of == "compiler"
 
 
-def _same_kind(name: str, kept: Sequence[str]) -> str | None:
-    kind = change_named(name).kind_of
-    return next((each for each in kept if kind and change_named(each).kind_of == kind), None)
-
-
-def _replaced(row: TrialRow, **new: object) -> TrialRow:
-    from msgspec.structs import replace
-
-    return replace(row, **new)
+def _prefixes(chain: Sequence[str]) -> list[Names]:
+    return [tuple(chain[:count]) for count in range(1, len(chain) + 1)]

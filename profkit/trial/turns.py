@@ -47,13 +47,32 @@ class Side:
         self.first: Block | None = None
         """The warm-up of the first process."""
         self.peak_bytes: int | None = None
+        self._failure: Failed | None = None
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
+        self._running = self._running or self._new()
 
     def start(self) -> Block:
-        """Start it and warm it up."""
-        self._running = self._new()
-        block = self._running.warm_up()
+        """Start it, and wait until it has warmed up; a side that has failed by itself fails again."""
+        if self._failure is not None:
+            raise self._failure
+        self.launch()
+        assert self._running is not None
+        try:
+            block = self._running.last if self._running.blocks else self._running.warm_up()
+            self._saw(block)
+        except Failed as failure:
+            if failure.kind != "out-of-memory":  # which may be another's fault
+                self._failure = failure
+            raise
         self.first = self.first or block
-        return block
+        return self.first
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it has warmed up, and waits for a turn."""
+        return self._running is not None and bool(self._running.blocks)
 
     @property
     def losses(self) -> list[float | None]:
@@ -86,10 +105,13 @@ class Side:
                 self.stop()
                 self.start()
                 continue
-            if block.peak_bytes is not None:
-                self.peak_bytes = max(block.peak_bytes, self.peak_bytes or 0)
+            self._saw(block)
             return block.ns / block.steps
         raise AssertionError
+
+    def _saw(self, block: Block) -> None:
+        if block.peak_bytes is not None:
+            self.peak_bytes = max(block.peak_bytes, self.peak_bytes or 0)
 
     def stop(self) -> None:
         """End its process; the next turn starts another."""

@@ -1,5 +1,9 @@
 """Steps in which rules about number formats, compiling and updating fire, and near misses."""
 
+import json
+from contextlib import contextmanager
+
+from profkit.model import RangeKind
 from tests.advice.made_steps import (
     ADD,
     BF16_GEMM,
@@ -9,6 +13,7 @@ from tests.advice.made_steps import (
     GEMM_SHAPES,
     MULTI_TENSOR,
     SGEMM,
+    US,
 )
 
 ROWS = [[8192, 4096]]
@@ -163,3 +168,35 @@ def zeroed(step, number):
 def zeros_elsewhere(step, number):
     bf16_products(step, number)
     step.launch(FILL, 80, operators=("aten::fill_", "aten::zeros"), shapes=ROWS)
+
+
+@contextmanager
+def typed(step, name, *inputs):
+    """An operator around what is launched inside; inputs are pairs of a type as torch writes it and a shape."""
+    start = step.host
+    step.host += 2
+    yield
+    step.host += 2
+    types, shapes = (step.builder.text(json.dumps([each[at] for each in inputs])) for at in (0, 1))
+    step.builder.range(start * US, step.host * US, name, kind=RangeKind.OPERATOR, dtypes=types, shapes=shapes)
+
+
+def under_autocast(step, number, mask="float", us=200):
+    """A product that autocast casts, then scores and a mask: an fp32 one makes them fp32."""
+    rows, weight, scores = [4096, 4096], [8192, 4096], [8, 12, 1024, 1024]
+    with typed(step, "aten::linear", ("float", rows), ("float", weight)):
+        for shape in (weight, rows):
+            with (
+                typed(step, "aten::to", ("float", shape)),
+                typed(step, "aten::_to_copy", ("float", shape)),
+                typed(step, "aten::copy_", ("c10::BFloat16", shape), ("float", shape)),
+            ):
+                step.launch(ADD, 20, operators=())
+        with typed(step, "aten::linear", ("c10::BFloat16", rows), ("c10::BFloat16", weight)):
+            step.launch(BF16_GEMM, 400, operators=())
+    with typed(step, "aten::add", ("c10::BFloat16", scores), (mask, [8, 1, 1024, 1024])):
+        step.launch(ADD, us, operators=())
+
+
+def under_autocast_with_a_mask_of_16_bits(step, number):
+    under_autocast(step, number, mask="c10::BFloat16")

@@ -84,3 +84,22 @@ def narrow(step, number, grid=8):
 
 def wide(step, number):
     narrow(step, number, 4096)
+
+
+def language_loss(step, number, classes=50_257, compiled=()):
+    """Logits over a vocabulary, their loss, and its gradient."""
+    logits = [[4096, classes], [4096]]
+    step.launch(BF16_GEMM, 900, operators=("aten::mm",), shapes=GEMM_SHAPES)
+    for name, us in (("aten::_log_softmax", 300), ("aten::nll_loss_forward", 20)):
+        step.launch(ADD, us, operators=(name, "aten::cross_entropy_loss", *compiled), shapes=logits)
+    step.backward(
+        ADD,
+        400,
+        node="LogSoftmaxBackward0",
+        operators=("aten::_log_softmax_backward_data", *compiled),
+        shapes=logits,
+    )
+
+
+def loss_of_few_classes(step, number):
+    language_loss(step, number, classes=1_000)

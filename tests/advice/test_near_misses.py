@@ -1,6 +1,7 @@
 """Steps that look like a rule's evidence and are something else: each was seen to mislead a rule."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -272,3 +273,17 @@ def test_advice_is_in_the_order_in_which_a_person_would_take_it():
     assert [(each.id, each.saving_ns) for each in ordered] == [
         ("cuda-graphs", 3_000), ("tf32", 900), ("cuda-graphs", 1_000), ("larger-batch", None), ("warm-up", None),
     ]  # fmt: skip
+
+
+def test_a_loss_that_is_compiled_already_has_nothing_to_fuse():
+    compiled = partial(models.language_loss, compiled=("CompiledFunction",))
+
+    assert "fused-loss" not in advised(compiled)
+    assert "50,257 classes" in advised(models.language_loss)["fused-loss"].why
+
+
+def test_an_accident_of_autocast_names_the_operator_and_takes_a_share_of_the_step():
+    row = advised(arithmetic.under_autocast)["fp32-by-accident"]
+
+    assert row.evidence[0].startswith("aten::add takes bf16 [8, 12, 1024, 1024], fp32 [8, 1, 1024, 1024]")
+    assert "fp32-by-accident" not in advised(partial(arithmetic.under_autocast, us=2))

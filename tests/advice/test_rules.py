@@ -29,6 +29,8 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "tf32": ((arithmetic.products, {}), (arithmetic.tf32_products, {})),
     "bf16-autocast": ((arithmetic.products, {}), (arithmetic.bf16_products, {})),
     "bf16-without-scaler": ((arithmetic.scaled, {}), (arithmetic.bf16_products, {})),
+    "fp32-by-accident": ((arithmetic.under_autocast, {}), (arithmetic.under_autocast_with_a_mask_of_16_bits, {})),
+    "fused-loss": ((models.language_loss, {}), (models.loss_of_few_classes, {})),
     "fp8": ((arithmetic.bf16_products, {}), (arithmetic.tf32_products, {})),
     "fp64": ((arithmetic.fp64, {}), (arithmetic.products, {})),
     "alignment": ((arithmetic.misaligned, {}), (arithmetic.aligned, {})),
@@ -102,7 +104,7 @@ def test_the_rule_is_silent_on_its_near_miss(rule):
 
 @pytest.mark.parametrize(
     "rule",
-    ["tf32", "bf16-autocast", "fp64", "alignment", "channels-last", "fused-attention", "cudnn-benchmark",
+    ["tf32", "bf16-autocast", "fp64", "alignment", "channels-last", "fused-attention", "cudnn-benchmark", "fused-loss",
      "exposed-communication", "fsdp-prefetch", "copies-beside-kernels", "collectives-beside-kernels"],
 )  # fmt: skip
 def test_faster_kernels_are_no_advice_where_the_step_waits_for_its_host(rule):

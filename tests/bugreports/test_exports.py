@@ -8,7 +8,7 @@ import pytest
 
 import profkit
 from tests.bugreports.made import by_name, codes
-from tests.readers.nsys_by_hand import THREAD, Export
+from tests.readers.nsys_by_hand import PROCESS, THREAD, Export
 
 OTHER = THREAD + (1 << 24)
 """A thread of another process."""
@@ -159,3 +159,46 @@ def test_the_export_is_not_written_to_nor_locked(export):
     writer.close()
     assert hashlib.sha256(export.path.read_bytes()).digest() == before
     assert [each.name for each in export.path.parent.iterdir()] == ["report.sqlite"]
+
+
+@pytest.mark.parametrize(
+    ("nsys", "told"), [("2023.4.4.54", "2025.3 or later"), ("2025.3.2", "older than the CUDA runtime")]
+)
+def test_kernels_that_an_older_importer_lost_are_no_idle_time(export, nsys, told):
+    """nsys 2023.4 imports a recording of CUDA 13: the calls of some steps are there, and no kernel."""
+    export.add("META_DATA_EXPORT", name="EXPORT_PRODUCT_VERSION", value=nsys)
+    export.add("TARGET_INFO_SYSTEM_ENV", name="CudaDriverVersion", value="13000")
+    for at, start in enumerate((1000, 3000, 5000), 1):
+        export.nvtx("step", start, start + 1000)
+        export.call("cudaLaunchKernel", start + 100, start + 200, correlationId=at)
+    result = analysed(export)
+    (finding,) = [f for f in result.health.findings if f.code == "importer-lost-rows"]
+    assert finding.severity == "error"
+    assert all(words in finding.message for words in ("newer nsys", "torch.profiler", told))
+    assert result.verdict.bound == "unknown"
+    assert "launched nothing" not in result.verdict.sentence
+
+
+def test_nothing_of_cuda_on_a_machine_with_a_gpu_may_be_lost_too(export):
+    """Where the importer is known to be older than CUDA, it is not said that no GPU was used."""
+    export.add("TARGET_INFO_GPU", id=0, name="NVIDIA H100 80GB HBM3")
+    export.add("META_DATA_EXPORT", name="EXPORT_PRODUCT_VERSION", value="2023.4.4.54")
+    export.add("TARGET_INFO_SYSTEM_ENV", name="CudaDriverVersion", value="13000")
+    for start in (1000, 3000, 5000):
+        export.nvtx("step", start, start + 1000)
+    result = analysed(export)
+    assert "importer-lost-rows" in {f.code for f in result.health.findings}
+    assert "no GPU was used" not in result.verdict.sentence
+
+
+def test_copies_that_are_there_do_not_make_steps_whose_kernels_are_lost_empty(export):
+    for at, start in enumerate((1000, 3000, 5000), 1):
+        export.nvtx("step", start, start + 1000)
+        export.call("cudaLaunchKernel", start + 100, start + 200, correlationId=at)
+    export.call("cudaMemcpyAsync", 5300, 5400, correlationId=9)
+    export.add(
+        "CUPTI_ACTIVITY_KIND_MEMCPY", start=5500, end=5600, deviceId=0, contextId=1, streamId=7,
+        correlationId=9, globalPid=PROCESS, bytes=64, copyKind=1, srcKind=1, dstKind=2,
+    )  # fmt: skip
+    sentence = analysed(export).verdict.sentence
+    assert "3 launches have no kernel record" in sentence

@@ -134,6 +134,9 @@ def test_only_the_profilers_own_overhead_is_overhead(export):
     [
         ("Not all CUDA events might have been collected.", Severity.WARNING),
         ("CUPTI dropped 25 records, see /home/someone/secret/log.txt", Severity.WARNING),
+        ("Importer error: Unknown runtime API function index: 468", Severity.WARNING),
+        ("CUDA profiling might have not been started correctly.", Severity.WARNING),
+        ("OpenGL profiling might have not been started correctly.", Severity.INFO),
         ("Not all NVTX events might have been collected.", Severity.INFO),
         ("Not all OpenGL events might have been collected.", Severity.INFO),
         ("Number of CUDA events collected: 60.", None),

@@ -67,6 +67,25 @@ def test_on_a_gpu_events_are_read_after_the_device_is_idle(monkeypatch):
     assert (result.device, result.clock) == ("NVIDIA H200", "cuda events")
 
 
+def test_forward_and_backward_are_timed_apart(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(module, "_cuda", lambda: None)
+    weight = torch.ones(3, requires_grad=True)
+    result = benchmark(lambda: weight * 2, warmup=1, repeat=4, backward=True)
+    row = json.loads(result.json_line())
+
+    # Five runs, each with the result itself as its gradient: 2 * 2.
+    assert weight.grad.tolist() == [20.0] * 3
+    assert len(result.times_ns) == len(result.backward_ns) == 4
+    assert row["backward_median_ns"] > 0
+    assert row["torch"] == torch.__version__
+
+
+def test_without_a_tensor_there_is_no_backward_pass():
+    with pytest.raises(RecordingError, match="no tensor with a backward pass"):
+        benchmark(lambda: 1, repeat=1, backward=True)
+
+
 @pytest.mark.parametrize(("target", "problem"), [("x.py", "no function"), ("gone.py:f", "not a file")])
 def test_a_wrong_target_is_told(target, problem):
     with pytest.raises(RecordingError, match=problem):

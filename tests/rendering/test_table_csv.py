@@ -50,4 +50,4 @@ def test_no_cell_of_a_hostile_report_starts_a_formula():
 
 def test_a_cell_is_one_line():
     report = edited(compute_bound(), lambda values: values["kernels"][0].update(name="a\r\nb\u2028c\x85d"))
-    assert rows_of(report)[0]["name"] == "a  b c d"
+    assert rows_of(report)[0]["name"] == "a  bcd"

@@ -114,6 +114,17 @@ def test_another_run_is_set_aside_and_told(other):
     assert [row.path for row in result.inputs] == [trace.source.name]
 
 
+def test_a_job_of_ranks_and_a_program_of_none_are_two_runs():
+    newest, job_of_two = (
+        read(DATA / "nsys/convnet_fp16_channels_last.sqlite.gz"),
+        read(DATA / "nsys/ddp.sqlite.gz"),
+    )
+    result = summarise([job_of_two, newest])
+    assert len(result.devices) == 1
+    assert not result.ranks
+    assert "runs-set-aside" in codes(result)
+
+
 def test_what_may_be_two_devices_of_one_run_stays_two():
     trace = read(TRACE)
     elsewhere = [replace(trace.devices[0], ordinal=1, uuid="another")]

@@ -21,6 +21,8 @@ from profkit.model import (
 )
 from profkit.model.work import Basis, OperationBound
 from profkit.roofline.bounds import bound_operations
+from profkit.roofline.inferred import infer_side
+from profkit.roofline.kernel_names import classify
 from tests.roofline.recordings import bound, cards, read
 
 GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
@@ -424,3 +426,16 @@ def test_a_depthwise_kernel_with_more_instructions_than_bytes_is_compute():
     assert direct.bound[0] == B.COMPUTE
     assert np.isnan(direct.efficiency[0])
     assert direct.dram_bytes[0] == 2 * (2 * 8 * 64 * 32 * 32 + 64 * 9)  # 16 bits, though no one wrote a type
+
+
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        ("_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu", OperationBound.MEMORY),
+        ("_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x64x1_swiglu", OperationBound.COMPUTE),
+    ],
+)
+def test_a_narrow_tile_of_16_bits_is_lean_though_its_name_tells_no_unit(name, side):
+    (kernel,) = classify([name])
+    assert kernel.unit is None
+    assert infer_side(kernel) is side

@@ -1,6 +1,8 @@
 """Whole trials of unedited programs."""
 
 import json
+import os
+import subprocess
 import sys
 
 import jsonschema
@@ -8,6 +10,7 @@ import pytest
 
 from profkit.api.trying import try_program
 from profkit.errors import RecordingError
+from profkit.trial import search
 from profkit.trial.document import encode, try_schema
 from profkit.trial.running import Program
 from profkit.trial.search import Plan
@@ -155,7 +158,9 @@ def trial(tmp_path, monkeypatch):
     print("\n".join(told))
 
 
-def test_what_helps_is_kept_and_what_harms_is_survived(trial):
+def test_what_helps_is_kept_and_what_harms_is_survived(trial, monkeypatch):
+    """With several processes started at once, as on a machine of many cores."""
+    monkeypatch.setattr(search, "at_once", lambda facts, peak_bytes: 5)
     planted = [f"tests.trial.planted:{name}" for name in ("Ruins", "Crashes", "Hangs")]
     found, rows = trial(MANY_WEIGHTS, "fused-optimizer", *planted, "tf32", "set-to-none", patience_s=60.0)
     ruins, crashes, hangs = (rows[name] for name in planted)
@@ -210,3 +215,27 @@ def test_nothing_helps_a_tuned_program(trial):
     assert found.sentence.startswith("Nothing helps: the step takes ")
     assert rows["fused-optimizer"].why == rows["foreach-optimizer"].why == "already so"
     assert rows["garbage-collection"].measured is not None
+
+
+def test_sigterm_ends_a_trial_with_what_is_known(tmp_path):
+    (tmp_path / "train.py").write_text(MANY_WEIGHTS)
+    only = "fused-optimizer,tests.trial.planted:Hangs"
+    command = [sys.executable, "-m", "profkit", "try", "--keep-going", "--only", only, "-o", "found.json"]
+    process = subprocess.Popen(
+        [*command, "--", sys.executable, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        told = iter(process.stderr.readline, "")
+        assert any("Hangs: starting" in line for line in told)
+        process.terminate()
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Note: interrupted" in said
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["final"]["changes"] == ["fused-optimizer"]
+    assert found["final"]["speedup"]["low"] > 1

@@ -9,7 +9,7 @@ from profkit.model import Severity, Source
 from profkit.readers.nsys.actors import pid_of
 from profkit.readers.nsys.database import Database, integer, text
 
-__all__ = ["export_facts", "note_diagnostics", "note_schema", "recorded_rank", "source_of"]
+__all__ = ["export_facts", "is_fact", "note_diagnostics", "note_schema", "recorded_rank", "source_of"]
 
 _NEWEST_SCHEMA = (3, 28)
 """The newest schema that was seen (nsys 2026.4)."""
@@ -29,9 +29,11 @@ _CAPTURE_FACTS = {
     "CUDA_TRACE_SCOPE": ("cuda_trace_scope", r"\w{1,20}"),
     "RUN_DURATION_MS": ("duration_ms", r"\d{1,12}"),
 }
+_CUDA_FACT = ("CudaDriverVersion", r"\d{4,6}")
 _LOST = re.compile(
     r"\b(dropp\w+|lost|losing|overflow\w*|discarded|truncated|out of memory|missing|exceed\w*|incomplete)\b"
-    r"|\bnot all (?P<kind>\w{1,40})[\w ]{0,80} events",
+    r"|\bunknown (?:runtime|driver) API function"
+    r"|\b(?:not all (?=\w{1,40}[\w ]{0,80} events)|(?=\w{1,40} profiling might have not been started))(?P<kind>\w{1,40})",
     re.IGNORECASE,
 )
 _NONE_LOST = re.compile(
@@ -43,6 +45,15 @@ _TEXT_LIMIT = 200
 _LOOKED_AT = 1000
 """Characters of a message that are searched; nsys' own are shorter."""
 _RANK = re.compile(r'(?:^|;)(?:RANK|OMPI_COMM_WORLD_RANK|PMIX_RANK)="?(\d{1,6})"?(?:;|$)')
+
+
+def is_fact(name: object, value: object) -> bool:
+    """Whether a row of the tables of the environment is one that is read, and says nothing of who recorded, and where."""
+    forms = {each: form for each, (_, form) in (*_SYSTEM_FACTS.items(), *_CAPTURE_FACTS.items())} | dict(
+        [_CUDA_FACT]
+    )
+    form = forms.get(re.sub(r"^PROCESS_\d+:", "", text(name)))
+    return form is not None and _believed(text(value), form) is not None
 
 
 def export_facts(database: Database) -> dict[str, str]:
@@ -66,6 +77,9 @@ def source_of(database: Database, name: str) -> Source:
     _add_facts(facts, database, "META_DATA_CAPTURE", _CAPTURE_FACTS)
     if cuda := _cuda_version(database):
         facts["cuda"] = cuda
+    gpus = database.table("TARGET_INFO_GPU")
+    if gpus and gpus.count():
+        facts["gpus"] = str(gpus.count())
     return Source(name=name, format="nsys", tool="Nsight Systems", tool_version=version, facts=facts)
 
 
@@ -134,7 +148,7 @@ def _cuda_version(database: Database) -> str | None:
     """``13000`` is CUDA 13.0, ``12080`` is 12.8."""
     table = database.table("TARGET_INFO_SYSTEM_ENV")
     for key, value in table.rows("name", "value") if table else []:
-        if text(key) == "CudaDriverVersion" and re.fullmatch(r"\d{4,6}", text(value)):
+        if text(key) == _CUDA_FACT[0] and re.fullmatch(_CUDA_FACT[1], text(value)):
             number = int(text(value))
             return f"{number // 1000}.{number % 1000 // 10}"
     return None

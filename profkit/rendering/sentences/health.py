@@ -96,6 +96,20 @@ def _runs_set_aside(params: Params) -> str:
     return say(text + f"Analyse {'it' if one else 'each'} alone, or use profkit compare.", params)
 
 
+def _importer_lost_rows(params: Params) -> str:
+    export = "Export the .nsys-rep again with a newer nsys"
+    if params["needed"]:
+        why = (
+            "The importer of nsys {version} is older than CUDA {cuda}, and drops calls that it does not know"
+        )
+        export += " ({needed} or later)"
+    else:
+        why = "An importer older than the CUDA runtime drops calls that it does not know"
+    return say(
+        f"Rows are missing from the nsys export. {why}. {export}, or record with torch.profiler.", params
+    )
+
+
 FINDINGS: Final[Table] = {
     "counters-only": "Nsight Compute runs each kernel by itself: times and bounds of the {count:kernel} are measured, "
     "but not idle time, order, overlap or phases.",
@@ -126,6 +140,7 @@ FINDINGS: Final[Table] = {
     "cycles-joined": "{count:file} follow each other on one GPU, so they are read as one. "
     "The time between them belongs to no step.",
     "runs-set-aside": _runs_set_aside,
+    "importer-lost-rows": _importer_lost_rows,
     "file-repeated": "{count:file} given twice: each recording is read once.",
     "steps-damaged": "Records are missing from {count} of {steps:step}: the host took as long as in the others, "
     "or launched work that is lost. They are left out.",

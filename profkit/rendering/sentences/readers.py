@@ -91,6 +91,8 @@ FINDINGS: Final[Table] = {
     "unknown-categories": "Events of unknown categories were ignored: {categories}.",
     "malformed": "The memory snapshot contains malformed records, which were left out: {what}.",
     "unknown-actions": "This version of profkit does not know the action of {count:memory history entry}.",
+    "secrets": "The file holds {count:access key}, or what looks like it. Before you share it, make a copy without: "
+    "profkit scrub FILE -o COPY.",
     "export-stale": "{export} is older than {report} beside it, so it comes from an earlier recording. "
     "Export again: nsys export --type sqlite --force-overwrite=true {report}",
     "table-refused": "{table} is a view or a virtual table, so it was not read.",

@@ -127,7 +127,12 @@ def _host_part(params: Params) -> str:
     return f"{text}: {', '.join(seen)}." if seen else f"{text}."
 
 
+_EXPORT_AGAIN: Final = (
+    "Export the report again with an nsys that is as new as the CUDA runtime, or record with torch.profiler."
+)
 _OF_NSYS: Final = {
+    "no-kernel-records": _EXPORT_AGAIN,
+    "kernels-lost": _EXPORT_AGAIN,
     "no-gpu-events": "Record with nsys profile -t cuda,nvtx.",
     "kernels-unrecognised": "Record the same step with torch.profiler and record_shapes=True, and analyse both files.",
 }

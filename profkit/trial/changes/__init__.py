@@ -7,7 +7,7 @@ In: a name. Out: a `Change`, of which the trial asks whether to try it (`Change.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from profkit.errors import RecordingError
@@ -19,7 +19,7 @@ from profkit.trial.changes.loading import LoaderWorkers, Pinned
 from profkit.trial.changes.optimizers import DropGradients, ForeachOptimizer, FusedOptimizer
 from profkit.trial.changes.precision import Bf16, Tf32
 
-__all__ = ["ALREADY", "CHANGES", "Change", "Promise", "change_named", "changes_named"]
+__all__ = ["ALREADY", "CHANGES", "Change", "Promise", "change_named", "changes_named", "same_kind", "weakest"]
 
 CHANGES: Final[dict[str, type[Change]]] = {
     kind.name: kind
@@ -67,3 +67,15 @@ def change_named(name: str) -> Change:
 def changes_named(names: Iterable[str]) -> list[Change]:
     """New changes, in the order of the names; a foreign one has its whole name."""
     return [change_named(name) for name in names]
+
+
+def weakest(names: Sequence[str]) -> Promise:
+    """What changes promise together."""
+    promises = {change_named(name).promise for name in names}
+    return next(each for each in (Promise.PRECISION, Promise.DRAWS, Promise.EQUAL) if each in promises)
+
+
+def same_kind(name: str, kept: Sequence[str]) -> str | None:
+    """The one of these that a change cannot stand beside."""
+    kind = change_named(name).kind_of
+    return next((each for each in kept if kind and change_named(each).kind_of == kind), None)

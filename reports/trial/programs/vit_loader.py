@@ -12,7 +12,7 @@ def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = TensorDataset(torch.randn(IMAGES, 3, SIDE, SIDE), torch.randint(0, 10, (IMAGES,)))
     loader = DataLoader(data, batch_size=BATCH, shuffle=True)
-    config = ViTConfig(num_hidden_layers=LAYERS, num_labels=10, attn_implementation="eager")
+    config = ViTConfig(num_hidden_layers=LAYERS, image_size=SIDE, num_labels=10, attn_implementation="eager")
     model = ViTForImageClassification(config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     for _ in range(1000):

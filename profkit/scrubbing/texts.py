@@ -1,0 +1,148 @@
+"""One text: secrets, names of people and machines, and folders taken out of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from profkit.secrets import SECRET_WORD, tokens_in
+
+__all__ = ["HIDDEN", "Scrubber", "kept_variable"]
+
+HIDDEN: Final = "***"
+_PATH: Final = re.compile(
+    r"(?<![\w.\])/\\-])(?:[A-Za-z]:)?[\\/](?:[^\s\\/:;,'\"()<>|*?]{1,255}[\\/]){1,64}[^\s\\/:;,'\"()<>|*?]{0,255}"
+)
+_ADDRESS: Final = re.compile(r"\b([a-z][a-z0-9+.-]{1,31})://[^\s'\"<>]{1,2048}", re.IGNORECASE)
+_HOME: Final = re.compile(r"[\\/](?:home|Users)[\\/]([^\s\\/:;,'\"()<>|*?]{1,64})")
+_VARIABLE: Final = re.compile(r"(?<!\w)([A-Z][A-Z0-9_]{2,63})=(\"[^\"]{0,65536}\"|[^;\s\"]{0,65536})")
+_PERSONAL: Final = re.compile(
+    r"(?:^|_)(?:USER|LOGNAME|USERNAME|HOST|HOSTNAME|MAIL|EMAIL)$|^(?:user|host)_?name$", re.IGNORECASE
+)
+_NAME: Final = re.compile(r"[\w.-]{3,64}")
+_EVERYBODY: Final = frozenset(
+    {
+        "root",
+        "user",
+        "users",
+        "ubuntu",
+        "runner",
+        "localhost",
+        "home",
+        "node",
+        "host",
+        "admin",
+        "python",
+        "none",
+    }
+)
+"""Names that tell nobody, and that occur as words."""
+_KEPT_VARIABLES: Final = frozenset(
+    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS"}
+)  # fmt: skip
+_PACKAGES: Final = re.compile(r"(?:site|dist)-packages|python3\.\d+|torch|profkit|apex|bitsandbytes|triton")
+"""Folders from which on a path says whose code it is: an analysis tells libraries from the program by them."""
+_INDUCTOR: Final = re.compile(r"torchinductor_\w+")
+
+
+def kept_variable(name: str) -> bool:
+    """Whether a variable of the environment says only which rank a process is."""
+    return name in _KEPT_VARIABLES
+
+
+@dataclass
+class Scrubber:
+    """What is taken out of texts, and how often it was."""
+
+    words: set[str] = field(default_factory=set)
+    """Names of people and machines; `learn` finds them in the files."""
+    secrets: set[str] = field(default_factory=set)
+    """Texts that stood in hidden places, and must stand nowhere else."""
+    removed: Counter[str] = field(default_factory=Counter)
+    """How many were removed, by what they were."""
+    _known: dict[str, str] = field(default_factory=dict)
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """Find the names of people and machines: owners of home folders, and values of USER, HOSTNAME and the like."""
+        for text in texts:
+            for found in _HOME.finditer(text):
+                self._learn_name(found[1])
+            for variable in _VARIABLE.finditer(text):
+                self.learn_pair(variable[1], variable[2].strip('"'))
+        self._known.clear()
+
+    def learn_pair(self, name: str, value: str) -> None:
+        """A name and its value, as of a variable: a personal one is a name from now on, a secret one a secret."""
+        if _PERSONAL.search(name):
+            self._learn_name(value)
+            self._learn_name(value.partition(".")[0])
+        elif SECRET_WORD.search(name) and len(value) >= 8:
+            self.secrets.add(value)
+
+    def _learn_name(self, name: str) -> None:
+        if _NAME.fullmatch(name) and name.lower() not in _EVERYBODY and not name.isdecimal():
+            self.words.add(name)
+
+    def __call__(self, text: str) -> str:
+        """The text without what is to be hidden."""
+        if text not in self._known:
+            if len(self._known) > 100_000:
+                self._known.clear()
+            self._known[text] = self._scrubbed(text)
+        return self._known[text]
+
+    def _scrubbed(self, text: str) -> str:
+        for token in {found.decode() for found in tokens_in(text.encode("utf-8", "replace"))}:
+            self.secrets.add(token)
+            text = self._without(text, token, "keys")
+        for secret in self.secrets:
+            text = self._without(text, secret, "secrets")
+        text = _VARIABLE.sub(self._variable, text) if "=" in text else text
+        text = _ADDRESS.sub(self._address, text) if "://" in text else text
+        text = _PATH.sub(self._path, text) if "/" in text or "\\" in text else text
+        for word in self.words:
+            if word in text:
+                text, count = re.subn(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", HIDDEN, text)
+                self.removed["names of people and machines"] += count
+        return text
+
+    def hide(self, value: str, what: str) -> str:
+        """A whole value, as of a variable of the environment."""
+        if value and value != HIDDEN:
+            self.removed[what] += 1
+        return HIDDEN if value else value
+
+    def _without(self, text: str, secret: str, what: str) -> str:
+        count = text.count(secret)
+        self.removed[what] += count
+        return text.replace(secret, HIDDEN) if count else text
+
+    def _variable(self, found: re.Match[str]) -> str:
+        if kept_variable(found[1]) or found[2] in ("", HIDDEN):
+            return found[0]
+        self.removed["variables"] += 1
+        return f"{found[1]}={HIDDEN}"
+
+    def _address(self, found: re.Match[str]) -> str:
+        self.removed["addresses"] += 1
+        return f"{found[1]}://{HIDDEN}"
+
+    def _path(self, found: re.Match[str]) -> str:
+        cut = _cut(found[0])
+        self.removed["folders"] += cut != found[0]
+        return cut
+
+
+def _cut(path: str) -> str:
+    """A path from the package on that its file is of; of another file only the name."""
+    sign = "\\" if "\\" in path else "/"
+    parts = [part for part in re.split(r"[\\/]", path) if part]
+    for at, part in enumerate(parts[:-1]):
+        if _INDUCTOR.fullmatch(part):
+            return sign.join(["", "tmp", "torchinductor_user", *parts[at + 1 :]])
+        if _PACKAGES.fullmatch(part):
+            return sign.join(["lib", *parts[at:]] if part.startswith("python") else parts[at:])
+    return parts[-1] if parts else path

@@ -1,0 +1,86 @@
+"""Programs that are started at once."""
+
+import pytest
+
+from profkit.trial.ahead import Ahead, at_once
+from profkit.trial.messages import Facts
+from profkit.trial.running import Failed
+
+GIB = 1 << 30
+
+
+class Stand:
+    """A side that notes what is done with it."""
+
+    def __init__(self, names, told):
+        self.names, self.told = names, told
+
+    def launch(self):
+        self.told.append(("launch", self.names))
+
+    def start(self):
+        self.told.append(("start", self.names))
+        if "fails" in self.names:
+            raise Failed("crashed", "planted")
+
+    def stop(self):
+        self.told.append(("stop", self.names))
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def ahead(told):
+    made = Ahead(lambda names, within_s: Stand(tuple(names), told))
+    made.most = 3
+    return made
+
+
+def test_all_are_launched_before_the_first_is_waited_for(ahead, told):
+    ahead.start([("a",), ("b",)], 10.0)
+    assert told == [("launch", ("a",)), ("launch", ("b",)), ("start", ("a",)), ("start", ("b",))]
+
+
+def test_no_more_are_started_than_the_machine_holds(ahead, told):
+    ahead.start([("a",), ("b",), ("c",)], 10.0, others=[Stand("seed", told)])
+    assert ("launch", ("b",)) in told
+    assert ("launch", ("c",)) not in told
+
+
+def test_one_that_is_there_is_taken_and_not_made_again(ahead, told):
+    ahead.start([("a",), ("b",)], 10.0)
+    assert ahead.take(["b"], 5.0).names == ("b",)
+    ahead.start([("a",), ("c",)], 10.0)
+    assert ("launch", ("c",)) not in told
+
+
+def test_one_that_fails_is_stopped_and_the_others_stay(ahead, told):
+    ahead.start([("fails",), ("b",)], 10.0)
+    assert ("stop", ("fails",)) in told
+    assert ("start", ("b",)) in told
+
+
+def test_without_time_nothing_is_started(ahead, told):
+    ahead.start([("a",), ("b",)], 0.0)
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "peak_gib", "count"),
+    [
+        pytest.param(Facts(cpus=2, host_free_bytes=64 * GIB), None, 1, id="two cores"),
+        pytest.param(Facts(cpus=16, host_free_bytes=100 * GIB), None, 8, id="many cores"),
+        pytest.param(Facts(cpus=16, host_free_bytes=13 * GIB), None, 2, id="little memory of the host"),
+        pytest.param(
+            Facts(cpus=16, host_free_bytes=100 * GIB, gpu_free_bytes=70 * GIB), 20, 2, id="a large model"
+        ),
+        pytest.param(
+            Facts(cpus=16, host_free_bytes=100 * GIB, gpu_free_bytes=10 * GIB), 70, 1, id="a full GPU"
+        ),
+    ],
+)
+def test_as_many_at_once_as_cores_and_memory_hold(facts, peak_gib, count):
+    assert at_once(facts, None if peak_gib is None else peak_gib * GIB) == count
