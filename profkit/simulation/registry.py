@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from profkit.hardware import Gpu
-from profkit.model.changes import CHANGE_HELP
+from profkit.simulation.change_help import CHANGE_HELP
 from profkit.simulation import debugging, parallel
 from profkit.simulation import preconditions as needs
 from profkit.simulation.compiled_regions import compile_once, join_regions
