@@ -115,7 +115,7 @@ def test_the_clock_that_a_recording_starts_at_changes_nothing(recording: Recordi
 @thorough
 @given(recordings(), recordings())
 def test_two_recordings_of_one_report_have_the_numbers_of_each(one: Recording, other: Recording) -> None:
-    traces = [trace_of(one), trace_of(other)]
+    traces = [_of_rank(trace_of(recording), rank) for rank, recording in enumerate((one, other))]
     together, alone = summarise(traces), [summarise([trace]) for trace in traces]
     assert together.totals.kernel_count == sum(single.totals.kernel_count or 0 for single in alone)
     for total in (
@@ -133,6 +133,11 @@ def test_two_recordings_of_one_report_have_the_numbers_of_each(one: Recording, o
         assert [_of_device(row) for row in together.devices] == [
             _of_device(row) for single in alone for row in single.devices
         ]
+
+
+def _of_rank(trace: Trace, rank: int) -> Trace:
+    """Of another rank than the others: two of one rank follow each other, or are two runs."""
+    return replace(trace, source=replace(trace.source, rank=rank))
 
 
 def _left_out(result: Report) -> tuple[int, ...]:
