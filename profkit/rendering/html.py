@@ -25,7 +25,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
-from profkit.rendering.page_cells import bar_text, clip, milliseconds, tone, visible
+from profkit.rendering.page_cells import bar_text, clip, milliseconds, told, tone, visible
 from profkit.rendering.page_data import has_plots, page_data
 from profkit.rendering.page_devices import memory_section, ranks_section
 from profkit.rendering.page_summary import advice_entry, health_section, method_section, verdict_section
@@ -165,6 +165,7 @@ def _environment() -> jinja2.Environment:
         percent=share_text,
         count=count_text,
         clip=clip,
+        told=told,
         visible=visible,
         tone=tone,
         where=where_text,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from profkit.model import Finding, OperationKind, Severity, Trace
+from profkit.readers.registry import format_named
 from profkit.timeline.launches import launches_without_kernel
 from profkit.timeline.view import TraceView
 
@@ -24,7 +25,8 @@ def importer_findings(views: Sequence[TraceView]) -> list[Finding]:
     """That an export lacks rows, and whether its nsys is older than the CUDA that it recorded."""
     for view in views:
         source, is_older = view.trace.source, _is_older(view.trace)
-        if source.format != "nsys" or not _lacks_rows(view, is_older=is_older):
+        known = format_named(source.format)
+        if not (known and known.imported and _lacks_rows(view, is_older=is_older)):
             continue
         params = {
             "version": source.tool_version if is_older else None,
