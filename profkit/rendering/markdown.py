@@ -229,7 +229,7 @@ def _memory(report: Document, scale: Scale) -> Iterable[str]:
     yield f"### Memory: peak {peak} allocated, {reserved} reserved"
     held = [(where_text(row.category, row.where), row.bytes, row.count) for row in memory.at_peak]
     kept = [(where_text(row.where), row.bytes, row.count) for row in memory.never_freed]
-    for title, places in (("at the peak", held), ("never freed", kept)):
+    for title, places in (("at the peak", held), ("still allocated at the end", kept)):
         rows = [[as_code(name), bytes_text(size), count_text(count)] for name, size, count in places[:10]]
         yield from as_table((title, "size>", "blocks>"), rows, len(places))
     for row in memory.oom[:3]:

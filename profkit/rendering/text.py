@@ -286,7 +286,7 @@ def _memory(console: Console, report: Document, scale: Scale) -> None:
     _heading(console, "Memory", peak)
     held = [(row.category, row.where, row.bytes, row.count) for row in memory.at_peak]
     kept = [(None, row.where, row.bytes, row.count) for row in memory.never_freed]
-    for title, rows in (("at the peak", held), ("never freed", kept)):
+    for title, rows in (("at the peak", held), ("still allocated at the end", kept)):
         if not rows:
             continue
         table = _table((title, "left"), ("size", "right"), ("blocks", "right"))

@@ -60,6 +60,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     joined = Joined.of(Part.together([Part.of(view) for view in views]), options.device or 0)
     memory = memory_row(histories, views, joined.offsets)
     undecided = undecided_of(recordings, views)
+    fit = fit_rows(recordings, views)
     return Report(
         **joined.tables(memory),
         inputs=[input_row(r) for r in found.read],
@@ -68,8 +69,8 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
             undecided=undecided,
             facts=host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else (),
         ),
-        advice=advise([v for v in views if v.has_timeline], memory),
-        fit=fit_rows(recordings, views),
+        advice=advise([v for v in views if v.has_timeline], memory, fit),
+        fit=fit,
         timeline=timeline_row(views, joined.offsets, joined.device_ids),
         method=replace(method_of(recordings, views, options), ranks=joined.ranks.method),
     )

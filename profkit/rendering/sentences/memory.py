@@ -38,7 +38,10 @@ def oom_explanation(oom: OutOfMemory) -> str:
 def _shortage(params: Params) -> str:
     found = "{requested_bytes} was requested with {allocated_bytes} allocated"
     left = "." if params["free_bytes"] is None else " and {free_bytes} free on the GPU."
-    return say(f"{found}{left} {_SHORTAGES[str(params['kind'])](params)}", params)
+    kind = str(params["kind"])
+    known = params["outside_bytes"] is not None and kind not in _SAY_WHAT_IS_OUTSIDE
+    outside = " {outside_bytes} of the GPU is outside PyTorch's allocator." if known else ""
+    return say(f"{found}{left} {_SHORTAGES[kind](params)}{outside}", params)
 
 
 def _fragmented(params: Params) -> str:
@@ -90,6 +93,9 @@ _SHORTAGES: Final = {
     "outside": _outside,
     "full": _full,
 }
+
+
+_SAY_WHAT_IS_OUTSIDE: Final = ("outside", "full")
 
 
 def _out_of_memory(params: Params) -> str:
