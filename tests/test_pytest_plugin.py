@@ -49,12 +49,13 @@ def test_step(profkit_gate):
     def step():
         torch.ones(64, 64) @ torch.ones(64, 64)
         time.sleep(float(os.environ["STEP_SECONDS"]))
-    profkit_gate(step, warmup=1, steps=5)
+    # Idle time may drift by 12 % from one recording to the next: of one a side, 43 % of such a step is noise.
+    profkit_gate(step, warmup=1, steps=5, limits={"max-step": "+50%"})
 """
-    monkeypatch.setenv("STEP_SECONDS", "0.05")
+    monkeypatch.setenv("STEP_SECONDS", "0.1")
     run(pytester, body, "--profkit-update").assert_outcomes(passed=1)
     run(pytester, body).assert_outcomes(passed=1)
-    monkeypatch.setenv("STEP_SECONDS", "0.1")
+    monkeypatch.setenv("STEP_SECONDS", "0.3")
     slower = run(pytester, body)
     slower.assert_outcomes(failed=1)
     slower.stdout.fnmatch_lines(["*max-step:*"])

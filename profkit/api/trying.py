@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -49,7 +52,8 @@ def try_program(
     if recording is not None:
         plan = _with_prices(plan, recording)
     if state is None:
-        return Trial(program, plan, tell).run()
+        with _ended_by_sigterm():
+            return Trial(program, plan, tell).run()
     path, machine = Path(state), platform.node()
     known = _read(path, program, machine)
 
@@ -57,7 +61,25 @@ def try_program(
         alone = [row for row in rows if not row.beside and row.measured]
         write_whole(path, msgspec.json.encode(_State(list(program.command), machine, alone)))
 
-    return Trial(program, plan, tell, known, keep).run()
+    with _ended_by_sigterm():
+        return Trial(program, plan, tell, known, keep).run()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a trial as Ctrl-C does: a scheduler's time limit loses nothing that is known."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _read(path: Path, program: Program, machine: str) -> list[TrialRow]:

@@ -61,7 +61,7 @@ __all__ = ["command"]
     "--verify",
     "verify_",
     is_flag=True,
-    help="Recompute the totals from the raw files by brute force, and compare. Slow; exit code 1 if any differs.",
+    help="Recompute totals, causes, waits, phases and the headline from the raw files, and compare. Slow; exit code 1 if any differs.",
 )
 @click.option("--open", "open_", is_flag=True, help="Open the page in a browser.")
 def command(

@@ -12,7 +12,7 @@ from profkit.model import Finding, Severity, Trace
 __all__ = ["MOST_NAMES", "OTHER_NAME", "with_bounded_names"]
 
 MOST_NAMES: Final = 10_000
-"""Distinct names of operations that are told apart; the largest public traces have 2,000."""
+"""Distinct names of operations that are told apart: the most that one of 56 public traces has is 138."""
 
 OTHER_NAME: Final = "(other names)"
 

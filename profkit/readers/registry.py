@@ -58,6 +58,8 @@ class Format:
     """Whose allocations it records along its timeline: blocks of PyTorch's allocator, or what CUDA gave."""
     versioned_by: Literal["pytorch", "recorder"] = "recorder"
     """Whose version ``tool_version`` is."""
+    imported: bool = False
+    """Whether the recorder's own tool made it from raw events, and may have lost some that it does not know."""
     exported_as: tuple[str, ...] = ()
     """Suffixes of files that hold the same recording: where one lies beside it, it is not read again."""
     on_disk: bool = False
@@ -117,6 +119,7 @@ FORMATS: Final = (
         begins=lambda head: head.startswith(b"SQLite format 3\x00"),
         role="timeline",
         allocations="driver",
+        imported=True,
         on_disk=True,
         reader="profkit.readers.nsys:read_nsys",
     ),
@@ -127,6 +130,7 @@ FORMATS: Final = (
         begins=lambda head: head.startswith(b"NVIDIA Tegra Profiler Report"),
         role="timeline",
         allocations="driver",
+        imported=True,
         exported_as=(".sqlite", ".sqlite.gz"),
         on_disk=True,
         reader="profkit.readers.nsys:read_nsys_report",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from profkit.errors import printable
 from profkit.model.findings import Severity
@@ -39,6 +39,10 @@ __all__ = [
     "what_to_record",
     "where_text",
 ]
+
+
+_LEAST_SHARE: Final = 0.0005
+"""A share below prints as 0.0 %."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +101,11 @@ def scale_of(report: Report) -> Scale:
 
 
 def parts_of(shares: Mapping[Any, int]) -> list[tuple[str, int, float]]:
-    """The shares that are not zero as (name, ns, fraction of their sum), in the order in which they are drawn."""
+    """The shares as (name, ns, fraction of their sum), in the order in which they are drawn, but for specks."""
     total = sum(shares.values())
     order = (*SHARES, "profiler")
-    return [(name, shares[name], shares[name] / total) for name in order if shares.get(name)]
+    parts = [(name, shares[name], shares[name] / total) for name in order if shares.get(name)]
+    return [part for part in parts if part[2] >= _LEAST_SHARE]
 
 
 def findings_by_weight(report: Document) -> list[Finding]:
@@ -175,7 +180,7 @@ def recorded_beside(report: Document) -> str | None:
     scale = scale_of(report)
     # The shares are of all steps: beside their mean length, not the median one.
     mean = f"{duration_text(scale(sum(shares.values())))} {scale.label}"
-    return f"with the profiler {mean}{' on average' if kept_steps(report) > 1 else ''}: {shown}"
+    return f"With the profiler: {mean}{' on average' if kept_steps(report) > 1 else ''}; {shown}."
 
 
 def _with_profiler(report: Document, shares: Shares) -> Mapping[Any, int]:
@@ -230,7 +235,7 @@ def facts(report: Document) -> list[str]:
 
 def share_text(share: float | None) -> str:
     """A share of one as per cent; one that would print as nothing is ``<0.1 %``."""
-    return "<0.1 %" if share is not None and 0 < share < 0.0005 else percent_text(share)
+    return "<0.1 %" if share is not None and 0 < share < _LEAST_SHARE else percent_text(share)
 
 
 def no_advice(report: Document) -> str | None:

@@ -26,7 +26,7 @@ from profkit.rendering.digest import (
 )
 from profkit.rendering.document import Document
 from profkit.rendering.numerics_tables import numerics_sections
-from profkit.rendering.page_cells import bar_text, clip, milliseconds, tone, visible
+from profkit.rendering.page_cells import bar_text, clip, milliseconds, told, tone, visible
 from profkit.rendering.page_data import has_plots, page_data
 from profkit.rendering.page_devices import memory_section, ranks_section
 from profkit.rendering.page_summary import advice_entry, health_section, method_section, verdict_section
@@ -168,6 +168,7 @@ def _environment() -> jinja2.Environment:
         percent=share_text,
         count=count_text,
         clip=clip,
+        told=told,
         visible=visible,
         tone=tone,
         where=where_text,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,8 +21,8 @@ from profkit.rendering.digest import (
     what_to_record,
 )
 from profkit.rendering.document import Document, Finding, Threshold
-from profkit.rendering.page_cells import Segment, clip, segments_of
-from profkit.rendering.sentences.labels import BASES
+from profkit.rendering.page_cells import Segment, clip, segments_of, with_units
+from profkit.rendering.sentences.labels import BASES, CONFIDENCES
 from profkit.units import count_text, duration_text
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
 ]
 
 _FINDINGS = 40
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|us|ms|s|[KMGT]?i?B)\b|%)")
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,7 @@ class VerdictSection:
     bound: ShareBound
     facts: Sequence[str]
     bar: Sequence[Segment]
-    parts: Sequence[Segment]
-    """The same, the largest first."""
+    """The largest share first, as the rows below it."""
     numbers: Sequence[tuple[str, str]]
     """A number as text, and what it is."""
     scale: Scale
@@ -77,8 +74,8 @@ class VerdictSection:
     record: str | None
     first: AdviceEntry | None
     caveats: Sequence[str]
-    confidence: str
-    confidence_means: str
+    confidence: str | None
+    """With what it means; None where there is no verdict to trust."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +102,18 @@ class MethodSection:
 def verdict_section(report: Document, scale: Scale) -> VerdictSection:
     """The verdict, its bar, and the first thing to do."""
     verdict = report.verdict
-    kind, _, rest = _UNIT.sub("\u00a0", verdict.sentence).partition(": ")
+    sentence = with_units(verdict.sentence)
+    kind, _, rest = sentence.partition(": ") if verdict.bound != "unknown" else ("", "", sentence)
     shares, own_scale = headline_of(report)
-    bar = segments_of(shares)
     record = what_to_record(verdict)
     # Advice is about a rank's own step: where it waits for another rank, that is not what to do first.
     first = report.advice[0] if report.advice and verdict.straggler is None else None
     return VerdictSection(
-        kind=kind if rest else None,
+        kind=kind if rest and kind else None,
         rest=rest or kind,
         bound=verdict.bound,
         facts=facts(report),
-        bar=bar,
-        parts=sorted(bar, key=lambda part: -part.ns),
+        bar=segments_of(shares, largest_first=True),
         numbers=_numbers(report, scale),
         scale=own_scale,
         beside=recorded_beside(report),
@@ -125,24 +121,27 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
         record=record[:1].upper() + record[1:] if record else None,
         first=advice_entry(first) if first else None,
         caveats=verdict.caveats,
-        confidence=verdict.confidence,
-        confidence_means=BASES.get(verdict.confidence, ""),
+        confidence=CONFIDENCES.get(verdict.confidence),
     )
 
 
 def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:
-    window = report.window
+    """Figures of the recording; they say so where the verdict is of the step without a profiler."""
+    window, unlike = report.window, recorded_beside(report) is not None
+    recorded = ", with the profiler" if unlike else ""
     numbers = []
     if window.device_ns:
         busy = sum(device.busy_ns for device in report.devices)
-        numbers.append((duration_text(scale(window.device_ns)), f"on the device {scale.label}"))
-        numbers.append((share_text(busy / window.device_ns), "of it busy"))
+        if not unlike:
+            numbers.append((duration_text(scale(window.device_ns)), f"{scale.label}, on the device"))
+        numbers.append((share_text(busy / window.device_ns), f"of the time the device is busy{recorded}"))
     if window.wall_ns:
         steps = max(1, scale.divisor // max(1, len(report.devices)))
-        clock = "on the host" if steps == 1 else "on the host per step"
-        numbers.append((duration_text(window.wall_ns / steps), clock))
+        clock = "on the host" if steps == 1 else "per step on average, on the host"
+        numbers.append((duration_text(window.wall_ns / steps), clock + recorded))
     if kernels := sum(row.count for row in report.kernels):
-        numbers.append((scale.count(kernels), f"kernels {scale.label}"))
+        count = scale.count(kernels)
+        numbers.append((count, f"{'kernel' if count == '1' else 'kernels'} {scale.label}"))
     return numbers
 
 

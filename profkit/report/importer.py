@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from profkit.model import Finding, OperationKind, Severity, Trace
+from profkit.readers.registry import format_named
 from profkit.timeline.launches import launches_without_kernel
 from profkit.timeline.view import TraceView
 
@@ -23,8 +24,9 @@ has 2025.3.2."""
 def importer_findings(views: Sequence[TraceView]) -> list[Finding]:
     """That an export lacks rows, and whether its nsys is older than the CUDA that it recorded."""
     for view in views:
-        source, needed = view.trace.source, _needed(view.trace)
-        if source.format != "nsys" or not _lacks_rows(view, is_older=needed is not None):
+        source = view.trace.source
+        known, needed = format_named(source.format), _needed(view.trace)
+        if not (known and known.imported and _lacks_rows(view, is_older=needed is not None)):
             continue
         params = {
             "version": source.tool_version,

@@ -20,6 +20,7 @@ from profkit.model.work import OperationBound
 from profkit.readers.registry import Role, role_of
 from profkit.roofline.bounds import bound_operations
 from profkit.roofline.counted_work import counted_work
+from profkit.roofline.declared_work import declare_work
 from profkit.roofline.matched_work import work_from_trace
 from profkit.timeline.host_activity import HostActivity
 from profkit.timeline.host_work import host_work
@@ -170,6 +171,7 @@ def view_trace(
     waits = find_waits(trace)
     counted = counted_work(trace, launches.time_ns, counters)
     work = bound_operations(trace, launches.operator, launches.operators.parent, gpus, counted)
+    declare_work(trace, phases, work, gpus)
     match = np.full(len(trace.operations), -1, np.int64)
     if operator_trace is not None:
         work, match = work_from_trace(trace, launches, steps, phases, work, operator_trace)

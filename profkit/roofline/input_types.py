@@ -16,6 +16,8 @@ from profkit.roofline.operator_shapes import floating_input_type
 __all__ = ["computed_type", "computed_types", "takes_fp32"]
 
 _SIXTEEN_BITS: Final = frozenset({"bf16", "fp16"})
+_OPAQUE: Final = "OpaqueType<2"
+"""In names of copies that know the size of their elements only."""
 _NAMES_16_BITS: Final = re.compile(r"<(?:__half|__nv_bfloat16|c10::Half|c10::BFloat16|half)\b")
 
 
@@ -44,6 +46,15 @@ def computed_type(kernel: KernelClass, taken: str | None) -> str | None:
     return kernel.dtype or taken
 
 
+def _only_sixteen_bits(trace: Trace, classes: dict[int, KernelClass]) -> str | None:
+    """The type of 16 bits that a recording's operators and kernels name, where they name one."""
+    texts = np.unique(trace.ranges.dtypes).tolist() if len(trace.ranges) else []
+    named = {floating_input_type(trace.strings[text]) for text in texts if text >= 0}
+    named |= {kernel.dtype for name, kernel in classes.items() if _OPAQUE not in trace.strings[name]}
+    found = named & _SIXTEEN_BITS
+    return found.pop() if len(found) == 1 else None
+
+
 def computed_types(
     trace: Trace, rows: NDArray[np.intp], classes: dict[int, KernelClass], operator_row: IntColumn
 ) -> tuple[NDArray[np.int16], list[str]]:
@@ -55,9 +66,13 @@ def computed_types(
     first, group = group_rows([names, written])
     dtypes: list[str] = []
     codes = np.full(len(first), -1, np.int16)
+    only = _only_sixteen_bits(trace, classes)
     for at, row in enumerate(first.tolist()):
         text = trace.strings[written[row]] if written[row] >= 0 else ""
-        found = computed_type(classes[int(names[row])], floating_input_type(text))
+        taken = floating_input_type(text)
+        found = computed_type(classes[int(names[row])], taken)
+        if _OPAQUE in trace.strings[names[row]]:
+            found = taken or only
         if found is not None:
             if found not in dtypes:
                 dtypes.append(found)

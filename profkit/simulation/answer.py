@@ -148,7 +148,8 @@ def _after_previous(
     for at, row in enumerate(rows[: len(names)]):
         # Alone, the first is after nothing.
         after = row.after_ns if not at else step.after_ns(made(names[: at + 1]))
-        added = AfterPrevious(saving_ns=round(before - after), speedup=before / max(after, 1.0))
+        saving = round(before - after) if at else row.saving_ns
+        added = AfterPrevious(saving_ns=saving, speedup=before / max(after, 1.0))
         found.append(with_fields(row, after_previous=added))
         before = after
     return [*found, *rows[len(names) :]]

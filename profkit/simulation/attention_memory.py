@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,26 +20,39 @@ _BYTES = (1, 2, 4)
 
 
 def score_rows(program: MemoryProgram, operators: BlockOperators) -> NDArray[np.bool_]:
-    """Which recorded rows are as large as the scores of some attention: of a softmax between two batched products."""
-    scores: set[int] = set()
-    product = False
-    for call in operators.calls:
-        if call.name in _PRODUCTS:
-            product = True
-        elif call.name == _SOFTMAX and not call.backward and product:
-            scores.update(size for size in call.sizes[:1] if size)
-            product = False
-    matching = [
-        number >= 0 and _of_scores(operators.calls[number], int(size), scores)
-        for number, size in zip(operators.call.tolist(), program.requested[operators.rows], strict=True)
-    ]
+    """Which recorded rows are scores: as large as a softmax takes, made between the batched products around it.
+
+    Their gradients are made by the backward of the same calls. Other layers may make results of the same size.
+    """
+    spans = _attention_spans(operators.calls)
+    numbers = {number: size for first, last, size in spans for number in range(first, last + 1)}
+    sizes = {
+        call.sequence: numbers[number]
+        for number, call in enumerate(operators.calls)
+        if number in numbers and call.sequence >= 0
+    }
+    matching = []
+    for number, requested in zip(operators.call.tolist(), program.requested[operators.rows], strict=True):
+        call = operators.calls[number] if number >= 0 else None
+        backward = call is not None and call.backward
+        elements = sizes.get(call.sequence) if call is not None and backward else numbers.get(number)
+        matching.append(elements is not None and int(requested) in [elements * each for each in _BYTES])
     return operators.spread(np.array(matching, float), len(program.requested), 0.0) > 0
 
 
-def _of_scores(call: Call, size: int, scores: set[int]) -> bool:
-    """Whether a result has one of the sizes, of an operator that takes them, or of the product that makes them."""
-    own = scores if call.name in _PRODUCTS else scores.intersection(call.sizes)
-    return any(size == elements * each for elements in own for each in _BYTES)
+def _attention_spans(calls: Sequence[Call]) -> list[tuple[int, int, int]]:
+    """(first call, last call, elements of the scores) of each attention: from the product that makes them to the next."""
+    spans, product, scores = [], -1, 0
+    for number, call in enumerate(calls):
+        if call.backward:
+            continue
+        if call.name in _PRODUCTS:
+            if scores:
+                spans.append((product, number - 1, scores))
+            product, scores = number, 0
+        elif call.name == _SOFTMAX and product >= 0:
+            scores = call.sizes[0] if call.sizes else 0
+    return spans
 
 
 def fuse_attention_memory(operators: BlockOperators) -> MemoryChange:

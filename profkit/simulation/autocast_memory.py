@@ -22,7 +22,7 @@ from profkit.simulation.block_operators import BlockOperators, Call
 from profkit.simulation.memory_changes import MemoryChange
 from profkit.simulation.memory_program import MemoryProgram
 
-__all__ = ["autocast_memory"]
+__all__ = ["autocast_memory", "under_autocast"]
 
 _PRODUCT: Final = re.compile(
     r"aten::(?:_?addmm|mm|bmm|baddbmm|addbmm|addmv|mv|cudnn_convolution\w*|_?convolution|miopen_convolution|"
@@ -45,6 +45,8 @@ _SAVES_INPUTS: Final = re.compile(
 _ATTENTION: Final = re.compile(r"aten::(?:_softmax|bmm|baddbmm|_scaled_dot_product_\w+)\b")
 _NORM: Final = re.compile(r"aten::(?:native_layer_norm|native_group_norm|_fused_rms_norm|_rms_norm)\b")
 _POOL: Final = re.compile(r"aten::max_pool\w*_with_indices\b")
+_MOSTLY_HALVED: Final = 0.3
+"""Conversions for each result of a product: autocast converts each product's weight at least, unless several products share one."""
 _HALF: Final = 0.5
 _FP32_BYTES: Final = 4
 
@@ -53,6 +55,8 @@ def autocast_memory(operators: BlockOperators) -> MemoryChange:
     """Forward and loss under autocast to bf16, with the operators that made the blocks."""
 
     def change(program: MemoryProgram) -> MemoryProgram:
+        if under_autocast(program.recorded, operators):
+            return program
         forward = _Forward(program, operators)
         forward.run()
         factors = forward.factors()
@@ -61,6 +65,19 @@ def autocast_memory(operators: BlockOperators) -> MemoryChange:
         return forward.with_casts(changed)
 
     return change
+
+
+def under_autocast(program: MemoryProgram, operators: BlockOperators) -> bool:
+    """Whether the recorded step converts what its products take to 16 bits already."""
+    requested = program.requested[operators.rows].tolist()
+    products = halved = 0
+    for number, size in zip(operators.call.tolist(), requested, strict=True):
+        call = operators.calls[number] if number >= 0 else None
+        if call is None or call.backward:
+            continue
+        products += bool(_PRODUCT.match(call.name))
+        halved += call.name == "aten::_to_copy" and size == 2 * max(call.sizes, default=0) > 0
+    return halved > _MOSTLY_HALVED * products
 
 
 @dataclass

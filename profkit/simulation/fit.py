@@ -16,6 +16,7 @@ from profkit.model import Trace
 from profkit.model.memory_history import Action
 from profkit.model.report_fit import Fit, FitCategory, FitNote, FitNow, FitThen
 from profkit.model.rows import Interval
+from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.fit_changes import FitChanges, PricedChange
 from profkit.simulation.memory_program import MemoryProgram
@@ -127,7 +128,7 @@ def _reserved(
     """As the allocator is played; as far off as that is for the recorded step, and as the peak may be.
 
     With less ``room`` than it would like, it gives free segments back: then the upper end is the room in which it surely
-    runs all the same, and the lower end that in which it may.
+    runs all the same, and the lower end that in which it may. What is free is given back: it is as sure as the peak.
     """
     recorded, played = program.replayed.reserved_peak, reserved_bytes(program) or 0
     likely = reserved_bytes(changed) or 0
@@ -138,10 +139,11 @@ def _reserved(
     least, most = max(likely * (1 - unsure), 0), likely * (1 + unsure)
     if room is None or most <= room:
         return _around(likely, least, most)
-    if reserved_bytes(changed, round(room / (1 + unsure))) is not None:
-        return _around(min(likely, room), min(least, changed.peak_bytes() * (1 - unsure)), room)
-    if least > room >= changed.peak_bytes() * (1 - unsure):
-        runs = reserved_bytes(changed, round(room * (1 + unsure))) is not None
+    short = float(np.hypot(_UNSURE + missed, sum(each.unsure**2 for each in priced) ** 0.5))
+    if reserved_bytes(changed, round(room / (1 + short))) is not None:
+        return _around(min(likely, room), min(least, changed.peak_bytes() * (1 - short)), room)
+    if least > room >= changed.peak_bytes() * (1 - short):
+        runs = reserved_bytes(changed, round(room * (1 + short))) is not None
         least = float(room) if runs else least
     return _around(likely, least, most)
 
@@ -205,6 +207,8 @@ def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperator
         notes.append(FitNote(code="private-pools", params={"bytes": pools.reserved_bytes}))
     if changes.sequence != 1 and operators is None:
         notes.append(FitNote(code="scores-unknown"))
+    if changes.bf16 and operators is not None and under_autocast(program, operators):
+        notes.append(FitNote(code="bf16-already"))
     if changes.offload_optimizer:
         notes.append(FitNote(code="offload-not-timed"))
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())

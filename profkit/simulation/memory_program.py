@@ -208,22 +208,27 @@ def memory_program(history: MemoryHistory, phases: Sequence[PhaseSpan] = ()) -> 
 def _from_before(
     requested: IntColumn, allocated: IntColumn, use: NDArray[np.int64], freed: IntColumn
 ) -> NDArray[np.int64]:
-    """Tell parameters and optimizer state apart among blocks that the history did not see being allocated.
+    """Tell parameters, gradients and optimizer state apart among blocks that the history did not see being allocated.
 
     A gradient is as large as its parameter, and so is each tensor of an optimizer's state. So of the blocks of a
-    gradient's size as many as there are gradients are parameters, and the others are state.
+    gradient's size that stay, as many as there are gradients are parameters, and the others are state. Those that are
+    freed are gradients of the step before.
     """
     found = use.copy()
+    end = int(freed.max(initial=0))
     unseen = (allocated == 0) & (use == UNKNOWN_USE) & (freed > 0)
     gradients = use == GRADIENT
     for size in np.unique(requested[gradients]).tolist():
         mine = gradients & (requested == size)
         at_once = int(
-            curve_of(
-                np.ones(int(mine.sum()), np.int64), allocated[mine], freed[mine], int(freed.max()) + 1
-            ).max()
+            curve_of(np.ones(int(mine.sum()), np.int64), allocated[mine], freed[mine], end + 1).max()
         )
-        rows = np.flatnonzero(unseen & (requested == size))
+        sized = unseen & (requested == size)
+        stays = freed >= end
+        if (sized & stays).sum() >= at_once:
+            found[sized & ~stays] = GRADIENT
+            sized &= stays
+        rows = np.flatnonzero(sized)
         found[rows[:at_once]] = PARAMETER
         found[rows[at_once:]] = OPTIMIZER_STATE
     unseen &= found == UNKNOWN_USE

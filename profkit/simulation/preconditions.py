@@ -217,8 +217,9 @@ def same_every_step(step: Step) -> bool:
     if view.kept_count < 2:
         return True
     mine = view.trace.operations.device == step.facts.device
-    counts = np.bincount(np.maximum(view.step_of_operation[mine], 0), minlength=view.steps.count)
-    kept = counts[view.kept_steps]
+    # The first count is of what lies outside all steps.
+    counts = np.bincount(view.step_of_operation[mine] + 1, minlength=view.steps.count + 1)
+    kept = counts[1:][view.kept_steps]
     return int(kept.max() - kept.min()) <= _UNLIKE * int(kept.max())
 
 

@@ -21,6 +21,9 @@ _MISSING: Final = 0.75
 
 _AS_LONG: Final = 0.75
 
+_FEWEST: Final = 10
+"""Of steps with fewer kernels, one or two more or less are the program's doing; none at all is told as no work."""
+
 Column = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -56,7 +59,10 @@ def damaged_steps(
             continue
         usual = float(np.median(length[full]))
         found[mine] = share[mine] > share[mine].min() + _LOST
-        found[mine] |= (kernels[mine] < _MISSING * kernels[mine].max()) & (length[mine] >= _AS_LONG * usual)
+        if kernels[mine].max() >= _FEWEST:
+            found[mine] |= (kernels[mine] < _MISSING * kernels[mine].max()) & (
+                length[mine] >= _AS_LONG * usual
+            )
     return found
 
 

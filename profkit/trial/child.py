@@ -21,7 +21,7 @@ from profkit.recording.run_script import run_as_main
 from profkit.recording.step_finder import StepFinder
 from profkit.trial.changes import Change, changes_named
 from profkit.trial.losses import Losses
-from profkit.trial.messages import Block, Facts, Hello, Order, Talk, Turn
+from profkit.trial.messages import Block, Hello, Order, Talk, Turn
 from profkit.trial.observe import Observer
 from profkit.trial.scratch import keep_originals
 from profkit.trial.seeds import seed
@@ -70,7 +70,7 @@ class Turns:
         self._start_ns = time.perf_counter_ns()
         self._first_ns: int | None = None
         self._observer: Observer | None = Observer()
-        listen(self._observer)
+        self._observer.listen()
 
     def stepped(self) -> None:
         """A step is over."""
@@ -94,7 +94,7 @@ class Turns:
         ns = time.perf_counter_ns() - self._start_ns
         block = Block(steps=self._steps, ns=ns, losses=self._losses.take(), peak_bytes=_peak_bytes())
         if self._observer is not None:
-            block.first_ns, block.facts = self._first_ns, self._facts(self._observer)
+            block.first_ns, block.facts = self._first_ns, self._observer.facts()
             self._observer = None
             for change in self._changes.values():
                 change.warmed_up(self._undo)
@@ -108,10 +108,6 @@ class Turns:
         assert isinstance(turn, Turn)
         self._left = self._steps = turn.steps
         self._leading_in = True
-
-    def _facts(self, observer: Observer) -> Facts:
-        unlisten(observer)
-        return observer.facts()
 
 
 def _wait_for_device() -> None:

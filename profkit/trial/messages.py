@@ -65,7 +65,7 @@ class Facts(msgspec.Struct, kw_only=True):
     host_free_bytes: int = 0
     gpu_free_bytes: int | None = None
     modules: int = 0
-    """Outermost modules with parameters."""
+    """Modules with parameters that are no part of another."""
     layers: int = 0
     convolutions: int = 0
     channels_last: bool = False

@@ -4,54 +4,76 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import ExitStack
 from typing import Any
 
-from profkit.recording.program_events import Kind
+from profkit.recording.program_events import Kind, listen, unlisten
+from profkit.trial.changes.wrapping import is_compiled, replace
 from profkit.trial.messages import Facts, LoaderFacts, OptimizerFacts
 
 __all__ = ["Observer"]
 
 
 class Observer:
-    """Hears the first steps, and then nothing, so that a timed step costs what it costs."""
+    """Hears the first steps, and then nothing, so that a timed step costs what it costs.
 
-    kinds: tuple[Kind, ...] = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER)
+    Of modules it hears nothing: a program that is compiled while torch has global hooks is compiled again without them.
+    """
+
+    kinds: tuple[Kind, ...] = (Kind.OPTIMIZER, Kind.LOADER)
 
     def __init__(self) -> None:
-        self._depth = 0
-        self._models: dict[int, Any] = {}
+        self._undo = ExitStack()
         self._optimizers: dict[int, Any] = {}
         self._loaders: dict[int, LoaderFacts] = {}
-        self._autocast = False
+        self._autocast = self._zeroed = False
+
+    def listen(self) -> None:
+        """Hear from now on."""
+        import torch
+
+        def entering(original: Any) -> Any:
+            def __enter__(region: Any) -> Any:
+                self._autocast |= bool(region._enabled)
+                return original(region)
+
+            return __enter__
+
+        def zeroing(original: Any) -> Any:
+            def zero_grad(owner: Any, set_to_none: bool = True) -> Any:
+                self._zeroed |= not set_to_none
+                return original(owner, set_to_none)
+
+            return zero_grad
+
+        replace(self._undo, torch.autocast, "__enter__", entering)
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            replace(self._undo, owner, "zero_grad", zeroing)
+        listen(self)
+        self._undo.callback(unlisten, self)
 
     def entered(self, kind: Kind, subject: Any) -> None:
         """Something runs."""
         if kind is Kind.OPTIMIZER:
             self._optimizers[id(subject)] = subject
-        elif kind is Kind.LOADER:
-            self._loaders[id(subject._index_sampler)] = _loader(subject)
         else:
-            self._depth += 1
-            if self._depth == 1:
-                self._models[id(subject)] = subject
-            self._autocast |= _autocasts()
+            self._loaders[id(subject._index_sampler)] = _loader(subject)
 
     def left(self, kind: Kind, subject: Any, values: Any) -> None:
         """And is done."""
-        if kind is Kind.MODULE:
-            self._depth = max(0, self._depth - 1)
 
     def facts(self) -> Facts:
-        """What was seen; nothing of the program is kept."""
+        """What was seen, and nothing more from now on; nothing of the program is kept."""
         import torch
 
-        models = [each for each in self._models.values() if any(True for _ in each.parameters())]
+        self._undo.close()
+        models = _models()
         modules = [module for model in models for module in model.modules()]
         weights = [weight for model in models for weight in model.parameters()]
         images = [weight for weight in weights if weight.dim() == 4]
         optimizers = [_optimizer(each) for each in self._optimizers.values()]
         loaders = list(self._loaders.values())
-        self._models, self._optimizers = {}, {}
+        self._optimizers = {}
         cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
         return Facts(
             cuda=cuda,
@@ -66,32 +88,33 @@ class Observer:
             convolutions=sum(isinstance(each, torch.nn.Conv2d) for each in modules),
             channels_last=bool(images)
             and all(each.is_contiguous(memory_format=torch.channels_last) for each in images),
-            compiled=any(_is_compiled(each) for each in modules),
+            compiled=any(is_compiled(each) for each in modules),
             autocast=self._autocast,
             half=bool(weights) and all(each.dtype in (torch.bfloat16, torch.float16) for each in weights),
             tf32=torch.get_float32_matmul_precision() != "highest",
             cudnn_benchmark=torch.backends.cudnn.benchmark,
             collects=gc.isenabled(),
+            zeroed=self._zeroed,
             slow_attention=any(_attends_slowly(each) for each in modules),
             optimizers=optimizers,
             loaders=loaders,
         )
 
 
-def _autocasts() -> bool:
+def _models() -> list[Any]:
+    """The program's modules with weights that are no part of another."""
     import torch
 
-    return bool(torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"))
+    # not isinstance, which asks an object for its class, and a proxy does more than answer
+    modules = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
+    parts = {id(part) for each in modules for part in each.__dict__.get("_modules", {}).values()}
+    return [each for each in modules if id(each) not in parts and any(True for _ in each.parameters())]
 
 
 def _cpu_bf16() -> bool:
     import torch
 
     return bool(torch.cpu._is_avx512_bf16_supported()) or bool(torch.cpu._is_amx_tile_supported())
-
-
-def _is_compiled(module: Any) -> bool:
-    return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
 
 
 def _attends_slowly(module: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Totals worked out a second time, from the raw files, and compared with what a report says.
+"""Totals and what is said of them, worked out a second time from the raw files, and compared with a report.
 
 The second way shares no line with the readers and the analysis beyond what takes off compression and the unpickler
 that runs nothing: Python's own `json` and `sqlite3`, loops, dictionaries, whole numbers. It is slow on purpose.

@@ -50,6 +50,9 @@ def _add(whole: Recording, part: Recording) -> None:
     whole.calls += part.calls
     whole.spans += part.spans
     whole.others.extend(part.others)
+    whole.autograd |= part.autograd
+    for thread, times in part.others_of.items():
+        whole.others_of.setdefault(thread, array("q")).extend(time + shift for time in times)
     for thread, names in part.thread_names.items():
         whole.thread_names.setdefault(thread, names)
     whole.processes += [process for process in part.processes if process not in whole.processes]

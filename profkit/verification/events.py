@@ -88,15 +88,22 @@ class Recording:
     """When recording began anew."""
     only_gives_operators: bool = False
     """Whether it only gives shapes and operators where there is another timeline, as a profiler trace does."""
+    others_of: dict[Thread, array[int]] = field(default_factory=dict)
+    """The same by thread."""
+    autograd: set[Thread] = field(default_factory=set)
+    """Threads with ranges of the autograd engine."""
     others: array[int] = field(default_factory=lambda: array("q"))
     """Starts and ends, in turn, of spans that were not kept."""
 
     def add_span(self, span: Span, keep: Callable[[Span], bool]) -> None:
         """Keep a span, or only its times. The profiler's own are no part of the recording's length."""
+        if span.kind == "operator" and span.name.startswith(("autograd::engine::", "torch::autograd::")):
+            self.autograd.add(span.thread)
         if keep(span):
             self.spans.append(span)
         elif span.kind != "overhead":
             self.others.extend((span.start, span.end))
+            self.others_of.setdefault(span.thread, array("q")).extend((span.start, span.end))
 
     def events(self) -> Iterator[Op | Call | Span]:
         """Everything that was kept."""

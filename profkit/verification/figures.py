@@ -8,6 +8,7 @@ from profkit.model.report import KernelRow, Report
 from profkit.model.report_time import DeviceTotals, KernelTotal
 from profkit.verification.events import Op
 from profkit.verification.intervals import length
+from profkit.verification.said import said_figures
 from profkit.verification.snapshots import DeviceMemory
 from profkit.verification.timeline import Timeline
 
@@ -45,7 +46,8 @@ def timeline_figures(report: Report, timelines: Sequence[Timeline]) -> list[Figu
         "totals.kernels", report.totals.kernels, [op for t in timelines for op in t.kernels()]
     )
     kept = [op for t in timelines for op in t.kernels() if t.in_window(op)]
-    return figures + _by_name("kernels", report.kernels, kept)
+    figures += _by_name("kernels", report.kernels, kept)
+    return figures + said_figures(report, timelines)
 
 
 def memory_figures(report: Report, devices: Sequence[DeviceMemory]) -> list[Figure]:

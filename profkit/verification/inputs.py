@@ -10,6 +10,7 @@ from profkit.readers.remote import shown_name
 from profkit.readers.sources import Input, open_input
 from profkit.verification.events import Recording, Span, UnreadError
 from profkit.verification.exports import read_export
+from profkit.verification.host import wanted
 from profkit.verification.snapshots import DeviceMemory, read_memory
 from profkit.verification.timeline import is_step
 from profkit.verification.traces import read_trace
@@ -34,7 +35,7 @@ def read_input(path: str, step_name: str | None) -> Recording | list[DeviceMemor
         raise UnreadError("standard input cannot be read twice")
 
     def keep(span: Span) -> bool:
-        return is_step(span, step_name)
+        return wanted(span) or is_step(span, step_name)
 
     with open_input(path) as opened:
         if opened.format.name not in _READERS:

@@ -204,6 +204,7 @@ class Timeline:
         for op in self.ops:
             self.by_device[op.device].append(op)
         self._busy: dict[int, list[Piece]] = {}
+        self._hulls: dict[int, list[Piece]] = {}
         self.launch = self._launches()
         self._find_steps()
         self._tile()
@@ -228,6 +229,7 @@ class Timeline:
     def _find_steps(self) -> None:
         """Outermost step ranges by process; one without any has those of the first process that has some."""
         spans = chosen_steps(self.recording.spans, self.step_name)
+        self.step_spans = {id(span) for span in spans} | self._steps_inside(spans)
         reach: dict[int, int] = {}
         for span in sorted(spans, key=lambda span: (span.start, -span.end)):
             process = span.thread[0]
@@ -245,6 +247,33 @@ class Timeline:
         self._find_breaks(dict.fromkeys(processes))
         for op in self.ops:
             self.step_of[id(op)] = self.step_index(op.process, self.launch.get(id(op)))
+
+    def _steps_inside(self, spans: Sequence[Span]) -> set[int]:
+        """Other ranges named like a step, one of a name in each of these: second marks of the same steps."""
+        chosen = {id(span) for span in spans}
+        inside: dict[str, list[tuple[int, int]]] = {}
+        by_thread: dict[tuple[int, int], list[Span]] = {}
+        for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+            by_thread.setdefault(span.thread, []).append(span)
+        for span in self.recording.spans if spans else ():
+            name = span.name.strip()
+            named = len(span.name) < _LONGEST_STEP_NAME and _STEP.fullmatch(name) and name
+            if (
+                span.kind != "annotation"
+                or id(span) in chosen
+                or not named
+                or name.lower().startswith("optim")
+            ):
+                continue
+            outer = [each for each in by_thread.get(span.thread, []) if each.start <= span.start < each.end]
+            if outer:
+                inside.setdefault(span.name, []).append((id(outer[-1]), id(span)))
+        return {
+            inner
+            for found in inside.values()
+            if len({outer for outer, _ in found}) == len(found)
+            for _, inner in found
+        }
 
     def _find_breaks(self, processes: Iterable[int]) -> None:
         if not self.number_of_steps:
@@ -337,13 +366,15 @@ class Timeline:
         """The kept steps of a device; where there are no steps, from its first operation to its last."""
         if self.number_of_steps:
             return united([tile for number, tile in enumerate(self.edges[device]) if self.is_kept(number)])
-        ops, found = self.by_device[device], []
-        since = self._first_work(ops) if ops else 0
-        for stretch in sorted({self._stretch(op) for op in ops}):
-            own = [op for op in ops if self._stretch(op) == stretch]
-            begin, end = max(since, min(op.start for op in own)), max(op.end for op in own)
-            found += [(begin, end)] if begin < end else []
-        return united(found)
+        if device not in self._hulls:
+            ops, found = self.by_device[device], []
+            since = self._first_work(ops) if ops else 0
+            for stretch in sorted({self._stretch(op) for op in ops}):
+                own = [op for op in ops if self._stretch(op) == stretch]
+                begin, end = max(since, min(op.start for op in own)), max(op.end for op in own)
+                found += [(begin, end)] if begin < end else []
+            self._hulls[device] = united(found)
+        return self._hulls[device]
 
     def _stretch(self, op: Op) -> int:
         """How often recording had begun anew when an operation started."""
@@ -354,9 +385,10 @@ class Timeline:
         """The first operation; where ten copies to the device and three of four come before all kernels, the first kernel."""
         kernels = [op.start for op in ops if op.kind in ("kernel", "graph")]
         copies = [op.start for op in ops if op.kind == "HtoD"]
-        before = sum(start < min(kernels, default=0) for start in copies)
+        begun = min(kernels, default=0)
+        before = sum(start < begun for start in copies)
         moved = bool(kernels) and before >= max(10, 0.75 * len(copies))
-        return min(kernels) if moved else min(op.start for op in ops)
+        return begun if moved else min(op.start for op in ops)
 
     def hull(self, device: int) -> Piece:
         """From the start of a device's window to its end."""
@@ -368,8 +400,14 @@ class Timeline:
         return not self.number_of_steps or (number is not None and number not in self.left_out)
 
     def in_window(self, op: Op) -> bool:
-        """Whether an operation is counted: a kept step launched it."""
+        """Whether an operation is counted: a kept step launched it; without steps, it is no weight moved before."""
+        if not self.number_of_steps:
+            return op.start >= self.hull(op.device)[0]
         return self.is_kept(self.step_of[id(op)])
+
+    def begun_in_window(self, span: Span | Call) -> bool:
+        """Whether a range or call began in a kept step of its process."""
+        return self.is_kept(self.step_index(span.thread[0], span))
 
     def kernels(self) -> list[Op]:
         """All kernels of the file."""

@@ -94,7 +94,7 @@ def from_trace(
         "limit": found.limit,
         # Amdahl: the device's time that the change saves, taken off the step as if nothing else held it up.
         "amdahl_speedup": round(found.before_ns / max(found.before_ns - device_saved, 1.0), 4),
-        "advice": {r["id"]: r["speedup"] and round(r["speedup"]["likely"], 3) for r in advise(views)},
+        "advice": {r.id: r.speedup and round(r.speedup.likely, 3) for r in advise(views)},
     }
 
 

@@ -29,7 +29,7 @@ from profkit.comparison.verdict import DRIFT, IDLE_SPREAD, judge, verdict_of  # 
 START, END = "<!-- power: written by reports/comparison/power.py -->", "<!-- end of power -->"
 PAGE = HERE / "README.md"
 STEP_NS = 20e6
-REPEATS, DEMANDED = 400, 0.95
+REPEATS, DEMANDED = 200, 0.95
 SLOWDOWNS = (
     0.005,
     0.01,

@@ -83,12 +83,15 @@ class Study:
                 return
             begun = time.monotonic()
             found = run(name, folder, gpu)
-            if found is not None:
-                found["took_s"] = time.monotonic() - begun
-                failed = "code" in found
-                path.with_suffix(".part").write_text(json.dumps(found, indent=1))
-                path.with_suffix(".part").rename(path.with_suffix(".failed") if failed else path)
-            print(f"{name}: {stage} took {time.monotonic() - begun:.0f} s", flush=True)
+            if found is None:
+                return
+            found["took_s"] = time.monotonic() - begun
+            failed = "code" in found
+            path.with_suffix(".part").write_text(json.dumps(found, indent=1))
+            path.with_suffix(".part").rename(path.with_suffix(".failed") if failed else path)
+            print(f"{name}: {stage} {'failed' if failed else 'done'} in {found['took_s']:.0f} s", flush=True)
+            if failed and stage == "trial":
+                return  # what it keeps is not known yet
 
     def trial(self, name: str, folder: Path, gpu: int | None) -> dict[str, Any] | None:
         """The trial itself; what went wrong where it gave nothing."""

@@ -128,34 +128,33 @@ def test_no_rate_of_a_copy_is_negative_or_infinite(tmp_path):
 
 
 def test_most_steps_without_work_leave_no_verdict(tmp_path):
-    """30 of 32 steps had no GPU side; what is left looked healthy. The reason does not depend on the kernels' names."""
-
-    def marks(*working):
-        return [mark(f"ProfilerStep#{at}", 1000 * at, 900 if at in working else 300) for at in range(32)]
-
+    """30 of 32 steps lost their GPU side; what is left looked healthy."""
+    steps = [mark(f"ProfilerStep#{at}", 1000 * at, 900) for at in range(32)]
     busy = [each for at in (5, 6) for each in (launch(1000 * at + 10, at), kernel(1000 * at + 20, 500, at))]
-    result = analysed(tmp_path, *marks(5, 6), *busy)
+    result = analysed(tmp_path, *steps, *busy)
     assert codes(result)["steps-without-work"] == 30
     assert result.verdict.bound == "unknown"
     assert result.verdict.undecided.code == "steps-without-work"
     each = [
         e for at in range(32) for e in (launch(1000 * at + 10, at + 1), kernel(1000 * at + 20, 500, at + 1))
     ]
-    whole = analysed(tmp_path, *marks(*range(31)), *each[:-2])
+    whole = analysed(tmp_path, *steps, *each[:-2])
     assert codes(whole)["steps-without-work"] == 1
     assert whole.verdict.undecided.code != "steps-without-work"
 
 
-@pytest.mark.parametrize(("whole", "undecided"), [((5,), "steps-damaged"), ((5, 6), "kernels-unrecognised")])
+@pytest.mark.parametrize(("whole", "undecided"), [((5,), ["steps-damaged"]), ((5, 6), [])])
 def test_steps_as_long_as_the_others_without_their_kernels_are_damaged(tmp_path, whole, undecided):
     """Two whole steps are enough to go by, as two of eight were; of one nobody knows whether it is usual."""
     steps = [mark(f"ProfilerStep#{at}", 1000 * at, 900) for at in range(32)]
-    busy = [each for at in whole for each in (launch(1000 * at + 10, at), kernel(1000 * at + 20, 500, at))]
+    busy = []
+    for number, begin in enumerate(1000 * at + 50 * each for at in whole for each in range(12)):
+        busy += [launch(begin + 10, number + 1), kernel(begin + 20, 30, number + 1)]
     result = analysed(tmp_path, *steps, *busy)
     assert codes(result)["steps-damaged"] == 32 - len(whole)
     assert not result.health.ok
     assert [s.name for s in result.window.steps if s.kept] == [f"ProfilerStep#{at}" for at in whole]
-    assert result.verdict.undecided.code == undecided
+    assert [reason.code for reason in [result.verdict.undecided] if reason] == undecided
 
 
 def test_a_kernel_before_its_launch_is_told_with_its_size(tmp_path):

@@ -94,3 +94,10 @@ def test_ranks_of_a_job_are_priced_together():
 
     assert "one rank alone" in run(ranks[0], "--bf16-collectives").output
     assert "one rank alone" not in run(*ranks, "--bf16-collectives").output
+
+
+def test_a_change_alone_is_after_nothing():
+    for flags in (["--fused-optimizer"], ["--cuda-graphs"], []):
+        first = run(TINY, *flags).output.splitlines()[1]
+
+        assert "after those above" not in first

@@ -81,8 +81,8 @@ class BruteForce(Timeline):
         usual = median(host[n] for n in numbers if 4 * kernels[n] >= 3 * most)
         share = {n: lost[n] / max(lost[n] + kernels[n], 1) for n in numbers}
         least = min(share.values()) + 0.05
-        short_of_kernels = {n for n in numbers if 4 * kernels[n] < 3 * most and host[n] >= 0.75 * usual}
-        return {n for n in numbers if share[n] > least} | short_of_kernels
+        short = {n for n in numbers if 4 * kernels[n] < 3 * most and host[n] >= 0.75 * usual}
+        return {n for n in numbers if share[n] > least} | (short if most >= 10 else set())
 
     def _inside(self, number: int, process: int, time: int) -> bool:
         steps = self.steps.get(process)

@@ -135,20 +135,6 @@ class TestRealNsys:
         assert rows["loss"][5] == 3
         assert rows["forward"][4] != rows["loss"][4]
 
-
-class TestCommand:
-    def test_the_options_keep_files_small(self, tmp_path):
-        command = profile_command(tmp_path / "nsys", NsysRun(), tmp_path / "report", ["python", "train.py"])
-        for option in ("-s", "--cpuctxsw=none", "--backtrace=none", "--resolve-symbols=false"):
-            assert option in command
-        assert command[command.index("-s") + 1] == "none"
-        assert command[-2:] == ["python", "train.py"]
-
-    def test_a_capture_lets_the_program_go_on_afterwards(self, tmp_path):
-        command = profile_command(tmp_path / "nsys", NsysRun(capture=True), tmp_path / "report", ["x"])
-        assert "--capture-range=cudaProfilerApi" in command
-        assert "--capture-range-end=stop" in command, "nsys' default ends the program"
-
     @pytest.mark.slow
     def test_an_unedited_program_has_phases_and_steps(self, tmp_path):
         done = record(tmp_path, 8, "--nsys-args", "--env-var=SEEN=yes")
@@ -174,6 +160,20 @@ class TestCommand:
         assert (tmp_path / "checkpoint").exists(), error
         assert "Wrote out/report.sqlite" in out
         assert [row[0] for row in ranges(tmp_path / "out" / "report.sqlite")].count("optimizer") >= 10
+
+
+class TestCommand:
+    def test_the_options_keep_files_small(self, tmp_path):
+        command = profile_command(tmp_path / "nsys", NsysRun(), tmp_path / "report", ["python", "train.py"])
+        for option in ("-s", "--cpuctxsw=none", "--backtrace=none", "--resolve-symbols=false"):
+            assert option in command
+        assert command[command.index("-s") + 1] == "none"
+        assert command[-2:] == ["python", "train.py"]
+
+    def test_a_capture_lets_the_program_go_on_afterwards(self, tmp_path):
+        command = profile_command(tmp_path / "nsys", NsysRun(capture=True), tmp_path / "report", ["x"])
+        assert "--capture-range=cudaProfilerApi" in command
+        assert "--capture-range-end=stop" in command, "nsys' default ends the program"
 
     def test_a_missing_nsys_says_what_to_do(self, monkeypatch):
         monkeypatch.setenv("PATH", "")

@@ -148,6 +148,29 @@ def test_a_reduction_of_split_products_is_no_product():
     assert (row.matrix, row.tensor_core) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("others", "found"),
+    [
+        (["c10::Half"], "fp16"),
+        (["c10::BFloat16"], "bf16"),
+        (["c10::Half", "c10::BFloat16"], None),
+        (["float"], None),
+    ],
+)
+def test_a_copy_of_two_bytes_has_the_type_that_the_recording_names(others, found):
+    made = TraceBuilder()
+    opaque = "void at::native::CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int, 3, 64, 64>(int)"
+    made.range(0, 50, "aten::cat", kind=RangeKind.OPERATOR, dtypes=made.text('["TensorList", "Scalar"]'))
+    made.kernel(60, 160, launch=(10, 20), name=opaque)
+    for at, other in enumerate(others):
+        made.range(
+            100 + at, 101 + at, "aten::relu", kind=RangeKind.OPERATOR, dtypes=made.text(f'["{other}"]')
+        )
+    (row,) = precision_rows(view_trace(made.trace(), [None]))
+
+    assert row.dtype == found
+
+
 def test_known_work_adds_up_and_unknown_work_stays_unknown():
     def row(ns, flop):
         return PrecisionRow(

@@ -11,6 +11,7 @@ from tests.advice import steps_of_devices as devices
 from tests.advice import steps_of_models as models
 from tests.advice import steps_of_waiting as waiting
 from tests.advice.made_steps import loop
+from tests.builders import TraceBuilder
 from tests.simulation.steps import step_of
 
 NEEDS = {  # change: (a step that can have it, one that cannot, a word of the reason)
@@ -93,3 +94,19 @@ def test_a_graph_waits_for_nothing_unless_the_waits_are_removed_with_it():
 def test_tf32_after_fp64_needs_the_products_of_the_change_before():
     assert refusal(step_of(arithmetic.fp64), "tf32") is not None
     assert refusal(step_of(arithmetic.fp64), "tf32", ["fp32"]) is None
+
+
+def test_what_ran_outside_the_steps_is_in_none_of_them():
+    made = TraceBuilder()
+    for number in range(40):
+        made.kernel(
+            number * 20_000,
+            number * 20_000 + 9_000,
+            launch=(number * 20_000 - 9_000, number * 20_000 - 5_000),
+        )
+    made.range(190_000, 389_000, "step").range(390_000, 589_000, "step").range(590_000, 789_000, "step")
+    (view,), _ = timelines([made.trace()], Options())
+    step = find_step(view, 0)
+
+    assert sum(view.step_of_operation < 0) == 10
+    assert refusal(step, "cuda-graphs", []) is None

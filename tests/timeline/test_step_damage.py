@@ -53,6 +53,12 @@ def test_steps_that_differ_a_little_or_all_lose_alike_are_whole(counts):
     assert "steps-damaged" not in told(summarise([steps(*counts, lost=1, lost_in=range(9)).trace()]))
 
 
+def test_one_kernel_more_or_less_of_a_few_is_no_damage():
+    result = summarise([steps(2, 1, 9, 5).trace()])
+    assert "steps-damaged" not in told(result)
+    assert [row.kept for row in result.window.steps] == [True] * 4
+
+
 def test_one_whole_step_of_many_is_too_few_for_a_verdict():
     result = summarise([steps(10, 0, 1, 0).trace()])
     assert result.verdict.bound == "unknown"

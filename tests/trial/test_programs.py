@@ -1,6 +1,8 @@
 """Whole trials of unedited programs."""
 
 import json
+import os
+import subprocess
 import sys
 
 import jsonschema
@@ -213,3 +215,27 @@ def test_nothing_helps_a_tuned_program(trial):
     assert found.sentence.startswith("Nothing helps: the step takes ")
     assert rows["fused-optimizer"].why == rows["foreach-optimizer"].why == "already so"
     assert rows["garbage-collection"].measured is not None
+
+
+def test_sigterm_ends_a_trial_with_what_is_known(tmp_path):
+    (tmp_path / "train.py").write_text(MANY_WEIGHTS)
+    only = "fused-optimizer,tests.trial.planted:Hangs"
+    command = [sys.executable, "-m", "profkit", "try", "--keep-going", "--only", only, "-o", "found.json"]
+    process = subprocess.Popen(
+        [*command, "--", sys.executable, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        told = iter(process.stderr.readline, "")
+        assert any("Hangs: starting" in line for line in told)
+        process.terminate()
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Note: interrupted" in said
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["final"]["changes"] == ["fused-optimizer"]
+    assert found["final"]["speedup"]["low"] > 1

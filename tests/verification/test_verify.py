@@ -87,6 +87,8 @@ def test_what_is_compared():
         "totals.kernel_count", "totals.kernel_sum_ns", "totals.kernel_union_ns", "totals.gpu_busy_ns",
         "totals.gpu_span_ns", "totals.copy_ns", "totals.devices", "totals.kernels", "kernels", "devices",
         "window.start_ns", "window.end_ns", "window.device_ns", "window.steps",
+        "phases", "step.recorded_ns", "verdict.share", "verdict.shares.sync", "verdict.launch.host",
+        "idle.total_ns", "idle.by_cause.host_work", "idle.by_cause.initialisation",
     }  # fmt: skip
     names = {name for name, _, _ in verified(SNAPSHOT).figures}
     assert names >= {
@@ -167,7 +169,7 @@ def test_a_file_that_was_left_out_is_not_looked_for(tmp_path):
     good.write_bytes(OVERLAPPING.read_bytes())
     done = run(tmp_path, "--verify", "-o", "r.json")
     assert done.exit_code == 0, done.output
-    assert "29 of 29 figures equal" in done.stderr
+    assert "50 of 50 figures equal" in done.stderr
 
 
 @pytest.mark.parametrize("device", [0, 1])
@@ -263,7 +265,54 @@ def plant_names_exchanged(monkeypatch):
     return STEPPED, "totals.kernels["
 
 
+def plant_gaps_that_are_late_to_their_end(monkeypatch):
+    """A gap whose launch returned in the middle of it is the host's as a whole."""
+    monkeypatch.setattr("profkit.timeline.idle.late_until", lambda launches, gaps: gaps.end_ns.copy())
+    return DATA / "nsys/tiny_mlp.sqlite.gz", "idle.by_cause.queue"
+
+
+def plant_a_loader_that_nobody_sees(monkeypatch):
+    """Fetching data counts as launching."""
+    monkeypatch.setattr("profkit.timeline.host_activity.fetches_data", lambda name: False)
+    return DATA / "nsys/dataloader_stall.sqlite.gz", "idle.by_cause.input"
+
+
+def plant_waits_that_cost_nothing(monkeypatch):
+    """What waits explain is called launching."""
+    from profkit.timeline import idle
+
+    spend = idle.spend_credit
+    monkeypatch.setattr(idle, "spend_credit", lambda amount, *rest: spend(np.zeros_like(amount), *rest))
+    return DATA / "kineto/sync_item.json.gz", "idle.by_cause.sync"
+
+
+def plant_a_backward_pass_without_phase(monkeypatch):
+    """What autograd's thread launches has no phase."""
+    monkeypatch.setattr("profkit.timeline.phases._autograd_threads", lambda *_: frozenset())
+    return DATA / "kineto/gpt_bf16.json.gz", "phases["
+
+
+def plant_a_mean_for_a_median(monkeypatch):
+    """The headline's step is another one."""
+    monkeypatch.setattr("profkit.timeline.step_times.np.median", lambda values: np.max(values))
+    return STEPPED, "step.recorded_ns"
+
+
+def plant_a_headline_with_another_share(monkeypatch):
+    """The second share is called the bound."""
+    from profkit.report import verdict
+
+    monkeypatch.setattr(verdict._Decision, "order", property(lambda self: list(self.chosen)[::-1]))
+    return STEPPED, "verdict.share["
+
+
 PLANTS = (
+    plant_gaps_that_are_late_to_their_end,
+    plant_a_loader_that_nobody_sees,
+    plant_waits_that_cost_nothing,
+    plant_a_backward_pass_without_phase,
+    plant_a_mean_for_a_median,
+    plant_a_headline_with_another_share,
     plant_a_sum_for_a_union,
     plant_a_lost_kernel,
     plant_a_wrong_window,
@@ -297,11 +346,11 @@ def test_equal_figures_are_one_line_and_a_finding(tmp_path):
     done = run(STEPPED, "--verify", "-o", "report.json")
     assert done.exit_code == 0
     told = [line for line in done.stderr.splitlines() if "brute force" in line]
-    assert told == ["Verified by brute force: 218 of 218 figures equal"]
+    assert told == ["Verified by brute force: 261 of 261 figures equal"]
     report = json.loads((tmp_path / "report.json").read_bytes())
     jsonschema.validate(report, report_schema())
     (finding,) = [f for f in report["health"]["findings"] if f["code"] == "verified"]
-    assert (finding["severity"], finding["count"]) == ("info", 218)
+    assert (finding["severity"], finding["count"]) == ("info", 261)
     plain = result_of(STEPPED)
     assert report["health"]["ok"] == plain.health.ok
 
@@ -309,7 +358,7 @@ def test_equal_figures_are_one_line_and_a_finding(tmp_path):
 def test_every_format_holds_the_finding():
     for format_ in ("text", "md", "html"):
         done = run(STEPPED, "--verify", "--format", format_, "-o", "-")
-        assert "218 figures equal" in done.stdout, format_
+        assert "261 figures equal" in done.stdout, format_
 
 
 def test_without_the_option_nothing_is_verified(tmp_path, monkeypatch):

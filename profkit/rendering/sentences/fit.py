@@ -82,6 +82,9 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
         "The allocator would reserve more if it could. In so little it gives free segments back to CUDA and asks for others, "
         "which costs time that is not in the step's."
     ),
+    "bf16-already": lambda _: (
+        "The recorded step runs in 16 bits by autocast already: bf16 changes none of its blocks."
+    ),
     "offload-not-timed": lambda _: (
         "The time leaves out the copies to and from the host, and the host's own update."
     ),

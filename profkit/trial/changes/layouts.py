@@ -10,6 +10,7 @@ from typing import Any
 
 from profkit.recording.program_events import Kind, listen, unlisten
 from profkit.trial.changes.base import ALREADY, Change, Promise
+from profkit.trial.changes.wrapping import is_compiled
 from profkit.trial.messages import Facts
 
 __all__ = ["ChannelsLast", "CudnnBenchmark", "FusedAttention"]
@@ -41,6 +42,11 @@ class _EachModel(Change):
     def left(self, kind: Kind, subject: Any, values: Any) -> None:
         """A module is done."""
         self._depth = max(0, self._depth - 1)
+
+    def warmed_up(self, undo: ExitStack) -> None:
+        """Hear no more, since hooks cost time, unless that would let a compiled program be compiled again."""
+        if self._seen and not any(is_compiled(each) for each in self._seen):
+            unlisten(self)
 
     @abstractmethod
     def _change(self, model: Any) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from profkit.recording.program_events import Kind, in_backward, listen, unlisten
 from profkit.trial.changes.base import ALREADY, Change, Promise
+from profkit.trial.changes.wrapping import is_compiled
 from profkit.trial.messages import Facts
 
 __all__ = ["Bf16", "Tf32"]
@@ -64,6 +66,8 @@ class Bf16(Change):
         super().__init__()
         self._device = "cpu"
         self._open: list[Any] = []
+        self._outermost: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._compiles = False
         self._thread = threading.get_ident()
 
     def obstacle(self, facts: Facts) -> str | None:
@@ -81,8 +85,33 @@ class Bf16(Change):
         import torch
 
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._compiles = any(each.kind_of == "compiler" for each in beside)
         listen(self)
         undo.callback(unlisten, self)
+
+    def warmed_up(self, undo: ExitStack) -> None:
+        """Hear of the outermost modules only: hooks on each layer cost what a step that the host paces would lose.
+
+        Not where a module is compiled, which would be compiled again.
+        """
+        models = list(self._outermost)
+        if self._open or self._compiles or not models or any(is_compiled(each) for each in models):
+            return
+        unlisten(self)
+        self.kinds = (Kind.LOSS,)
+        listen(self)
+        for module in models:
+            module._compiled_call_impl = self._within(
+                module
+            )  # left out of copies and pickles by torch itself
+            undo.callback(setattr, module, "_compiled_call_impl", None)
+
+    def _within(self, module: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self.region():
+                return module._call_impl(*args, **kwargs)
+
+        return run
 
     def entered(self, kind: Kind, subject: Any) -> None:
         """Something begins: the outermost opens autocast."""
@@ -90,6 +119,8 @@ class Bf16(Change):
             return
         region = None
         if not self._open:
+            if kind is Kind.MODULE and subject is not None:
+                self._outermost.add(subject)
             region = self._autocast()
             region.__enter__()
             self.applied += 1

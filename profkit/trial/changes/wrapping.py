@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-__all__ = ["replace", "with_arguments"]
+__all__ = ["is_compiled", "replace", "with_arguments"]
 
 
 def replace(undo: ExitStack, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -42,3 +42,8 @@ def with_arguments(
         return original(*bound.args, **bound.kwargs)
 
     return __init__
+
+
+def is_compiled(module: Any) -> bool:
+    """Whether calls of a module run compiled code."""
+    return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
