@@ -31,6 +31,7 @@ from profkit.rendering.digest import (
 from profkit.rendering.document import Document
 from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
+from profkit.rendering.rank_lines import rank_lines
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.units import bytes_text, count_text, duration_text
 
@@ -252,13 +253,14 @@ def _memory(report: Document, scale: Scale) -> Iterable[str]:
 
 
 def _ranks(report: Document, scale: Scale) -> Iterable[str]:
+    lines = rank_lines(report)
     rows = [
-        [str(row.rank), duration_text(row.step_ns), duration_text(row.late_ns), "straggler" if row.straggler else ""]
-        for row in report.ranks[:32]
+        [line.name, duration_text(line.step_ns), duration_text(line.late_ns), "straggler" if line.straggler else ""]
+        for line in lines[:32]
     ]  # fmt: skip
     if len(rows) > 1:
         yield "### Ranks"
-        yield from as_table(("rank>", "step>", "late>", ""), rows, len(report.ranks))
+        yield from as_table(("rank>", "step>", "late>", ""), rows, len(lines))
 
 
 def as_table(headers: Sequence[str], rows: list[list[str]], total: int = 0) -> Iterable[str]:

@@ -19,7 +19,6 @@ from profkit.rendering.digest import (
     gain_text,
     headline_of,
     health_note,
-    kept_steps,
     kernels_by_name,
     launch_parts,
     memory_findings,
@@ -37,9 +36,10 @@ from profkit.rendering.digest import (
 from profkit.rendering.document import Document
 from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
+from profkit.rendering.rank_lines import rank_lines
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
-from profkit.units import bytes_text, count_text, duration_text, percent_text
+from profkit.units import bytes_text, count_text, duration_text
 
 __all__ = ["render_text"]
 
@@ -328,21 +328,15 @@ def _ranks(console: Console, report: Document, scale: Scale) -> None:
     if len(report.ranks) < 2:
         return
     _heading(console, "Ranks", "")
-    heads = ("rank", "step", "late", "waits for others", "causes a step")
-    steps = max(1, kept_steps(report))
+    heads = ("rank", "step", "late", "waits a step", "causes a step")
     table = _table(*((head, "right") for head in heads), ("", "left"))
-    for row in report.ranks[:16]:
-        window = sum(row.shares.values())
-        waits, holds = row.exposed_waiting_ns, row.causes_wait_ns
-        table.add_row(
-            str(row.rank),
-            duration_text(row.step_ns),
-            duration_text(row.late_ns),
-            percent_text(None if waits is None or not window else waits / window),
-            duration_text(None if holds is None else holds / steps),
-            Text("straggler" if row.straggler else "", style="bold red"),
-        )
-    _print(console, table, len(report.ranks) - 16, "ranks")
+    lines = rank_lines(report)
+    shown = lines if len(lines) <= 16 else [*lines[:15], lines[-1]]
+    for line in shown:
+        times = (line.step_ns, line.late_ns, line.waits_ns, line.causes_ns)
+        note = Text("straggler" if line.straggler else "", style="bold red")
+        table.add_row(line.name, *map(duration_text, times), note)
+    _print(console, table, len(lines) - len(shown), "ranks")
 
 
 def _advice(console: Console, report: Document, scale: Scale) -> None:

@@ -45,6 +45,9 @@ _FINDINGS_ON_THE_PROGRAM: Final = frozenset(
     {"out-of-memory", "leak", "fragmentation", "allocator-churn", "private-pools"}
 )
 
+_OF_THE_HOST: Final = frozenset({"host-only", "no-gpu-events"})
+"""What is said of recordings that show the host alone."""
+
 
 def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | None = None) -> Report:
     """Analyse recordings as one report.
@@ -67,7 +70,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         health=health_of(recordings, views, joined.part, memory, [*found.findings, *joined.ranks.findings]),
         verdict=joined.verdict(
             undecided=undecided,
-            facts=host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else (),
+            facts=host_facts(views[0])[1:] if undecided and undecided.code in _OF_THE_HOST else (),
         ),
         numerics=numerics_rows(recordings),
         advice=advise([v for v in views if v.has_timeline], memory),

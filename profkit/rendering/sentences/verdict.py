@@ -125,7 +125,8 @@ def _host_part(params: Params) -> str:
     assert isinstance(times, Sequence)
     seen = [f"{name} {duration_text(int(ns))}" for name, ns in zip(names, times, strict=True)]
     part = _HOST_PARTS[str(params["part"])]
-    text = say(f"{part[0].upper()}{part[1:]} takes {{part_ns}} per step ({{part_share}})", params)
+    per = "per step" if params["steps"] else "in all"
+    text = say(f"{part[0].upper()}{part[1:]} takes {{part_ns}} {per} ({{part_share}})", params)
     return f"{text}: {', '.join(seen)}." if seen else f"{text}."
 
 
