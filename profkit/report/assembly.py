@@ -30,6 +30,7 @@ from profkit.timeline.range_tables import ranges_too_deep
 from profkit.timeline.view import TraceView
 
 __all__ = [
+    "doubts_of",
     "health_of",
     "input_row",
     "method_of",
@@ -66,7 +67,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         health=health_of(recordings, views, joined.part, memory, [*found.findings, *joined.ranks.findings]),
         verdict=joined.verdict(
             undecided=undecided,
-            facts=host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else (),
+            facts=doubts_of(undecided, views),
         ),
         advice=advise([v for v in views if v.has_timeline], memory),
         fit=fit_rows(recordings, views),
@@ -100,6 +101,11 @@ def timelines(
 def undecided_of(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView]) -> Fact | None:
     """Why some recordings cannot give a verdict."""
     return undecided_reason(views) if views or not recordings else Fact("memory-only")
+
+
+def doubts_of(undecided: Fact | None, views: Sequence[TraceView]) -> list[Fact]:
+    """What the host's time goes to, where no GPU was recorded."""
+    return host_facts(views[0])[1:] if undecided and undecided.code == "host-only" else []
 
 
 def time_offsets(views: Sequence[TraceView]) -> list[int]:

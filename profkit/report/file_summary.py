@@ -17,7 +17,7 @@ from profkit.model.report import InputRow, Method
 from profkit.model.report_memory import Memory
 from profkit.model.report_time import Timeline
 from profkit.model.report_verdict import AdviceRow, Health
-from profkit.report.assembly import health_of, input_row, method_of, undecided_of
+from profkit.report.assembly import doubts_of, health_of, input_row, method_of, undecided_of
 from profkit.report.identity import Identity, identity_of
 from profkit.report.joining import Joined
 from profkit.report.part import Part
@@ -42,7 +42,10 @@ class FileSummary:
     """What it is a recording of."""
     health: Health
     undecided: Fact | None
+    doubts: Sequence[Fact]
+    """What else is to be said where nothing is decided."""
     memory: Memory | None
+    """Of a trace, in its own times."""
     advice: Sequence[AdviceRow]
     """Empty unless it was asked for."""
     timeline: Timeline | None
@@ -79,13 +82,15 @@ def summarise_file(
     view = views[0] if views else None
     joined = Joined.of(Part.together([Part.of(each) for each in views]))
     histories = [recording] if isinstance(recording, MemoryHistory) else []
-    memory = memory_row(histories, views, joined.offsets)
+    memory = memory_row(histories, views, [0] * len(views))
+    undecided = undecided_of([recording], views)
     return FileSummary(
         part=joined.part,
         sources=[input_row(recording)],
         identity=identity_of(recording),
         health=health_of([recording], views, joined.part, memory, joined.ranks.findings),
-        undecided=undecided_of([recording], views),
+        undecided=undecided,
+        doubts=doubts_of(undecided, views),
         memory=memory,
         advice=advise([v for v in views if v.has_timeline], memory) if whole else [],
         timeline=timeline_row(views, [0], joined.device_ids) if whole else None,
