@@ -9,8 +9,9 @@ from typing import Any, Final
 from profkit.errors import printable
 from profkit.model.findings import Severity
 from profkit.model.names import SHARES, KernelBound, Shares
-from profkit.model.report import AdviceRow, InputRow, KernelRow, PhaseRow, Report, SyncRow
+from profkit.model.report import AdviceRow, KernelRow, PhaseRow, Report, SyncRow
 from profkit.rendering.document import Document, Finding, Verdict
+from profkit.rendering.input_lines import input_lines
 from profkit.rendering.sentences.labels import LAUNCH_PARTS, share_label
 from profkit.units import count_text, duration_text, noun_text, percent_text
 
@@ -216,9 +217,10 @@ def facts(report: Document) -> list[str]:
         name = device.name or "unnamed device"
         gpus[name] = gpus.get(name, 0) + 1
     found = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]
-    found += [_input_text(row) for row in report.inputs[:4]]
-    if len(report.inputs) > 4:
-        found.append(f"and {noun_text(len(report.inputs) - 4, 'more file')}")
+    files = input_lines(report.inputs)
+    found += [f"{name} ({tool})" for name, tool in files[:4]]
+    if len(files) > 4:
+        found.append(f"and {noun_text(len(files) - 4, 'more file')}")
     if report.method.options.phase:
         found.append(f"tables of phase {report.method.options.phase} only")
     steps, kept = report.window.steps, kept_steps(report)
@@ -314,7 +316,3 @@ def _united(rows: Sequence[KernelRow]) -> KernelSum:
         efficiency=sum(number_of(row.efficiency) * row.total_ns for row in side) / time if time else None,
         unsaturated=flagged * 2 > time,
     )
-
-
-def _input_text(row: InputRow) -> str:
-    return f"{row.path} ({' '.join(filter(None, (row.tool, row.tool_version))) or row.format})"

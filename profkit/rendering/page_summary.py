@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from profkit.model.names import ShareBound
-from profkit.model.report import AdviceRow
+from profkit.model.report import AdviceRow, DeviceRow
 from profkit.rendering.digest import (
     Scale,
     code_lines,
@@ -21,6 +21,7 @@ from profkit.rendering.digest import (
     what_to_record,
 )
 from profkit.rendering.document import Document, Finding, Threshold
+from profkit.rendering.input_lines import input_lines
 from profkit.rendering.page_cells import Segment, clip, segments_of, with_units
 from profkit.rendering.sentences.labels import BASES, CONFIDENCES
 from profkit.units import count_text, duration_text
@@ -93,6 +94,10 @@ class HealthSection:
 class MethodSection:
     """How the numbers were made."""
 
+    inputs: Sequence[tuple[str, str]]
+    """Files, and what wrote them."""
+    devices: Sequence[tuple[str, DeviceRow]]
+    """Devices, those that are alike as one."""
     thresholds: Sequence[Threshold]
     basis: Sequence[tuple[str, str]]
     options: Sequence[tuple[str, str]]
@@ -217,6 +222,8 @@ def method_section(report: Document) -> MethodSection:
         ("parallelism", ", ".join(f"{row.kind} ({row.basis})" for row in ranks.parallelism)),
     ]
     return MethodSection(
+        inputs=input_lines(report.inputs),
+        devices=_devices(report.devices),
         thresholds=method.thresholds,
         basis=[
             (BASES[name], share_text(share)) for name, share in report.verdict.basis_shares.items() if share
@@ -224,3 +231,14 @@ def method_section(report: Document) -> MethodSection:
         options=[(name, text) for name, text in given if text],
         more=[(name, text) for name, text in more if text],
     )
+
+
+def _devices(devices: Sequence[DeviceRow]) -> list[tuple[str, DeviceRow]]:
+    alike: dict[tuple[object, ...], list[DeviceRow]] = {}
+    for row in devices:
+        key = (row.name, tuple(row.peaks.items()), row.bandwidth_gbs, row.peaks_source)
+        alike.setdefault(key, []).append(row)
+    return [
+        (f"{count_text(len(rows))} devices" if len(rows) > 1 else f"Device {rows[0].id}", rows[0])
+        for rows in alike.values()
+    ]
