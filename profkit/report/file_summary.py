@@ -70,6 +70,8 @@ def summarise_file(
     recording: Trace | MemoryHistory,
     options: Options,
     *,
+    beside: Sequence[Trace | MemoryHistory] = (),
+    gives: bool = False,
     left_out: NDArray[np.bool_] | None = None,
     whole: bool = False,
 ) -> FileSummary:
@@ -78,10 +80,12 @@ def summarise_file(
     Args:
         recording: What a reader returned.
         options: What the person said about it.
+        beside: Recordings of the same program that give it shapes or counters.
+        gives: Whether it only gives such things to others: then it has no tables.
         left_out: Which steps are left out of the window, when the whole report has decided.
         whole: Whether to give advice and a timeline too.
     """
-    views = analysed_views([recording], options, left_out)
+    views = [] if gives else analysed_views([recording, *beside], options, left_out)
     view = views[0] if views else None
     joined = Joined.of(Part.together([Part.of(each) for each in views]))
     histories = [recording] if isinstance(recording, MemoryHistory) else []

@@ -85,13 +85,13 @@ def merge_files(files: Sequence[FileSummary]) -> Report:
     return Report(
         **joined.tables(memory),
         inputs=[row for f in files for row in f.sources],
-        health=_health([f.health for f in files], joined.ranks.findings),
+        health=_health(files, joined.ranks.findings),
         verdict=joined.verdict(undecided=undecided, facts=doubts),
         numerics=[row for f in files for row in f.numerics],
         advice=_advice(files),
         timeline=_timeline(files, joined),
         method=replace(
-            files[0].method,
+            next((f for f in files if f.part.traces), files[0]).method,
             steps_found=[count for f in files for count in f.method.steps_found],
             events=sum(f.method.events for f in files),
             ranks=joined.ranks.method,
@@ -101,6 +101,7 @@ def merge_files(files: Sequence[FileSummary]) -> Report:
 
 def _undecided(files: Sequence[FileSummary], grounds: Grounds) -> tuple[Fact | None, Sequence[Fact]]:
     """Why the files cannot decide, and what else the first of them says then."""
+    files = [f for f in files if f.part.traces] or files
     told = next((f for f in files if f.undecided), None)
     unknown = int(grounds.states[State.UNCLASSIFIED]) > UNDECIDED * max(int(grounds.states.sum()), 1)
     if told is None or not (unknown or all(f.undecided for f in files)):
@@ -129,14 +130,16 @@ def _timeline(files: Sequence[FileSummary], joined: Joined) -> Timeline | None:
     return shifted(replace(made, device=made.device + joined.first_device[trace]), joined.offsets[trace])
 
 
-def _health(parts: Sequence[Health], made_anew: Sequence[Finding]) -> Health:
+def _health(files: Sequence[FileSummary], made_anew: Sequence[Finding]) -> Health:
+    parts = [f.health for f in files]
+    timelines = sum(bool(f.part.traces) for f in files)
     found: dict[str, list[Finding]] = {}
     for part in parts:
         for finding in part.findings:
             if finding.code not in _MADE_ANEW:
                 found.setdefault(finding.code, []).append(finding)
     for code in _ONLY_OF_ALL:
-        if len(found.get(code, ())) < len(parts):
+        if len(found.get(code, ())) < timelines:
             found.pop(code, None)
     findings = [_finding(code, same) for code, same in found.items()]
     findings += made_anew
