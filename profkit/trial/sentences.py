@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from profkit.model.rows import Interval
 from profkit.trial.curves import Likeness
-from profkit.trial.document import Kept, LossRow, TrialRow, TryDocument
+from profkit.trial.document import ByHand, Kept, LossRow, TrialRow, TryDocument
 
 __all__ = ["closing_sentence", "speedup_text", "trial_text", "verdict_on"]
 
@@ -63,7 +63,17 @@ def trial_text(found: TryDocument) -> str:
         lines += ["", "Run it as:", f"  {' '.join([*found.final.environment, *found.command])}"]
     if code := [line for line in found.final.patch if line not in found.final.environment]:
         lines += ["", "Write:", *(f"  {line}" for line in code)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_by_hand(found.by_hand)])
+
+
+def _by_hand(rows: Sequence[ByHand]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["", "Not tried, since it takes an edit; a replay of the recording promises:"]
+    for row in rows:
+        lines.append(f"  {row.change}  {speedup_text(row.predicted)}: {row.what}")
+        lines += [f"      {line}" for line in row.code]
+    return lines
 
 
 def _name(row: TrialRow) -> str:
