@@ -53,5 +53,5 @@ def stated_step_ns(text: str | None, ns: int | None) -> int | None:
     if text is None:
         return ns
     if ns is not None:
-        raise ProfkitError("the plain step is given twice: give plain_step or plain_step_ns")
+        raise ProfkitError("the unprofiled step time is given twice: give plain_step or plain_step_ns")
     return parse_duration_ns(text)

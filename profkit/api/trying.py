@@ -15,8 +15,9 @@ from profkit.api.output_files import write_whole
 from profkit.errors import ReadError
 from profkit.model.rows import Interval
 from profkit.trial.document import TrialRow, TryDocument
+from profkit.trial.plan import Plan
 from profkit.trial.running import Program
-from profkit.trial.search import Plan, Trial
+from profkit.trial.search import Trial
 
 __all__ = ["try_program"]
 

@@ -85,7 +85,7 @@ class _Commands(click.Group):
 
 
 _EPILOG = """\b
-Exit codes:  0 done; 1 the input cannot be analysed; 2 wrong usage; 3 a gate failed
+Exit codes:  0 done; 1 the input cannot be analysed; 2 wrong usage; 3 a gate failed.
 Completion:  eval "$(_PROFKIT_COMPLETE=bash_source profkit)"    # or zsh_source; put it into ~/.bashrc
 """
 

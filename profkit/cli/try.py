@@ -35,7 +35,7 @@ def _to_s(ctx: click.Context, param: click.Parameter, text: str) -> float:
     default=20,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Steps to time of each side, at least.",
+    help="Steps to time of each side, unless fewer tell.",
 )
 @click.option(
     "--warmup", default=5, show_default=True, type=click.IntRange(min=2), help="Steps to run first."
@@ -86,8 +86,8 @@ def command(
     from profkit.api.output_files import write_whole
     from profkit.api.trying import try_program
     from profkit.trial.document import encode
+    from profkit.trial.plan import Plan
     from profkit.trial.running import Program
-    from profkit.trial.search import Plan
     from profkit.trial.sentences import trial_text
 
     found = try_program(

@@ -23,7 +23,7 @@ _LIBRARY_FILE = re.compile(
     r"|(?:.*/)?c[a-z2-7]{50,}\.py|(?:.*/)?profkit/recording/.*",
     re.IGNORECASE,
 )
-_IN_PACKAGES = re.compile(r".*(?:site|dist)-packages/")
+_IN_PACKAGES = re.compile(r"\A.*(?:site|dist)-packages/")
 _AUTOGRAD_NODE = re.compile(r"torch::autograd::generated::(\w+)::apply")
 _OPERATOR = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)")
 _ENGINE = re.compile(r"torch::autograd::(?:Engine::|Node::operator|python::PythonEngine)")

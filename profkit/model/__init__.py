@@ -16,7 +16,7 @@ The names here are imported when they are first used: a program that only marks 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from profkit.model.marks import PHASE_DOMAIN, PHASE_MARK
+from profkit.model.marks import PHASE_DOMAIN, PHASE_MARK, WORK_MARK
 
 if TYPE_CHECKING:
     from profkit.model.columns import UNKNOWN, IntColumn, Table, column
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PHASE_DOMAIN",
     "PHASE_MARK",
+    "WORK_MARK",
     "LAUNCH_SHAPE",
     "Action",
     "AllocatorEvents",

@@ -40,9 +40,9 @@ class Step(Row, frozen=True, kw_only=True):
     teardown_ns: Ns | None
     """Recorded time after the last step, or after the last device operation."""
     mfu: float | None
-    """Model FLOP over the unprofiled step times the peak of the types used."""
+    """Model FLOP of products over the unprofiled step times the peak of the types used; null where they are not known."""
     hfu: float | None
-    """The same of all FLOP, recomputation included."""
+    """The same with what backward computes a second time."""
 
 
 class LimitRow(Row, frozen=True, kw_only=True):

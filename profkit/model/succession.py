@@ -144,7 +144,7 @@ def _ranked(ids: NDArray[Any], first: int) -> Change:
     return renumber
 
 
-def _tables(traces: Sequence[Trace], changes: Sequence[Mapping[str, Change]]) -> dict[str, Any]:
+def _tables(traces: Sequence[Trace], changes: Sequence[Mapping[str, Change]]) -> Mapping[str, Any]:
     """Every table of events, with the rows of all."""
     found = {}
     for name in (f.name for f in fields(Trace)):

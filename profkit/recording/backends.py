@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from profkit.model.marks import PHASE_MARK
+from profkit.model.marks import PHASE_MARK, WORK_MARK
 from profkit.recording.notices import warn
 from profkit.recording.nvtx_domain import attached_domain
 
@@ -77,6 +77,8 @@ _prepare_compiler: Callable[[], object] = bool
 _follower: Follower | None = None
 """The `profkit.record` that runs."""
 _warned = False
+_WORK: Final = ("flop", "bytes")
+"""Attributes of a phase that say what its kernels do."""
 
 
 def recording() -> bool:
@@ -202,7 +204,14 @@ def _annotate(name: str, attributes: dict[str, Any]) -> Any:
         return None
     try:
         text = ", ".join(f"{key}={value}" for key, value in attributes.items()) if attributes else None
-        return _operators()[0](PHASE_MARK + name, text)
+        work = " ".join(f"{key}={int(attributes[key])}" for key in _WORK if key in attributes)
+        enter, leave, without_overrides = _operators()
+        opened = enter(PHASE_MARK + name, text)
+        if work:
+            # Torch writes no arguments of an annotation into its trace: an empty one inside carries them.
+            with without_overrides():
+                leave(enter(WORK_MARK + work, None))
+        return opened
     except Exception as error:  # noqa: BLE001 - a recording never takes the program down
         _warn(error)
         return None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from profkit.errors import printable
 from profkit.model.findings import Severity
 from profkit.model.names import SHARES, KernelBound, Shares
-from profkit.model.report import AdviceRow, InputRow, KernelRow, PhaseRow, Report, SyncRow
+from profkit.model.report import AdviceRow, KernelRow, PhaseRow, Report, SyncRow
 from profkit.rendering.document import Document, Finding, Verdict
+from profkit.rendering.input_lines import input_lines
 from profkit.rendering.sentences.labels import LAUNCH_PARTS, share_label
 from profkit.units import count_text, duration_text, noun_text, percent_text
 
@@ -39,6 +40,10 @@ __all__ = [
     "what_to_record",
     "where_text",
 ]
+
+
+_LEAST_SHARE: Final = 0.0005
+"""A share below prints as 0.0 %."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +102,11 @@ def scale_of(report: Report) -> Scale:
 
 
 def parts_of(shares: Mapping[Any, int]) -> list[tuple[str, int, float]]:
-    """The shares that are not zero as (name, ns, fraction of their sum), in the order in which they are drawn."""
+    """The shares as (name, ns, fraction of their sum), in the order in which they are drawn, but for specks."""
     total = sum(shares.values())
     order = (*SHARES, "profiler")
-    return [(name, shares[name], shares[name] / total) for name in order if shares.get(name)]
+    parts = [(name, shares[name], shares[name] / total) for name in order if shares.get(name)]
+    return [part for part in parts if part[2] >= _LEAST_SHARE]
 
 
 def findings_by_weight(report: Document) -> list[Finding]:
@@ -175,7 +181,7 @@ def recorded_beside(report: Document) -> str | None:
     scale = scale_of(report)
     # The shares are of all steps: beside their mean length, not the median one.
     mean = f"{duration_text(scale(sum(shares.values())))} {scale.label}"
-    return f"with the profiler {mean}{' on average' if kept_steps(report) > 1 else ''}: {shown}"
+    return f"With the profiler: {mean}{' on average' if kept_steps(report) > 1 else ''}; {shown}."
 
 
 def _with_profiler(report: Document, shares: Shares) -> Mapping[Any, int]:
@@ -211,9 +217,10 @@ def facts(report: Document) -> list[str]:
         name = device.name or "unnamed device"
         gpus[name] = gpus.get(name, 0) + 1
     found = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]
-    found += [_input_text(row) for row in report.inputs[:4]]
-    if len(report.inputs) > 4:
-        found.append(f"and {noun_text(len(report.inputs) - 4, 'more file')}")
+    files = input_lines(report.inputs)
+    found += [f"{name} ({tool})" for name, tool in files[:4]]
+    if len(files) > 4:
+        found.append(f"and {noun_text(len(files) - 4, 'more file')}")
     if report.method.options.phase:
         found.append(f"tables of phase {report.method.options.phase} only")
     steps, kept = report.window.steps, kept_steps(report)
@@ -230,7 +237,7 @@ def facts(report: Document) -> list[str]:
 
 def share_text(share: float | None) -> str:
     """A share of one as per cent; one that would print as nothing is ``<0.1 %``."""
-    return "<0.1 %" if share is not None and 0 < share < 0.0005 else percent_text(share)
+    return "<0.1 %" if share is not None and 0 < share < _LEAST_SHARE else percent_text(share)
 
 
 def no_advice(report: Document) -> str | None:
@@ -309,7 +316,3 @@ def _united(rows: Sequence[KernelRow]) -> KernelSum:
         efficiency=sum(number_of(row.efficiency) * row.total_ns for row in side) / time if time else None,
         unsaturated=flagged * 2 > time,
     )
-
-
-def _input_text(row: InputRow) -> str:
-    return f"{row.path} ({' '.join(filter(None, (row.tool, row.tool_version))) or row.format})"

@@ -7,14 +7,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
+from markupsafe import Markup, escape
+
 from profkit.model.names import MemoryCategory
 from profkit.rendering.digest import number_of, parts_of, share_text
 from profkit.rendering.sentences.labels import BOUNDS, CAUSES, SHARES, share_term
 from profkit.units import NS_PER_MS
 
-__all__ = ["Segment", "bar_text", "clip", "digits", "milliseconds", "segments_of", "tone", "visible"]
+__all__ = [
+    "Segment",
+    "bar_text",
+    "clip",
+    "digits",
+    "milliseconds",
+    "segments_of",
+    "told",
+    "tone",
+    "visible",
+    "with_units",
+]
 
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|ns|µs|us|ms|s|[KMGT]?i?B)\b|%)")
+_OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 _TONES: Final = {*SHARES, *BOUNDS, *CAUSES, *get_args(MemoryCategory), "small_kernels"} - {"unknown"}
 
 
@@ -31,10 +46,15 @@ class Segment:
     length: float
 
 
-def segments_of(shares: Mapping[Any, int], length: float = 1000) -> list[Segment]:
-    """The shares that are not zero, in drawing order, as a bar of this length."""
+def segments_of(
+    shares: Mapping[Any, int], length: float = 1000, *, largest_first: bool = False
+) -> list[Segment]:
+    """The shares as a bar of this length: in drawing order, by which bars compare, or the largest first."""
     segments, at = [], 0.0
-    for name, ns, fraction in parts_of(shares):
+    parts = parts_of(shares)
+    if largest_first:
+        parts.sort(key=lambda part: -part[1])
+    for name, ns, fraction in parts:
         term = share_term(name)
         segments.append(
             Segment(
@@ -74,6 +94,17 @@ def clip(value: object, length: int = 120) -> str:
     """A text from a file, cut in its middle: its ends tell most."""
     text = "–" if value in (None, "") else visible(str(value))
     return text if len(text) <= length else f"{text[: length * 2 // 3]}…{text[-(length // 3) :]}"
+
+
+def told(sentence: str, length: int = 600) -> Markup:
+    """A sentence whose numbers keep their units, and whose options (``--plain-step``) break over no line."""
+    escaped = str(escape(with_units(clip(sentence, length))))
+    return Markup("<bdi>{}</bdi>").format(Markup(_OPTION.sub(r"<code>\g<0></code>", escaped)))
+
+
+def with_units(sentence: str) -> str:
+    """A sentence in which no line breaks between a number and its unit."""
+    return _UNIT.sub("\u00a0", sentence)
 
 
 def visible(text: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from profkit.model.names import ShareBound
-from profkit.model.report import AdviceRow
+from profkit.model.report import AdviceRow, DeviceRow
 from profkit.rendering.digest import (
     Scale,
     code_lines,
@@ -22,8 +21,9 @@ from profkit.rendering.digest import (
     what_to_record,
 )
 from profkit.rendering.document import Document, Finding, Threshold
-from profkit.rendering.page_cells import Segment, clip, segments_of
-from profkit.rendering.sentences.labels import BASES
+from profkit.rendering.input_lines import input_lines
+from profkit.rendering.page_cells import Segment, clip, segments_of, with_units
+from profkit.rendering.sentences.labels import BASES, CONFIDENCES
 from profkit.units import count_text, duration_text
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
 ]
 
 _FINDINGS = 40
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|us|ms|s|[KMGT]?i?B)\b|%)")
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,7 @@ class VerdictSection:
     bound: ShareBound
     facts: Sequence[str]
     bar: Sequence[Segment]
-    parts: Sequence[Segment]
-    """The same, the largest first."""
+    """The largest share first, as the rows below it."""
     numbers: Sequence[tuple[str, str]]
     """A number as text, and what it is."""
     scale: Scale
@@ -77,8 +75,8 @@ class VerdictSection:
     record: str | None
     first: AdviceEntry | None
     caveats: Sequence[str]
-    confidence: str
-    confidence_means: str
+    confidence: str | None
+    """With what it means; None where there is no verdict to trust."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +94,10 @@ class HealthSection:
 class MethodSection:
     """How the numbers were made."""
 
+    inputs: Sequence[tuple[str, str]]
+    """Files, and what wrote them."""
+    devices: Sequence[tuple[str, DeviceRow]]
+    """Devices, those that are alike as one."""
     thresholds: Sequence[Threshold]
     basis: Sequence[tuple[str, str]]
     options: Sequence[tuple[str, str]]
@@ -105,19 +107,18 @@ class MethodSection:
 def verdict_section(report: Document, scale: Scale) -> VerdictSection:
     """The verdict, its bar, and the first thing to do."""
     verdict = report.verdict
-    kind, _, rest = _UNIT.sub("\u00a0", verdict.sentence).partition(": ")
+    sentence = with_units(verdict.sentence)
+    kind, _, rest = sentence.partition(": ") if verdict.bound != "unknown" else ("", "", sentence)
     shares, own_scale = headline_of(report)
-    bar = segments_of(shares)
     record = what_to_record(verdict)
     # Advice is about a rank's own step: where it waits for another rank, that is not what to do first.
     first = report.advice[0] if report.advice and verdict.straggler is None else None
     return VerdictSection(
-        kind=kind if rest else None,
+        kind=kind if rest and kind else None,
         rest=rest or kind,
         bound=verdict.bound,
         facts=facts(report),
-        bar=bar,
-        parts=sorted(bar, key=lambda part: -part.ns),
+        bar=segments_of(shares, largest_first=True),
         numbers=_numbers(report, scale),
         scale=own_scale,
         beside=recorded_beside(report),
@@ -125,24 +126,27 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
         record=record[:1].upper() + record[1:] if record else None,
         first=advice_entry(first) if first else None,
         caveats=verdict.caveats,
-        confidence=verdict.confidence,
-        confidence_means=BASES.get(verdict.confidence, ""),
+        confidence=CONFIDENCES.get(verdict.confidence),
     )
 
 
 def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:
-    window = report.window
+    """Figures of the recording; they say so where the verdict is of the step without a profiler."""
+    window, unlike = report.window, recorded_beside(report) is not None
+    recorded = ", with the profiler" if unlike else ""
     numbers = []
     if window.device_ns:
         busy = sum(device.busy_ns for device in report.devices)
-        numbers.append((duration_text(scale(window.device_ns)), f"on the device {scale.label}"))
-        numbers.append((share_text(busy / window.device_ns), "of it busy"))
+        if not unlike:
+            numbers.append((duration_text(scale(window.device_ns)), f"{scale.label}, on the device"))
+        numbers.append((share_text(busy / window.device_ns), f"of the time the device is busy{recorded}"))
     if window.wall_ns:
         steps = max(1, scale.divisor // max(1, len(report.devices)))
-        clock = "on the host" if steps == 1 else "on the host per step"
-        numbers.append((duration_text(window.wall_ns / steps), clock))
+        clock = "on the host" if steps == 1 else "per step on average, on the host"
+        numbers.append((duration_text(window.wall_ns / steps), clock + recorded))
     if kernels := sum(row.count for row in report.kernels):
-        numbers.append((scale.count(kernels), f"kernels {scale.label}"))
+        count = scale.count(kernels)
+        numbers.append((count, f"{'kernel' if count == '1' else 'kernels'} {scale.label}"))
     return numbers
 
 
@@ -218,6 +222,8 @@ def method_section(report: Document) -> MethodSection:
         ("parallelism", ", ".join(f"{row.kind} ({row.basis})" for row in ranks.parallelism)),
     ]
     return MethodSection(
+        inputs=input_lines(report.inputs),
+        devices=_devices(report.devices),
         thresholds=method.thresholds,
         basis=[
             (BASES[name], share_text(share)) for name, share in report.verdict.basis_shares.items() if share
@@ -225,3 +231,14 @@ def method_section(report: Document) -> MethodSection:
         options=[(name, text) for name, text in given if text],
         more=[(name, text) for name, text in more if text],
     )
+
+
+def _devices(devices: Sequence[DeviceRow]) -> list[tuple[str, DeviceRow]]:
+    alike: dict[tuple[object, ...], list[DeviceRow]] = {}
+    for row in devices:
+        key = (row.name, tuple(row.peaks.items()), row.bandwidth_gbs, row.peaks_source)
+        alike.setdefault(key, []).append(row)
+    return [
+        (f"{count_text(len(rows))} devices" if len(rows) > 1 else f"Device {rows[0].id}", rows[0])
+        for rows in alike.values()
+    ]

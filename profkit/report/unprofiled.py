@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from profkit.model.report_verdict import Step
 from profkit.model.rows import Interval, replace
 from profkit.model.states import BUSY_STATES, State
+from profkit.simulation.flop_use import FlopUse, flop_use
 from profkit.simulation.pace import Pace, Savings, pace_of, savings_of
 from profkit.simulation.unprofiled import Source, unprofiled_step
 from profkit.timeline.view import TraceView
@@ -33,6 +34,8 @@ class DeviceStep:
     """The step without a profiler by `State`; they add up to ``length_ns.likely``."""
     savings: Savings | None
     """What it would save with each resource twice as fast."""
+    flop: FlopUse | None = None
+    """What its products would take at the GPU's peak."""
 
 
 def device_steps(view: TraceView) -> list[DeviceStep]:
@@ -58,6 +61,7 @@ def _device_step(view: TraceView, device: int) -> DeviceStep:
         source=source,
         states_ns=_without_profiler(states, round(length.likely), named=source != "recorded"),
         savings=None if replayed is None else savings_of(view, device, replayed),
+        flop=None if replayed is None else flop_use(view, device, replayed),
     )
 
 
@@ -154,7 +158,17 @@ class UnprofiledSteps:
         length = self.length_ns
         if step is None or length is None or step.recorded_ns is None:
             return step
-        return replace(step, unprofiled_ns=length, source=self.source)
+        mfu, hfu = self._flop_use(length.likely)
+        return replace(step, unprofiled_ns=length, source=self.source, mfu=mfu, hfu=hfu)
+
+    def _flop_use(self, length_ns: float) -> tuple[float | None, float | None]:
+        """MFU and HFU, the mean over the devices; None where one of them cannot tell."""
+        found = [step.flop for step in self.steps]
+        if not length_ns or any(each is None for each in found):
+            return None, None
+        known = [each for each in found if each is not None]
+        model, every = np.mean([each.model_ns for each in known]), np.mean([each.all_ns for each in known])
+        return float(model / length_ns), float(every / length_ns)
 
 
 def _mean(told: Sequence[Savings]) -> Savings:

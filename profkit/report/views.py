@@ -20,6 +20,7 @@ from profkit.model.work import OperationBound
 from profkit.readers.registry import Role, role_of
 from profkit.roofline.bounds import bound_operations
 from profkit.roofline.counted_work import counted_work
+from profkit.roofline.declared_work import declare_work
 from profkit.roofline.matched_work import work_from_trace
 from profkit.timeline.host_activity import HostActivity
 from profkit.timeline.host_work import host_work
@@ -84,8 +85,9 @@ def analysed_views(
     Raises:
         AnalysisError: There is no such device, or no range is named like the step that was asked for.
     """
-    _check_options([r for r in recordings if isinstance(r, Trace)], options)
-    roles = Roles.of([r for r in recordings if isinstance(r, Trace)])
+    traces = [r for r in recordings if isinstance(r, Trace) and r.numerics is None]
+    _check_options(traces, options)
+    roles = Roles.of(traces)
     operator_views = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in roles.operators]
     views = _with_window(
         [
@@ -169,6 +171,7 @@ def view_trace(
     waits = find_waits(trace)
     counted = counted_work(trace, launches.time_ns, counters)
     work = bound_operations(trace, launches.operator, launches.operators.parent, gpus, counted)
+    declare_work(trace, phases, work, gpus)
     match = np.full(len(trace.operations), -1, np.int64)
     if operator_trace is not None:
         work, match = work_from_trace(trace, launches, steps, phases, work, operator_trace)

@@ -34,7 +34,7 @@ from profkit.roofline.thresholds import (
 )
 from profkit.roofline.traffic import repeated_bytes, reread_bytes, written_to_dram
 
-__all__ = ["bound_operations"]
+__all__ = ["bound_operations", "decide"]
 
 _B = OperationBound
 _TRANSFERS = (
@@ -181,7 +181,7 @@ def _bound_kernels(
     if activity:
         issue_ns = _take_measured(work, rows, activity, figures, issue_ns)
     _disbelieve(work, rows, duration, groups.side[group])
-    _decide(work, rows, duration, groups.side[group], groups.used[group])
+    decide(work, rows, duration, groups.side[group], groups.used[group])
     depthwise = where_class(operations.name[rows], figures.classes, lambda kernel: kernel.is_depthwise)
     issued = depthwise & (work.bound[rows] == _B.MEMORY) & (issue_ns > work.memory_ns[rows])
     # its arithmetic is a tenth of its instructions: no efficiency follows from either
@@ -278,7 +278,7 @@ def _launch(operations: Operations, row: int, mean_ns: float) -> Launch:
     return Launch(grid, threads, mean_ns, int(operations.registers[row]), int(operations.shared_bytes[row]))
 
 
-def _decide(
+def decide(
     work: OperationWork,
     rows: NDArray[np.intp],
     duration: NDArray[np.float64],
@@ -329,4 +329,4 @@ def _bound_moves(operations: Operations, figures: _DeviceFigures, work: Operatio
     moved = read + written_to_dram(read, size, figures.l2_bytes[device])
     work.dram_bytes[rows] = np.minimum(moved, figures.most_bytes(device, duration))
     work.memory_ns[rows] = work.dram_bytes[rows] / figures.bandwidth[device] * 1e9
-    _decide(work, rows, duration, np.full(len(rows), _B.MEMORY, np.int8), np.ones(len(rows)))
+    decide(work, rows, duration, np.full(len(rows), _B.MEMORY, np.int8), np.ones(len(rows)))

@@ -113,8 +113,8 @@ def _triton_family(name: str, kind: str) -> Family:
     """Inductor's kernels: their name lists the operators that were fused, in the alphabet's order."""
     listed = name.partition("_fused_")[2]
     if kind == "poi" and re.fullmatch(
-        r"(?:_?to_copy|clone|copy_?|view|t|permute|transpose|_unsafe_view|cat|_|\d)*", listed
-    ):
+        r"(?:to_copy|clone|copy|view|t|permute|transpose|unsafe_view|cat|_|\d)*", listed
+    ):  # with one way to read each name, so that none takes exponential time
         return Family.COPY
     if kind in ("red", "per"):
         for family, pattern in _TRITON_NAMES:

@@ -17,7 +17,7 @@ from profkit.readers.snapshot.pickled import load
 from profkit.readers.sources import open_input
 from profkit.scrubbing.exports import scrub_export
 from profkit.scrubbing.json_files import scrub_json
-from profkit.scrubbing.texts import Scrubber
+from profkit.scrubbing.texts import NAMES, Scrubber
 from profkit.secrets import tokens_in
 
 __all__ = ["Scrubbed", "scrub_file"]
@@ -90,7 +90,7 @@ def _table(data: bytes, scrub: Scrubber) -> bytes:
             header = cells
         else:
             cells = [
-                scrub.hide(cell, "names of people and machines") if column in _HIDDEN_COLUMNS else scrub(cell)
+                scrub.hide(cell, NAMES) if column in _HIDDEN_COLUMNS else scrub(cell)
                 for column, cell in zip(header or cells, cells, strict=False)
             ] + cells[len(header or cells) :]
         out = io.StringIO()

@@ -10,9 +10,11 @@ from typing import Final
 
 from profkit.secrets import SECRET_WORD, tokens_in
 
-__all__ = ["HIDDEN", "Scrubber", "kept_variable"]
+__all__ = ["HIDDEN", "NAMES", "Scrubber", "kept_variable"]
 
 HIDDEN: Final = "***"
+NAMES: Final = "names of people and machines"
+"""What is counted as removed under these words."""
 _PATH: Final = re.compile(
     r"(?<![\w.\])/\\-])(?:[A-Za-z]:)?[\\/](?:[^\s\\/:;,'\"()<>|*?]{1,255}[\\/]){1,64}[^\s\\/:;,'\"()<>|*?]{0,255}"
 )
@@ -106,7 +108,7 @@ class Scrubber:
         for word in self.words:
             if word in text:
                 text, count = re.subn(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", HIDDEN, text)
-                self.removed["names of people and machines"] += count
+                self.removed[NAMES] += count
         return text
 
     def hide(self, value: str, what: str) -> str:

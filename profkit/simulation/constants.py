@@ -31,9 +31,9 @@ class Constants:
     node_ns: float = 700.0
     """From the end of one node of a CUDA graph to the start of the next (measured: 0.85 us for empty ones; kernels
     overlap its beginning: 0.3 to 0.6 in graph_gpt_short and graph_tiny_mlp of reports/advice)."""
-    light_launch: float = 0.5
+    light_launch: float = 0.35
     """What a launch of a compiled graph, or of a cast, takes of the host, as a share of a usual eager one: generated
-    wrapper code, or one small operator, against the dispatcher and autograd (a dozen compiled steps and 25 of autocast)."""
+    wrapper code, or one small operator, against the dispatcher and autograd (a dozen compiled steps and 32 of autocast: 0.2 to 0.5 are as good as each other)."""
     compiled_entry: float = 20.0
     """What entering a compiled graph takes of the host, in usual launches for the root of the gradients and a quarter:
     guards, AOTAutograd's wrappers and the gradients' own nodes (at most 13 without gradients in compile_norms; 30 for one,

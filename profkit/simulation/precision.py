@@ -145,9 +145,10 @@ def autocast(edited: EditedStep) -> None:
 
 
 def _follows_products(edited: EditedStep) -> Flags:
-    """Kernels that see 16 bits under autocast; norms, softmax, losses and the optimizer stay in fp32."""
+    """Kernels that see 16 bits under autocast; softmax, losses, the optimizer and norms but batch norm stay in fp32."""
     facts = edited.facts
-    kinds = facts.of_family(*_ACTIVATIONS) & ~facts.optimizer & ~facts.zeroing
+    batch_norms = facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm")
+    kinds = (facts.of_family(*_ACTIVATIONS) | batch_norms) & ~facts.optimizer & ~facts.zeroing
     return kinds & np.isin(facts.dtype.astype(str), ("fp32", "tf32", ""))
 
 

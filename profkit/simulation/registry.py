@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from profkit.hardware import Gpu
-from profkit.model.changes import CHANGE_HELP
 from profkit.simulation import debugging, parallel
 from profkit.simulation import preconditions as needs
+from profkit.simulation.change_help import CHANGE_HELP
 from profkit.simulation.compiled_regions import compile_once, join_regions
 from profkit.simulation.copies import load_with, pack_copies, pin_memory, small_uploads
 from profkit.simulation.fusion import compile_model

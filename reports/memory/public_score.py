@@ -1,7 +1,8 @@
 """Score what `public_study.py` predicted against what it measured: ``public_score.py OUT``.
 
-OUT holds ``predictions.jsonl`` and ``measured.jsonl``. Prints every row as Markdown, then the scores. A claim about a limit
-is judged where the step was run in that limit.
+OUT holds ``predictions.jsonl`` and ``measured.jsonl``. Prints every row as Markdown, then the scores. The step as it
+was recorded is no prediction of memory: scores are of changed steps. A claim about a limit is judged where the step was run
+in that limit.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ def table(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
             ]
         print(f"| {said['model']} | {said['change']} | {' | '.join(cells)} |")
     print()
+    changed = [pair for pair in pairs if pair[0]["change"] != "base"]
     for name, rule in (("peak", (0.05, 0.10)), ("reserved", (0.05, 0.10)), ("step_ns", (0.15, 0.25))):
-        told(name, [found for said, measured in pairs if (found := off(said, measured, name))], rule)
-    again = [pair for pair in pairs if "checkpoint" in pair[0]["change"]]
+        told(name, [found for pair in changed if (found := off(*pair, name))], rule)
+    again = [pair for pair in changed if "checkpoint" in pair[0]["change"]]
     told(
         "step_ns", [found for pair in again if (found := off(*pair, "step_ns"))], (0.15, 0.25), "recomputed "
     )

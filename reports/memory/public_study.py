@@ -9,19 +9,23 @@ change with `profkit.fit` and writes ``predictions.jsonl``. Only then is each ch
 larger.
 
 Processes import and build in parallel; one at a time has the GPU. Rows are written at once, and models take turns: a
-time limit costs the last changes of each. ``public_score.py OUT`` scores. ``TINY=1`` tries everything on a CPU with
+time limit costs the last changes of each. The recordings are packed into ``runs.tar.xz`` for looking into what was missed.
+``public_score.py OUT`` scores. ``TINY=1`` tries everything on a CPU with
 tiny models: nothing is measured, and STAND_IN names a run folder to predict from.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import os
 import queue
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import traceback
@@ -222,7 +226,7 @@ class Study:
             self.measure_all(name)
 
     def measure_all(self, name: str) -> None:
-        """Everything that was said of a model: changes first, then limits."""
+        """Everything that was said of a model, the limits of a change in the turn behind it."""
         said = [row for row in rows(self.out / "predictions.jsonl") if row["model"] == name]
         plain = [row for row in said if row["limit_bytes"] is None]
         largest = [row for row in said if row.get("max") and "error" not in row]
@@ -232,8 +236,8 @@ class Study:
         for row in largest:
             for batch in (row["batch"], -int(-row["batch"] * LARGER // 1)):
                 self.add(4, "measure", name, "base", str(row["limit_bytes"]), str(batch))
-        for turn, row in enumerate(limited):
-            self.add(turn + 6, "measure", name, row["change"], str(row["limit_bytes"]), "0")
+        for place, row in enumerate(limited):
+            self.add(2 + place // len(LIMITS), "measure", name, row["change"], str(row["limit_bytes"]), "0")
 
     def child(self, task: tuple[str, ...], gpu: bool) -> str:
         """Run a stage in a process of its own, which gets the GPU when it is ready for it."""
@@ -268,6 +272,18 @@ class Study:
         return "done" if process.returncode == 0 else f"exit code {process.returncode}"
 
 
+def pack(out: Path) -> None:
+    """All recordings in one file; their traces are not compressed twice."""
+    with tarfile.open(out / "runs.tar.xz", "w:xz", preset=1) as packed:
+        for path in sorted((out / "runs").glob("*/*")):
+            data = path.read_bytes()
+            if path.suffix == ".gz":
+                data = gzip.compress(gzip.decompress(data), compresslevel=0)
+            entry = tarfile.TarInfo(str(path.relative_to(out)))
+            entry.size = len(data)
+            packed.addfile(entry, io.BytesIO(data))
+
+
 def main() -> None:
     if sys.argv[1] in STAGES:
         STAGES[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
@@ -287,6 +303,8 @@ def main() -> None:
     for each in workers:
         each.join()
     print(f"{len(rows(out / 'measured.jsonl'))} rows measured", flush=True)
+    pack(out)
+    shutil.rmtree(out / "runs")
 
 
 STAGES = {"record": record, "predict": predict, "measure": measure}

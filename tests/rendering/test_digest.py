@@ -9,7 +9,7 @@ from profkit.rendering import RENDERERS
 from profkit.rendering.digest import kernels_by_name, phase_tree, scale_of
 from profkit.rendering.html import render_html
 from tests.rendering.sample_reports import SAMPLES, compute_bound, multi_rank, unknown
-from tests.rendering.samples import edited, steps, typed
+from tests.rendering.samples import MS, edited, steps, typed
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -81,3 +81,47 @@ def test_gaps_that_are_not_shown_are_counted_with_those_that_the_report_leaves_o
         idle["gaps"], idle["gaps_left_out"] = idle["gaps"][:1] * 100, 1234
 
     assert "1\u202f319 gaps more are not shown" in render_html(edited(compute_bound(), change))
+
+
+def test_the_bar_and_the_rows_below_it_have_one_order_and_no_specks():
+    def change(values):
+        values["verdict"]["shares"] |= {"memory": 50_000 * MS, "other": 1}
+
+    page = render_html(edited(compute_bound(), change))
+    bar = re.search(r'<div class="hero-bar">(.*?)</div>', page, re.S)[1]
+    legend = re.search(r'<table class="legend">(.*?)</table>', page, re.S)[1]
+    drawn = re.findall(r'class="tone-(\w+)" x=', bar)
+    assert drawn[0] == "memory"
+    assert "other" not in drawn
+    assert re.findall(r'class="chip tone-(\w+)"', legend) == drawn
+
+
+def test_confidence_says_what_it_rests_on_and_advice_how_sure_it_is():
+    page = render_html(compute_bound())
+    assert (
+        "<strong>Confidence:</strong> modelled (kernel bounds are computed from the shapes in the file)."
+        in page
+    )
+    assert '<span class="tag">high confidence</span>' in page
+
+
+def test_figures_of_the_recording_say_so_where_the_verdict_is_of_the_step_without_a_profiler():
+    def change(values):
+        shares = dict(values["verdict"]["shares"])
+        values["verdict"]["unprofiled_shares"] = {name: ns // 10 for name, ns in shares.items()}
+        likely = sum(shares.values()) // 10
+        values["step"] = {
+            "recorded_ns": likely * 2, "source": "measured",
+            "unprofiled_ns": {"low": likely, "likely": likely, "high": likely},
+        }  # fmt: skip
+
+    assert "busy, with the profiler</dt>" in render_html(edited(compute_bound(), change))
+    assert "with the profiler</dt>" not in render_html(compute_bound())
+
+
+def test_an_option_in_a_sentence_is_code_and_markup_in_it_is_text():
+    def change(values):
+        values["verdict"]["caveats"] = ["<b>12 ms</b> with --plain-step."]
+
+    page = render_html(edited(compute_bound(), change))
+    assert "&lt;b&gt;12\u00a0ms&lt;/b&gt; with <code>--plain-step</code>." in page

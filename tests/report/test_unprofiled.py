@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,7 @@ from profkit.rendering.document_of import document_of
 from profkit.report.assembly import summarise, timelines
 from profkit.report.views import Options
 from profkit.simulation import unprofiled
+from tests.advice.made_steps import BF16_GEMM, GEMM_SHAPES, loop
 from tests.builders import TraceBuilder
 from tests.shared import DATA
 
@@ -153,3 +155,32 @@ def test_what_all_steps_spend_most_on_is_said_beside_the_median_step():
 
     assert "of its 5.00 ms" in sentence or "of its 5.01 ms" in sentence
     assert sentence.endswith("Yet over all 7 steps, of 17.9 ms on average, input data takes 72 %.")
+
+
+def test_four_products_of_8192_cubed_use_the_tensor_cores_for_two_thirds_of_the_step():
+    step = profkit.analyze(DATA / "kineto/big_gemm_bf16.json.gz").document.step
+
+    # 4 x 2 x 8192^3 FLOP at the 989.4 TFLOP/s of an H200 in bf16.
+    assert step.hfu == pytest.approx(4 * 2 * 8192**3 / 989.4e12 * 1e9 / step.unprofiled_ns.likely, rel=1e-3)
+    assert step.mfu == step.hfu
+
+
+def test_what_backward_computes_again_is_no_model_flop():
+    def body(step, number, again):
+        for _ in range(2):
+            step.launch(BF16_GEMM, 400, operators=("aten::addmm",), shapes=GEMM_SHAPES)
+        for _ in range(2):
+            if again:
+                step.backward(BF16_GEMM, 400, operators=("aten::addmm",), shapes=GEMM_SHAPES)
+            step.backward(BF16_GEMM, 800, operators=("aten::mm",), shapes=GEMM_SHAPES[1:])
+
+    again, once = (summarise([loop(partial(body, again=each))]).step for each in (True, False))
+    # Four of six products of one size are the model's.
+    assert again.mfu == pytest.approx(again.hfu * 4 / 6)
+    assert once.mfu == once.hfu > 0
+
+
+@pytest.mark.parametrize("file", ["nsys/gpt_bf16.sqlite.gz", "kineto/elementwise_chain.json.gz"])
+def test_without_known_products_their_use_is_unknown(file):
+    step = profkit.analyze(DATA / file).document.step
+    assert (step.mfu, step.hfu) == (None, None)

@@ -159,3 +159,17 @@ def test_hostile_names_are_classified_at_once(name):
     (kernel,) = classify([name])
     assert time.perf_counter() - begin < 0.25
     assert len(kernel.short_name) <= 72
+
+
+@pytest.mark.parametrize(
+    "listed",
+    ["_to_copy_view_t_0", "copy_1", "clone_transpose_2", "_unsafe_view_cat_permute_3", "copy__to_copy_4"],
+)
+def test_compiled_kernels_that_only_move_data_are_copies(listed):
+    (found,) = classify([f"triton_poi_fused_{listed}"])
+    assert found.family == Family.COPY
+
+
+def test_a_compiled_kernel_of_a_long_name_takes_no_exponential_time():
+    (found,) = classify([f"triton_poi_fused_{'copy_' * 2_000}x"])
+    assert found.family != Family.COPY

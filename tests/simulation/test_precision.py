@@ -288,3 +288,19 @@ def test_attention_in_16_bits_stays_as_it_is_under_autocast():
     autocast(edited)
 
     assert edited.duration_ns[1] == 6_000_000
+
+
+@pytest.mark.parametrize(
+    ("operator", "share"), [("aten::cudnn_batch_norm", 0.5), ("aten::native_layer_norm", 1.0)]
+)
+def test_a_batch_norm_takes_16_bits_under_autocast_and_a_layer_norm_does_not(operator, share):
+    norm = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>(int)"
+
+    def body(step, number):
+        product(step, SGEMM, 9_000)
+        step.launch(norm, 500, operators=(operator,), shapes=[[64, 64, 56, 56]])
+
+    edited = draft_of(body)
+    autocast(edited)
+
+    assert edited.duration_ns[1] == pytest.approx(LIKELY.start_ns + (500_000 - LIKELY.start_ns) * share)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profkit.model.changes import CHANGE_HELP
 from profkit.simulation import CHANGES as PRICED
+from profkit.simulation.change_help import CHANGE_HELP
 from profkit.trial.changes import CHANGES as TRIED
 
 

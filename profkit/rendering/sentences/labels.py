@@ -9,6 +9,7 @@ __all__ = [
     "BASES",
     "BOUNDS",
     "CAUSES",
+    "CONFIDENCES",
     "SHARES",
     "Term",
     "LAUNCH_PARTS",
@@ -85,6 +86,15 @@ BASES: Final = {
     "inferred": "inferred from kernel names, launch sizes and durations",
     "unknown": "not known from this file",
 }
+
+
+CONFIDENCES: Final = {
+    "measured": f"measured (kernel bounds are {BASES['measured']})",
+    "modelled": f"modelled (kernel bounds are {BASES['modelled']})",
+    "inferred": BASES["inferred"],
+    "low": "low (the second largest share is close, and may as well be the first)",
+}
+"""What the confidence of a verdict means."""
 
 
 def shapes_text(shapes: Sequence[Sequence[int]] | None, times: str = "×") -> str | None:

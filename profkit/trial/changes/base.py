@@ -30,7 +30,7 @@ class Change(ABC):
     """A change that can be made from outside, and taken back."""
 
     name: ClassVar[str]
-    """As in `profkit.model.changes`, which says what it does."""
+    """As in `profkit.simulation.change_help`, which says what it does."""
     promise: ClassVar[Promise]
     kind_of: ClassVar[str | None] = None
     """Changes of one kind exclude each other."""

@@ -1,7 +1,7 @@
 """The changes of a program that profkit knows by name: one list for advice, ``whatif``, ``try`` and ``fit``.
 
-It names them and says what each does. What a change does to a recorded step is in `profkit.simulation`, how it is applied
-to a running program in `profkit.trial`: neither has a name that is not here.
+It names them and says what each does. What a change does to a recorded step is in the registry beside it, how it is
+applied to a running program in `profkit.trial`: neither has a name that is not here.
 """
 
 from __future__ import annotations
