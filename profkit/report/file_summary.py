@@ -15,11 +15,13 @@ from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.report import InputRow, Method
 from profkit.model.report_memory import Memory
+from profkit.model.report_numerics import Numerics
 from profkit.model.report_time import Timeline
 from profkit.model.report_verdict import AdviceRow, Health
 from profkit.report.assembly import health_of, input_row, method_of, undecided_of
 from profkit.report.identity import Identity, identity_of
 from profkit.report.joining import Joined
+from profkit.report.numerics import numerics_rows
 from profkit.report.part import Part
 from profkit.report.views import Options, analysed_views
 from profkit.timeline.lanes import timeline_row
@@ -45,6 +47,7 @@ class FileSummary:
     memory: Memory | None
     advice: Sequence[AdviceRow]
     """Empty unless it was asked for."""
+    numerics: Sequence[Numerics]
     timeline: Timeline | None
     """In the trace's own times and device numbers; None unless it was asked for."""
     method: Method
@@ -88,6 +91,7 @@ def summarise_file(
         undecided=undecided_of([recording], views),
         memory=memory,
         advice=advise([v for v in views if v.has_timeline], memory) if whole else [],
+        numerics=numerics_rows([recording]),
         timeline=timeline_row(views, [0], joined.device_ids) if whole else None,
         method=method_of([recording], views, options),
         step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),

@@ -85,6 +85,7 @@ def merge_files(files: Sequence[FileSummary]) -> Report:
         inputs=[row for f in files for row in f.sources],
         health=_health([f.health for f in files], joined.ranks.findings),
         verdict=joined.verdict(undecided=_undecided(files, joined.part.grounds)),
+        numerics=[row for f in files for row in f.numerics],
         advice=_advice(files),
         timeline=_timeline(files, joined),
         method=replace(
