@@ -72,6 +72,7 @@ def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
         _spawned_children_record(options, recorder, stack)
         if recorder.folder is not None:
             stack.callback(EndsFirst(functools.partial(_end, recorder)).give_back)
+            stack.push(lambda _kind, error, _where: recorder.stop(error))  # while signals still wait for it
             stack.callback(mark_recorded_steps(recorder, script["modules"] or 0))
         if own.get("steps", 3) is not None:
             ended = _stepper(recorder, own, bool(script["stop_after"]))
@@ -82,8 +83,10 @@ def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
         yield recorder
 
 
-def _end(recorder: Recorder, cause: str) -> bool:
+def _end(recorder: Recorder, cause: str) -> bool | None:
     """End the recording, but never within backward, which a profiler that stops there takes down."""
+    if recorder.stopping:
+        return None
     if in_backward():
         return False
     recorder.stop(cause=cause)
