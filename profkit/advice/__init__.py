@@ -136,6 +136,8 @@ def _priced(case: Case, rule: Rule, evidence: Evidence) -> AdviceRow | None:
     row = rule.row(evidence)
     if evidence.changes is None:
         return row
+    if not case.step.unprofiled.is_understood:
+        return None
     price = case.step.predict_where_worth(_changes(evidence), WORTH_SAYING)
     if price is None or (price.low < _AS_LIKELY_WORSE and price.likely < _HARDLY_BETTER):
         return None

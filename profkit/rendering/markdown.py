@@ -29,6 +29,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
 from profkit.rendering.rank_lines import rank_lines
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
@@ -53,6 +54,7 @@ def render_markdown(report: Document) -> str:
         _phases,
         _kernels,
         _precision,
+        _numerics,
         _operators,
         _idle,
         _syncs,
@@ -184,6 +186,18 @@ def _precision(report: Document, scale: Scale) -> Iterable[str]:
     ]  # fmt: skip
     columns = ("where", f"GPU time {scale.label}>", "count>", "fp32 by accident")
     yield from as_table(columns, accidents, len(accidents_of(report)))
+
+
+def _numerics(report: Document, scale: Scale) -> Iterable[str]:
+    for section in numerics_sections(report):
+        yield f"### Numerics: {as_prose(section.note)}"
+        yield from map(as_prose, section.lines)
+        rows = [
+            [as_code(row.label), row.dtype, row.zeros, row.lost, row.norm, as_prose(row.range), as_code(row.histogram)]
+            for row in section.rows[:_TOP]
+        ]  # fmt: skip
+        heads = ("tensor", "type", "zero>", "fp16 loses>", "norm>", "range>", section.scale)
+        yield from as_table(heads, rows, len(section.rows))
 
 
 def _operators(report: Document, scale: Scale) -> Iterable[str]:

@@ -34,6 +34,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
 from profkit.rendering.rank_lines import rank_lines
 from profkit.rendering.sentences.fit import change_label
@@ -75,6 +76,7 @@ def render_text(report: Document, *, width: int = 100, color: bool = False) -> s
         _phases,
         _kernels,
         _precision,
+        _numerics,
         _operators,
         _idle,
         _syncs,
@@ -228,6 +230,21 @@ def _precision(console: Console, report: Document, scale: Scale) -> None:
         )
     if len(accidents) > _FORMATS:
         console.print(Text(f"  and {count_text(len(accidents) - _FORMATS)} accidents more", style="dim"))
+
+
+def _numerics(console: Console, report: Document, scale: Scale) -> None:
+    for section in numerics_sections(report):
+        _heading(console, "Numerics", section.note)
+        for line in section.lines:
+            console.print(Padding(Text(_clean(line, None)), (0, 0, 0, 2)))
+        heads = ("zero", "fp16 loses", "norm", "range")
+        table = _table(("tensor", "left"), ("type", "left"), *((head, "right") for head in heads))
+        if console.width >= _WIDE:
+            table.add_column(section.scale, no_wrap=True)
+        for row in section.rows[:_TOP]:
+            cells = [_clean(row.label), row.dtype, row.zeros, row.lost, row.norm, row.range]
+            table.add_row(*map(Text, [*cells, row.histogram][: len(table.columns)]))
+        _print(console, table, len(section.rows) - _TOP, "tensors")
 
 
 def _operators(console: Console, report: Document, scale: Scale) -> None:

@@ -146,7 +146,7 @@ class Trial:
     def _search_or_tell(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         try:
             if self._is_short:
-                return self._stack(self._candidates, [], self._baseline)
+                return self._stack([*self._winners(), *self._candidates], [], self._baseline)
             self._try_each()
             return self._combine()
         except Failed as failure:  # what was measured alone is still known
