@@ -31,6 +31,7 @@ from profkit.timeline.range_tables import ranges_too_deep
 from profkit.timeline.view import TraceView
 
 __all__ = [
+    "doubts_of",
     "health_of",
     "input_row",
     "method_of",
@@ -70,7 +71,7 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
         health=health_of(recordings, views, joined.part, memory, [*found.findings, *joined.ranks.findings]),
         verdict=joined.verdict(
             undecided=undecided,
-            facts=host_facts(views[0])[1:] if undecided and undecided.code in _OF_THE_HOST else (),
+            facts=doubts_of(undecided, views),
         ),
         numerics=numerics_rows(recordings),
         advice=advise([v for v in views if v.has_timeline], memory),
@@ -107,6 +108,11 @@ def undecided_of(recordings: Sequence[Trace | MemoryHistory], views: Sequence[Tr
     if views or not recordings:
         return undecided_reason(views)
     return Fact("memory-only" if any(isinstance(r, MemoryHistory) for r in recordings) else "numerics-only")
+
+
+def doubts_of(undecided: Fact | None, views: Sequence[TraceView]) -> list[Fact]:
+    """What the host's time goes to, where no GPU was recorded."""
+    return host_facts(views[0])[1:] if undecided and undecided.code in _OF_THE_HOST else []
 
 
 def time_offsets(views: Sequence[TraceView]) -> list[int]:

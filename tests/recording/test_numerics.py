@@ -325,3 +325,46 @@ def test_the_file_is_read_as_what_it_is(tmp_path):
         recorder.file.write_text(text)
         with pytest.raises(profkit.ReadError, match=wrong):
             read(recorder.file)
+
+
+def compared(tmp_path, change, dtype=torch.float32):
+    """A training against itself with something changed."""
+    files = []
+    for name, changed in (("before", False), ("after", True)):
+        model, optimizer = build(dtype)
+        if changed:
+            change(model)
+        with profkit.numerics(model, every=2, folder=tmp_path / name) as recorder:
+            train(model, optimizer, 7)
+        files.append(recorder.file)
+    return profkit.compare(*files)
+
+
+def test_two_recordings_of_one_training_are_the_same(tmp_path):
+    found = compared(tmp_path, lambda model: None)
+    assert not found.comparison.numerics.changes
+    assert found.comparison.numerics.steps == 4
+    assert "the same within rounding" in found.comparison.sentence
+
+
+def test_the_first_module_and_step_where_two_recordings_part_are_named(tmp_path):
+    def spoil(model):
+        act, calls = model.layers[1].act, [0]
+        original = act.forward
+
+        def forward(x):
+            calls[0] += 1
+            return original(x) * (1.5 if calls[0] == 4 else 1)
+
+        act.forward = forward
+
+    found = compared(tmp_path, spoil)
+    first = found.comparison.numerics.changes[0]
+    # Step 3, which was spoiled, is not looked at; all that follows it has other weights.
+    assert (first.step, first.name, first.tensor) == (4, "layers.0.linear", "activation")
+    exact = compared(tmp_path, lambda model: model.layers[1].linear.weight.data.mul_(1.001))
+    first = exact.comparison.numerics.changes[0]
+    assert (first.step, first.name, first.tensor) == (0, "layers.1.linear", "activation")
+    assert "part in step 0 at the output of `layers.1.linear`" in exact.comparison.sentence
+    assert "layers.1.linear output" in str(exact)
+    assert first.before != first.after

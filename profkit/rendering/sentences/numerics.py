@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final, cast
 
+from profkit.comparison.rows import NumericsComparison
 from profkit.model.report_numerics import TensorKind
 from profkit.rendering.sentences.wording import Params, Table, Template, say
 
-__all__ = ["FINDINGS", "TENSORS"]
+__all__ = ["FINDINGS", "TENSORS", "norm_text", "numerics_sentence"]
 
 TENSORS: Final[dict[TensorKind, str]] = {
     "activation": "output",
@@ -65,3 +66,34 @@ FINDINGS: Final[Table] = {
         "The GradScaler skipped {count:step} of {steps}; its scale went from {first} to {last}."
     ),
 }
+
+
+def norm_text(norm: float | None) -> str:
+    """A norm, or that it is not finite."""
+    return "not finite" if norm is None else f"{norm:.6g}"
+
+
+def numerics_sentence(numerics: NumericsComparison) -> str:
+    """Where two recordings of numerics part."""
+    counts: Params = {"steps": numerics.steps, "tensors": numerics.tensors}
+    if not numerics.tensors:
+        return (
+            "The recordings have no step and tensor in common: give both the same model and the same every."
+        )
+    if not numerics.changes:
+        return say(
+            "The recordings hold the same within rounding, in {steps:step} and {tensors:tensor}.", counts
+        )
+    first = numerics.changes[0]
+    values: Params = {
+        "name": first.name,
+        "tensor": TENSORS[first.tensor],
+        "step": first.step,
+        "before": norm_text(first.before),
+        "after": norm_text(first.after),
+        "of": "" if first.rank is None else f" of rank {first.rank}",
+    }
+    return say(
+        "The recordings part in step {step} at the {tensor} of `{name}`{of}: its norm is {before} before, {after} after.",
+        values,
+    )
