@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -368,3 +370,28 @@ def test_the_first_module_and_step_where_two_recordings_part_are_named(tmp_path)
     assert "part in step 0 at the output of `layers.1.linear`" in exact.comparison.sentence
     assert "layers.1.linear output" in str(exact)
     assert first.before != first.after
+
+
+def test_an_unedited_script_is_recorded(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "for _ in range(5):\n"
+        "    optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()\n"
+    )
+    line = [
+        "record",
+        "numerics",
+        "--every",
+        "2",
+        "-o",
+        str(tmp_path / "run"),
+        "--",
+        sys.executable,
+        str(script),
+    ]
+    subprocess.run([sys.executable, "-m", "profkit", *line], check=True, timeout=300)
+    numerics = profkit.analyze(tmp_path / "run").document.numerics[0]
+    assert (numerics.model, list(numerics.steps), numerics.step_count) == ("Linear", [0, 2, 4], 5)
