@@ -10,7 +10,7 @@ from profkit.simulation.compiled_regions import compilation_ns, graphs_of, newes
 from profkit.simulation.fusion import fusible
 from profkit.simulation.launching import capture, lift_waits
 from profkit.simulation.loops import repeated
-from profkit.simulation.preconditions import breaks, graphed, inner_waits, recompilation
+from profkit.simulation.preconditions import breaks, eager_kernels, inner_waits, recompilation
 from profkit.simulation.registry import refusal
 from profkit.units import duration_text, noun_text, percent_text
 
@@ -28,7 +28,7 @@ _COLD = 0.1
 def _compile(case: Case) -> Evidence | None:
     facts = case.facts
     chosen = fusible(facts)
-    if chosen.sum() < 3 or facts.compiled.any() or graphed(case.step) or _ran_once(case):
+    if chosen.sum() < 3 or eager_kernels(case.step, ()) is not None or _ran_once(case):
         return None
     names = facts.view.trace.operations.name[facts.program.row]
     if not case.view.steps.count and len(np.unique(names)) == 1:

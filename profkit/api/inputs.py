@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -71,23 +72,31 @@ def _expand(path: PathLike) -> list[str]:
     if is_remote(str(path)):
         return list_remote(str(path), RECORDING_SUFFIXES)
     if any(c in str(path) for c in "*?[") and not Path(path).exists():
-        return sorted(glob(str(path))) or [os.fspath(path)]  # noqa: PTH207 - a Path has no absolute pattern
+        return sorted(glob(str(path)), key=_by_number) or [os.fspath(path)]  # noqa: PTH207 - a Path has no absolute pattern
     if str(path) == "-" or not Path(path).is_dir():
         return [os.fspath(path)]
     folder = Path(path)
     found = sorted(
-        str(f)
-        for f in folder.iterdir()
-        if f.is_file()
-        and f.name.endswith(RECORDING_SUFFIXES)
-        and read_run_file(f) is None
-        and not _is_report(f)
+        (
+            str(f)
+            for f in folder.iterdir()
+            if f.is_file()
+            and f.name.endswith(RECORDING_SUFFIXES)
+            and read_run_file(f) is None
+            and not _is_report(f)
+        ),
+        key=_by_number,
     )
     if not found:
         raise ReadError(
             folder.name, "the folder has no recording in it", "Name a file, or record with profkit.record"
         )
     return without_exported(found)
+
+
+def _by_number(path: str) -> list[tuple[int, str]]:
+    """A key by which ``rank2`` comes before ``rank10``."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", path)]
 
 
 def distinct_files(files: Sequence[str]) -> list[str]:

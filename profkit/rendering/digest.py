@@ -9,8 +9,10 @@ from typing import Any, Final
 from profkit.errors import printable
 from profkit.model.findings import Severity
 from profkit.model.names import SHARES, KernelBound, Shares
-from profkit.model.report import AdviceRow, InputRow, KernelRow, PhaseRow, Report, SyncRow
+from profkit.model.report import AdviceRow, KernelRow, PhaseRow, Report, SyncRow
 from profkit.rendering.document import Document, Finding, Verdict
+from profkit.rendering.input_lines import input_lines
+from profkit.rendering.sentences.first_action import first_action
 from profkit.rendering.sentences.labels import LAUNCH_PARTS, share_label
 from profkit.units import count_text, duration_text, noun_text, percent_text
 
@@ -216,9 +218,10 @@ def facts(report: Document) -> list[str]:
         name = device.name or "unnamed device"
         gpus[name] = gpus.get(name, 0) + 1
     found = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]
-    found += [_input_text(row) for row in report.inputs[:4]]
-    if len(report.inputs) > 4:
-        found.append(f"and {noun_text(len(report.inputs) - 4, 'more file')}")
+    files = input_lines(report.inputs)
+    found += [f"{name} ({tool})" for name, tool in files[:4]]
+    if len(files) > 4:
+        found.append(f"and {noun_text(len(files) - 4, 'more file')}")
     if report.method.options.phase:
         found.append(f"tables of phase {report.method.options.phase} only")
     steps, kept = report.window.steps, kept_steps(report)
@@ -242,9 +245,12 @@ def share_text(share: float | None) -> str:
 
 
 def no_advice(report: Document) -> str | None:
-    """What to say where there is a verdict and nothing to do about it; None where there is advice, or no device."""
-    undecided = report.verdict.bound == "unknown"
-    if report.advice or undecided or not any(row.busy_ns for row in report.devices):
+    """What to say where no advice has a price: what to do all the same, or why there is none; None where there is advice."""
+    if report.advice:
+        return None
+    if action := first_action(report):
+        return action
+    if report.verdict.bound == "unknown" or not any(row.busy_ns for row in report.devices):
         return None
     if any(finding.code == "no-torch" for finding in report.health.findings):
         return "No advice: it is for programs of PyTorch, and this is another one."
@@ -317,7 +323,3 @@ def _united(rows: Sequence[KernelRow]) -> KernelSum:
         efficiency=sum(number_of(row.efficiency) * row.total_ns for row in side) / time if time else None,
         unsaturated=flagged * 2 > time,
     )
-
-
-def _input_text(row: InputRow) -> str:
-    return f"{row.path} ({' '.join(filter(None, (row.tool, row.tool_version))) or row.format})"

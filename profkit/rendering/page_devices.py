@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from profkit.model.report import CommunicationRow, RankRow
+from profkit.model.report import CommunicationRow
 from profkit.model.report_memory import CategoryRow, FitRow, MemoryStep
-from profkit.rendering.digest import kept_steps
 from profkit.rendering.document import Document, Memory
 from profkit.rendering.page_cells import Segment, segments_of
+from profkit.rendering.page_fit import FitLine, fit_lines
+from profkit.rendering.rank_lines import RankLine, rank_lines
 
 __all__ = ["MemorySection", "RanksSection", "memory_section", "ranks_section"]
 
@@ -47,14 +48,6 @@ class HolderTable:
 
 
 @dataclass(frozen=True)
-class FitLine:
-    """The peak after a change alone, with its share of the largest peak that is shown."""
-
-    row: FitRow
-    share: float
-
-
-@dataclass(frozen=True)
 class MemorySection:
     """The memory section with the tables that it has rows for."""
 
@@ -67,16 +60,6 @@ class MemorySection:
 
 
 @dataclass(frozen=True)
-class RankLine:
-    """A rank; its waiting is a sum over its window, shown per step."""
-
-    row: RankRow
-    parts: Sequence[Segment]
-    waits_ns: float | None
-    causes_ns: float | None
-
-
-@dataclass(frozen=True)
 class RanksSection:
     """Collectives, and ranks where there are several."""
 
@@ -84,7 +67,8 @@ class RanksSection:
     communication_left: int
     told_apart: bool
     """Whether waiting is told apart from the transfer."""
-    ranks: Sequence[RankLine]
+    ranks: Sequence[tuple[RankLine, Sequence[Segment]]]
+    """Each with its bar."""
     ranks_left: int
     compared: bool
     """Whether it is known who waits for whom."""
@@ -102,40 +86,30 @@ def memory_section(memory: Memory | None, fit: Sequence[FitRow] = ()) -> MemoryS
     total = sum(row.bytes for row in memory.by_category) or 1
     peak = [HolderLine(row.where, row.category, row.bytes, row.count) for row in memory.at_peak]
     kept = [HolderLine(row.where, None, row.bytes, row.count) for row in memory.never_freed]
-    tables = (("Held at the peak", peak), ("Never freed", kept))
+    tables = (("Held at the peak", peak), ("Still allocated at the end", kept))
     steps = memory.steps
     shown = steps if len(steps) <= _STEPS else [*steps[: _STEPS // 2], *steps[-_STEPS // 2 :]]
-    most = max((memory.peak_allocated_bytes or 0, *(row.peak_bytes.likely for row in fit))) or 1
     return MemorySection(
         memory=memory,
         categories=[CategoryLine(row, row.bytes / total) for row in memory.by_category],
         holders=[HolderTable(title, rows[:_HOLDERS], len(rows) - _HOLDERS) for title, rows in tables if rows],
         steps=shown,
         steps_left=len(steps) - len(shown),
-        fit=[FitLine(row, row.peak_bytes.likely / most) for row in fit],
+        fit=fit_lines(fit),
     )
 
 
 def ranks_section(report: Document) -> RanksSection | None:
     """Collectives and ranks; None where there is one rank that talks to nobody."""
-    ranks = report.ranks if len(report.ranks) > 1 else ()
+    ranks = rank_lines(report) if len(report.ranks) > 1 else []
     if not report.communication and not ranks:
         return None
-    steps = max(1, kept_steps(report))
-    lines = [
-        RankLine(
-            row=row,
-            parts=segments_of(row.shares),
-            waits_ns=None if row.exposed_waiting_ns is None else row.exposed_waiting_ns / steps,
-            causes_ns=None if row.causes_wait_ns is None else row.causes_wait_ns / steps,
-        )
-        for row in ranks[:_ROWS]
-    ]
+    shown = ranks if len(ranks) <= _ROWS else [*ranks[: _ROWS - 1], ranks[-1]]
     return RanksSection(
         communication=report.communication[:_ROWS],
         communication_left=len(report.communication) - _ROWS,
         told_apart=any(row.waiting_ns is not None for row in report.communication),
-        ranks=lines,
-        ranks_left=len(ranks) - _ROWS,
-        compared=any(row.causes_wait_ns is not None for row in ranks),
+        ranks=[(line, segments_of(line.shares)) for line in shown],
+        ranks_left=len(ranks) - len(shown),
+        compared=any(line.causes_ns is not None for line in ranks),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from profkit.model.names import ShareBound
-from profkit.model.report import AdviceRow
+from profkit.model.report import AdviceRow, DeviceRow
 from profkit.rendering.digest import (
     Scale,
     code_lines,
@@ -21,7 +22,9 @@ from profkit.rendering.digest import (
     what_to_record,
 )
 from profkit.rendering.document import Document, Finding, Threshold
+from profkit.rendering.input_lines import input_lines
 from profkit.rendering.page_cells import Segment, clip, segments_of, with_units
+from profkit.rendering.sentences.first_action import first_action
 from profkit.rendering.sentences.labels import BASES, CONFIDENCES
 from profkit.units import count_text, duration_text
 
@@ -60,6 +63,8 @@ class VerdictSection:
     kind: str | None
     """What stands before the colon of the sentence."""
     rest: str
+    more: str
+    """The sentences after the first."""
     bound: ShareBound
     facts: Sequence[str]
     bar: Sequence[Segment]
@@ -73,6 +78,8 @@ class VerdictSection:
     launch: Sequence[tuple[str, int]]
     record: str | None
     first: AdviceEntry | None
+    action: str | None
+    """What to do first where no advice is it."""
     caveats: Sequence[str]
     confidence: str | None
     """With what it means; None where there is no verdict to trust."""
@@ -93,6 +100,10 @@ class HealthSection:
 class MethodSection:
     """How the numbers were made."""
 
+    inputs: Sequence[tuple[str, str]]
+    """Files, and what wrote them."""
+    devices: Sequence[tuple[str, DeviceRow]]
+    """Devices, those that are alike as one."""
     thresholds: Sequence[Threshold]
     basis: Sequence[tuple[str, str]]
     options: Sequence[tuple[str, str]]
@@ -102,15 +113,17 @@ class MethodSection:
 def verdict_section(report: Document, scale: Scale) -> VerdictSection:
     """The verdict, its bar, and the first thing to do."""
     verdict = report.verdict
-    sentence = with_units(verdict.sentence)
+    sentence, more = _first_sentence(with_units(verdict.sentence))
     kind, _, rest = sentence.partition(": ") if verdict.bound != "unknown" else ("", "", sentence)
     shares, own_scale = headline_of(report)
     record = what_to_record(verdict)
     # Advice is about a rank's own step: where it waits for another rank, that is not what to do first.
-    first = report.advice[0] if report.advice and verdict.straggler is None else None
+    action = first_action(report)
+    first = report.advice[0] if report.advice and verdict.straggler is None and action is None else None
     return VerdictSection(
         kind=kind if rest and kind else None,
         rest=rest or kind,
+        more=more,
         bound=verdict.bound,
         facts=facts(report),
         bar=segments_of(shares, largest_first=True),
@@ -120,9 +133,16 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
         launch=[(name, ns) for name, ns in launch_parts(report) if ns],
         record=record[:1].upper() + record[1:] if record else None,
         first=advice_entry(first) if first else None,
+        action=action,
         caveats=verdict.caveats,
         confidence=CONFIDENCES.get(verdict.confidence),
     )
+
+
+def _first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence, which is the headline, and the others."""
+    end = re.search(r"\. (?=[A-Z])", text)
+    return (text[: end.start() + 1], text[end.end() :]) if end else (text, "")
 
 
 def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:
@@ -217,6 +237,8 @@ def method_section(report: Document) -> MethodSection:
         ("parallelism", ", ".join(f"{row.kind} ({row.basis})" for row in ranks.parallelism)),
     ]
     return MethodSection(
+        inputs=input_lines(report.inputs),
+        devices=_devices(report.devices),
         thresholds=method.thresholds,
         basis=[
             (BASES[name], share_text(share)) for name, share in report.verdict.basis_shares.items() if share
@@ -224,3 +246,14 @@ def method_section(report: Document) -> MethodSection:
         options=[(name, text) for name, text in given if text],
         more=[(name, text) for name, text in more if text],
     )
+
+
+def _devices(devices: Sequence[DeviceRow]) -> list[tuple[str, DeviceRow]]:
+    alike: dict[tuple[object, ...], list[DeviceRow]] = {}
+    for row in devices:
+        key = (row.name, tuple(row.peaks.items()), row.bandwidth_gbs, row.peaks_source)
+        alike.setdefault(key, []).append(row)
+    return [
+        (f"{count_text(len(rows))} devices" if len(rows) > 1 else f"Device {rows[0].id}", rows[0])
+        for rows in alike.values()
+    ]

@@ -19,7 +19,6 @@ from profkit.rendering.digest import (
     gain_text,
     headline_of,
     health_note,
-    kept_steps,
     kernels_by_name,
     launch_parts,
     memory_findings,
@@ -35,10 +34,12 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
+from profkit.rendering.rank_lines import rank_lines
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
-from profkit.units import bytes_text, count_text, duration_text, percent_text
+from profkit.units import bytes_text, count_text, duration_text
 
 __all__ = ["render_text"]
 
@@ -75,6 +76,7 @@ def render_text(report: Document, *, width: int = 100, color: bool = False) -> s
         _phases,
         _kernels,
         _precision,
+        _numerics,
         _operators,
         _idle,
         _syncs,
@@ -230,6 +232,21 @@ def _precision(console: Console, report: Document, scale: Scale) -> None:
         console.print(Text(f"  and {count_text(len(accidents) - _FORMATS)} accidents more", style="dim"))
 
 
+def _numerics(console: Console, report: Document, scale: Scale) -> None:
+    for section in numerics_sections(report):
+        _heading(console, "Numerics", section.note)
+        for line in section.lines:
+            console.print(Padding(Text(_clean(line, None)), (0, 0, 0, 2)))
+        heads = ("zero", "fp16 loses", "norm", "range")
+        table = _table(("tensor", "left"), ("type", "left"), *((head, "right") for head in heads))
+        if console.width >= _WIDE:
+            table.add_column(section.scale, no_wrap=True)
+        for row in section.rows[:_TOP]:
+            cells = [_clean(row.label), row.dtype, row.zeros, row.lost, row.norm, row.range]
+            table.add_row(*map(Text, [*cells, row.histogram][: len(table.columns)]))
+        _print(console, table, len(section.rows) - _TOP, "tensors")
+
+
 def _operators(console: Console, report: Document, scale: Scale) -> None:
     if report.kernels or not report.operators:
         return
@@ -286,7 +303,7 @@ def _memory(console: Console, report: Document, scale: Scale) -> None:
     _heading(console, "Memory", peak)
     held = [(row.category, row.where, row.bytes, row.count) for row in memory.at_peak]
     kept = [(None, row.where, row.bytes, row.count) for row in memory.never_freed]
-    for title, rows in (("at the peak", held), ("never freed", kept)):
+    for title, rows in (("at the peak", held), ("still allocated at the end", kept)):
         if not rows:
             continue
         table = _table((title, "left"), ("size", "right"), ("blocks", "right"))
@@ -311,21 +328,15 @@ def _ranks(console: Console, report: Document, scale: Scale) -> None:
     if len(report.ranks) < 2:
         return
     _heading(console, "Ranks", "")
-    heads = ("rank", "step", "late", "waits for others", "causes a step")
-    steps = max(1, kept_steps(report))
+    heads = ("rank", "step", "late", "waits a step", "causes a step")
     table = _table(*((head, "right") for head in heads), ("", "left"))
-    for row in report.ranks[:16]:
-        window = sum(row.shares.values())
-        waits, holds = row.exposed_waiting_ns, row.causes_wait_ns
-        table.add_row(
-            str(row.rank),
-            duration_text(row.step_ns),
-            duration_text(row.late_ns),
-            percent_text(None if waits is None or not window else waits / window),
-            duration_text(None if holds is None else holds / steps),
-            Text("straggler" if row.straggler else "", style="bold red"),
-        )
-    _print(console, table, len(report.ranks) - 16, "ranks")
+    lines = rank_lines(report)
+    shown = lines if len(lines) <= 16 else [*lines[:15], lines[-1]]
+    for line in shown:
+        times = (line.step_ns, line.late_ns, line.waits_ns, line.causes_ns)
+        note = Text("straggler" if line.straggler else "", style="bold red")
+        table.add_row(line.name, *map(duration_text, times), note)
+    _print(console, table, len(lines) - len(shown), "ranks")
 
 
 def _advice(console: Console, report: Document, scale: Scale) -> None:

@@ -16,22 +16,21 @@ __all__ = ["importer_findings"]
 _LOST: Final = 0.05
 """A recording that lost so much of its launches' kernels is damaged."""
 
-_FIRST_WITH_CUDA: Final = {12: (2022, 4), 13: (2025, 3)}
-"""The release of Nsight Systems that the release notes of a CUDA toolkit list beside it: 12.0 has 2022.4.2, 13.0
-has 2025.3.2."""
+_YEAR_OF_CUDA: Final = {12: 2022, 13: 2025}
+"""When a CUDA came out: 12.0 in December 2022, 13.0 in August 2025 (the dates of NVIDIA's release notes). An nsys has its
+year in its version, and one of an earlier year is surely older; which release of the same year is, is not told."""
 
 
 def importer_findings(views: Sequence[TraceView]) -> list[Finding]:
     """That an export lacks rows, and whether its nsys is older than the CUDA that it recorded."""
     for view in views:
-        source = view.trace.source
-        known, needed = format_named(source.format), _needed(view.trace)
-        if not (known and known.imported and _lacks_rows(view, is_older=needed is not None)):
+        source, is_older = view.trace.source, _is_older(view.trace)
+        known = format_named(source.format)
+        if not (known and known.imported and _lacks_rows(view, is_older=is_older)):
             continue
         params = {
-            "version": source.tool_version,
+            "version": source.tool_version if is_older else None,
             "cuda": source.facts.get("cuda"),
-            "needed": ".".join(map(str, needed)) if needed else None,
         }
         severity = Severity.WARNING if len(view.trace.operations) else Severity.ERROR
         return [Finding("importer-lost-rows", severity, params=params)]
@@ -48,11 +47,9 @@ def _lacks_rows(view: TraceView, *, is_older: bool) -> bool:
     return is_older and not len(trace.operations) and trace.source.facts.get("gpus", "0") != "0"
 
 
-def _needed(trace: Trace) -> tuple[int, int] | None:
-    """The first release that knows the recorded CUDA, where the export was made by an older one."""
-    release = re.match(r"(\d{4})\.(\d+)", trace.source.tool_version or "")
+def _is_older(trace: Trace) -> bool:
+    """Whether the export was made by an nsys of a year before that of the recorded CUDA."""
+    release = re.match(r"(\d{4})\.", trace.source.tool_version or "")
     major = trace.source.facts.get("cuda", "").partition(".")[0]
-    needed = _FIRST_WITH_CUDA.get(int(major)) if major.isdigit() else None
-    if release is None or needed is None or (int(release[1]), int(release[2])) >= needed:
-        return None
-    return needed
+    year = _YEAR_OF_CUDA.get(int(major)) if major.isdigit() else None
+    return release is not None and year is not None and int(release[1]) < year

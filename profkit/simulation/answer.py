@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 TOO_LITTLE: Final = "it saves less than 1 %"
+_UNLIKE: Final = "the replay of the recorded step is more than 10 % off, so nothing has a price"
 _WORTH_SAYING: Final = 0.01
 _WORKERS: Final = 8
 
@@ -112,7 +113,8 @@ def what_if(
         *names, *([LOADER_WORKERS] if loader_workers is not None else []), *([ON] if gpu is not None else [])
     ]  # fmt: skip
     made = partial(_changes, workers=loader_workers if loader_workers is not None else _WORKERS, gpu=gpu)
-    reasons = {name: refusal(step, name, asked) for name in asked or [*CHANGES, LOADER_WORKERS]}
+    unlike = None if step.unprofiled.is_understood else _UNLIKE
+    reasons = {name: unlike or refusal(step, name, asked) for name in asked or [*CHANGES, LOADER_WORKERS]}
     can = [name for name, reason in reasons.items() if reason is None]
     if asked:
         priced = [(name, step.predict(made([name]))) for name in can]

@@ -10,14 +10,13 @@ until the product's backward (torch/csrc/autograd and aten/src/ATen/autocast_mod
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.memory.categories import ACTIVATION, TEMPORARY
+from profkit.memory.categories import ACTIVATION, PARAMETER, TEMPORARY
 from profkit.simulation.block_operators import BlockOperators, Call
 from profkit.simulation.memory_changes import MemoryChange
 from profkit.simulation.memory_program import MemoryProgram
@@ -25,7 +24,7 @@ from profkit.simulation.memory_program import MemoryProgram
 __all__ = ["autocast_memory", "under_autocast"]
 
 _PRODUCT: Final = re.compile(
-    r"aten::(?:_?addmm|mm|bmm|baddbmm|addbmm|addmv|mv|cudnn_convolution\w*|_?convolution|miopen_convolution|"
+    r"aten::(?:_?addmm|mm|bmm|baddbmm|addbmm|addmv|mv|cudnn_convolution\w*|_?convolution|_conv_depthwise\w*|slow_conv\w*|_slow_conv\w*|miopen_convolution|"
     r"_thnn_\w+|_cudnn_rnn|_scaled_dot_product_\w+|_flash_attention_\w+|_efficient_attention_\w+|prelu)\b"
 )
 _IN_FP32: Final = re.compile(
@@ -42,6 +41,8 @@ _SAVES_INPUTS: Final = re.compile(
     r"max_pool\w*|hardtanh\w*|hardswish|leaky_relu|mish|sin|cos|where|var\w*|linalg_vector_norm|_rms_norm\w*|"
     r"_fused_rms_norm\w*)\b"
 )
+_PROMOTES: Final = re.compile(r"aten::(?:add|sub|rsub|mul|div|addcmul|addcdiv|where|maximum|minimum|lerp)\b")
+"""Operators whose result has the wider of their inputs' types."""
 _ATTENTION: Final = re.compile(r"aten::(?:_softmax|bmm|baddbmm|_scaled_dot_product_\w+)\b")
 _NORM: Final = re.compile(r"aten::(?:native_layer_norm|native_group_norm|_fused_rms_norm|_rms_norm)\b")
 _POOL: Final = re.compile(r"aten::max_pool\w*_with_indices\b")
@@ -107,7 +108,8 @@ class _Forward:
         """(bytes, state in which it begins, state in which it ends, the step's row that is converted or -1)."""
         self._ends = self._backward_of()
         self._last_attention = -1
-        self._weights: set[tuple[int, ...]] = set()
+        parameters = program.requested[program.use == PARAMETER]
+        self._parameters = frozenset((parameters[parameters > 0] // _FP32_BYTES).tolist())
 
     def _backward_of(self) -> dict[int, int]:
         """The last state of the backward of each forward call, by autograd's number."""
@@ -132,7 +134,7 @@ class _Forward:
         leaf = product or rows or _SAVES_INPUTS.match(call.name) or _IN_FP32.match(call.name)
         if not leaf:
             return
-        taken = [tensor for size in call.sizes if size for tensor in self._input(call, size, product)]
+        taken = self._inputs(call, product)
         for tensor in taken:
             tensor.taken_by.append(call)
         if product:
@@ -156,20 +158,42 @@ class _Forward:
         row = self._rows[tensor.row]
         return bool(self._program.freed[row] >= state)
 
-    def _input(self, call: Call, size: int, product: bool) -> Iterator[_Tensor]:
-        """The latest result of that size that is still there; for a product with a weight rather that of a norm."""
+    def _inputs(self, call: Call, product: bool) -> list[_Tensor]:
+        """What a call takes, of the results so far: two inputs of one size are two results, where there are two."""
+        taken: list[_Tensor] = []
+        for size, span in call.float_inputs():
+            found = self._parts_of(call, span) if span > size else self._whole(call, size, product)
+            found = [tensor for tensor in found if tensor not in taken] or found
+            taken += found[-1:]
+        return taken
+
+    def _whole(self, call: Call, size: int, product: bool) -> list[_Tensor]:
+        """Results of that size that are still there; for a product with a weight rather those of norms."""
         found = [t for t in self._tensors.get(size, [])[-12:] if self._alive(t, call.first)]
-        if not found:
-            return
         if product and not _ATTENTION.match(call.name):
             norms = [t for t in found if _NORM.match(t.call.name) and t.call.first > self._last_attention]
             found = norms or found
-        yield found[-1]
+        return found
+
+    def _parts_of(self, call: Call, span: int) -> list[_Tensor]:
+        """The smallest results that are still there and have room for a part with gaps, such as queries among keys."""
+        for size in sorted(size for size in self._tensors if size >= span):
+            if found := [t for t in self._tensors[size][-12:] if self._alive(t, call.first)]:
+                return found
+        return []
 
     def _half_of(self, call: Call, taken: list[_Tensor]) -> bool:
+        if _PROMOTES.match(call.name) and any(
+            self._is_parameter(call, size) for size, _ in call.float_inputs()
+        ):
+            return False
         if taken:
             return all(tensor.half for tensor in taken)
         return bool(self._all) and self._all[-1].half and any(call.sizes)
+
+    def _is_parameter(self, call: Call, size: int) -> bool:
+        """Whether an input is in fp32 whatever came before: it has a parameter's size, and that of no result."""
+        return size in self._parameters and not self._whole(call, size, product=False)
 
     def _cast_weights(self, call: Call, taken: list[_Tensor]) -> None:
         """What is taken and no result of the step is a weight: its copy is kept until the product's backward."""

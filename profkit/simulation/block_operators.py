@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,10 @@ _ALLOCATING: Final = frozenset(
 )  # fmt: skip
 """Operators that others call for their results: what called them is what made the block."""
 _NODE: Final = "autograd::engine::evaluate_function: "
+_NO_FLOATS: Final = frozenset(
+    {"long int", "int", "short int", "short", "signed char", "unsigned char", "bool", "long", "char"}
+)
+"""How Kineto writes the types of tensors of whole numbers and of truth values (c10::typeMetaToScalarType's C++ names)."""
 _LEAST_AGREEMENT: Final = 0.95
 """Of the addresses of the trace's allocations, to be taken for those of the history."""
 _FARTHEST: Final = 64
@@ -44,6 +48,16 @@ class Call:
     first: int
     """The state of the history in which it begins."""
     last: int
+    floats: tuple[bool, ...] = ()
+    """Whether each of the tensors holds floats; empty where no types were recorded."""
+    spans: tuple[int, ...] = ()
+    """Elements from the first to the last of each: more than its size for a part of a larger tensor; empty is unknown."""
+
+    def float_inputs(self) -> Iterator[tuple[int, int]]:
+        """Size and span of each tensor of floats."""
+        for place, size in enumerate(self.sizes):
+            if size and (not self.floats or self.floats[place]):
+                yield size, self.spans[place] if self.spans else size
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +71,9 @@ class BlockOperators:
     call: IntColumn
     """For each of them the index of the call that made it, -1 is unknown."""
     repeats: Sequence[IntColumn]
-    """The rows of each step that allocates the same sizes in the same order, this one included."""
+    """The rows of each step that allocates at the same places in the code in the same order, this one included."""
+    passing: IntColumn
+    """The rows that begin and end within a step unlike this one: what made them is not known."""
 
     def spread(self, values: NDArray[np.float64], count: int, fill: float) -> NDArray[np.float64]:
         """Values of the step's rows, given to the rows of all steps like it."""
@@ -97,12 +113,24 @@ def block_operators(program: MemoryProgram, trace: Trace) -> BlockOperators | No
         return None
     chosen = whole[0]
     mine = sequences[chosen]
-    sizes = program.requested[mine]
-    repeats = [r for r in sequences if len(r) == len(mine) and bool((program.requested[r] == sizes).all())]
+    alike = [_alike(program, mine, each) for each in sequences]
+    repeats = [each for each, same in zip(sequences, alike, strict=True) if same]
+    others = [
+        rows[program.freed[rows] <= step.last]
+        for rows, step, same in zip(sequences, steps, alike, strict=True)
+        if not same
+    ]
     calls, call_of = _calls(trace, memory.time_ns, memory.thread, shared + 1)
     by_state = dict(zip((shared + 1).tolist(), call_of.tolist(), strict=True))
     call = np.array([by_state.get(int(state), -1) for state in program.allocated[mine]], np.int64)
-    return BlockOperators(calls, mine, call, repeats)
+    return BlockOperators(calls, mine, call, repeats, np.concatenate([np.zeros(0, np.int64), *others]))
+
+
+def _alike(program: MemoryProgram, one: IntColumn, other: IntColumn) -> bool:
+    """Whether two steps allocate in the same way; sizes may differ where the code is the same, such as those of random masks."""
+    return len(one) == len(other) and any(
+        bool((column[one] == column[other]).all()) for column in (program.requested, program.stack)
+    )
 
 
 def _slack(last: int) -> int:
@@ -146,16 +174,41 @@ def _calls(
     place = np.full(len(ranges) + 1, -1, np.int64)
     place[within] = np.arange(len(within))
     nodes = _nodes(names, parent, within)
-    shapes = {text: _shapes(trace, text) for text in np.unique(ranges.shapes[within]).tolist()}
+    inputs = {key: _inputs(trace, *key) for key in set(_input_texts(trace, within))}
     first = states[np.minimum(np.searchsorted(times, ranges.start_ns[within], "left"), len(states) - 1)]
     last = states[np.maximum(np.searchsorted(times, ranges.end_ns[within], "right") - 1, 0)]
     calls = []
-    for row, begins, ends in zip(within.tolist(), first.tolist(), last.tolist(), strict=True):
-        node, taken = nodes.get(row, -1), shapes[int(ranges.shapes[row])]
-        sizes = tuple(math.prod(shape) if shape else 0 for shape in taken)
+    texts = _input_texts(trace, within)
+    for row, text, begins, ends in zip(within.tolist(), texts, first.tolist(), last.tolist(), strict=True):
+        node, (shapes, floats, spans) = nodes.get(row, -1), inputs[text]
+        sizes = tuple(math.prod(shape) if shape else 0 for shape in shapes)
         sequence = int(ranges.sequence[node if node >= 0 else row])
-        calls.append(Call(names[row], sizes, taken, node >= 0, sequence, begins, ends))
+        calls.append(Call(names[row], sizes, shapes, node >= 0, sequence, begins, ends, floats, spans))
     return calls, place[made_by]
+
+
+def _input_texts(trace: Trace, rows: IntColumn) -> list[tuple[int, int, int]]:
+    ranges = trace.ranges
+    columns = (ranges.shapes[rows], ranges.dtypes[rows], ranges.strides[rows])
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _inputs(
+    trace: Trace, shapes_text: int, types_text: int, strides_text: int
+) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...], tuple[int, ...]]:
+    """Shapes of an operator's inputs, which of them are floats, and their spans; the last two may be unknown."""
+    shapes, types = _lists(trace, shapes_text), _read(trace, types_text)
+    strides = _lists(trace, strides_text)
+    floats = tuple(each not in _NO_FLOATS for each in types) if len(types) == len(shapes) else ()
+    told = [len(a) == len(b) for a, b in zip(shapes, strides, strict=False)]
+    spans = tuple(map(_span, shapes, strides)) if len(told) == len(shapes) and all(told) else ()
+    return shapes, floats, spans
+
+
+def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    if not shape or not math.prod(shape):
+        return 0
+    return 1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
 
 
 def _nodes(names: NDArray[np.object_], parent: IntColumn, rows: IntColumn) -> dict[int, int]:
@@ -170,14 +223,17 @@ def _nodes(names: NDArray[np.object_], parent: IntColumn, rows: IntColumn) -> di
     return found
 
 
-def _shapes(trace: Trace, text: int) -> tuple[tuple[int, ...], ...]:
+def _read(trace: Trace, text: int) -> list[object]:
     try:
         told = json.loads(trace.strings[text]) if text >= 0 else None
     except ValueError:
-        return ()
-    if not isinstance(told, list):
-        return ()
+        return []
+    return told if isinstance(told, list) else []
+
+
+def _lists(trace: Trace, text: int) -> tuple[tuple[int, ...], ...]:
+    """Lists of numbers, one for each input; empty for an input without them."""
     return tuple(
-        tuple(shape) if isinstance(shape, list) and all(isinstance(n, int) and n >= 0 for n in shape) else ()
-        for shape in told
+        tuple(each) if isinstance(each, list) and all(isinstance(n, int) and n >= 0 for n in each) else ()
+        for each in _read(trace, text)
     )

@@ -29,7 +29,7 @@ from profkit.simulation.predict import Change
 from profkit.simulation.recompute_memory import LayerTimes, find_segments, layer_times, recompute_memory
 from profkit.simulation.registry import CHANGES
 
-__all__ = ["FitChanges", "PricedChange"]
+__all__ = ["FitChanges", "PricedChange", "in_steps_alike"]
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,16 @@ class FitChanges:
         work = [*with_operators, *self._of_layers(program), *self._of_optimizer(program)]
         found = [*work, *self._of_batch(operators)]
         if operators is not None and self.inference:
-            found.append(PricedChange("inference", None, infer_only(operators), (_forward_only,)))
+            inferred = in_steps_alike(infer_only(operators), operators)
+            found.append(PricedChange("inference", None, inferred, (_forward_only,)))
         return found
 
     def _of_operators(self, operators: BlockOperators) -> Iterator[PricedChange]:
         if self.bf16:
-            yield PricedChange("bf16", None, autocast_memory(operators), (CHANGES["bf16"].change,))
+            halved = in_steps_alike(autocast_memory(operators), operators)
+            yield PricedChange("bf16", None, halved, (CHANGES["bf16"].change,))
         if self.fused_attention:
-            fused = fuse_attention_memory(operators)
+            fused = in_steps_alike(fuse_attention_memory(operators), operators)
             yield PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"].change,))
 
     def _of_layers(self, program: MemoryProgram) -> Iterator[PricedChange]:
@@ -142,6 +144,17 @@ class FitChanges:
         if self.accumulate > 1:
             parts, time = self.accumulate, (_launched(self.accumulate),)
             yield PricedChange("accumulate", parts, accumulate_over(parts), time)
+
+
+def in_steps_alike(change: MemoryChange, operators: BlockOperators) -> MemoryChange:
+    """A change that needs the operators of one step: other steps than those like it cannot be changed, and are left out."""
+
+    def changed(program: MemoryProgram) -> MemoryProgram:
+        left_out = np.zeros(len(program.recorded.requested), bool)
+        left_out[operators.passing] = True
+        return change(program.without(program.like(left_out)))
+
+    return changed
 
 
 def _longer(factor: float) -> Change:

@@ -22,9 +22,6 @@ from profkit.timeline.view import TraceView
 
 __all__ = ["Pace", "Savings", "pace_of", "savings_of"]
 
-_MOST_OFF: Final = 0.10
-"""A replay of the recorded step that is further off says nothing about what holds it up (design, section 2)."""
-
 _SETS_THE_PACE: Final = 0.10
 """What a resource must save of the step to set its pace (design, section 2)."""
 
@@ -43,7 +40,7 @@ class Pace:
 
 def savings_of(view: TraceView, device: int, step: UnprofiledStep) -> Savings | None:
     """What the step of a device would save with each resource twice as fast; None where its replay is too far off."""
-    if abs(step.replayed_over_recorded - 1) > _MOST_OFF:
+    if not step.is_understood:
         return None
     programs, lengths = zip(*step.played.values(), strict=True)
     found: dict[Resource, Sequence[float] | None] = {}

@@ -152,7 +152,14 @@ def eager_kernels(step: Step, others: Others) -> str | None:
         return "already compiled"
     if graphed(step):
         return "already a CUDA graph"
-    return None if fusible(facts).any() else "no kernels that a compiler would fuse"
+    if not fusible(facts).any():
+        return "no kernels that a compiler would fuse"
+    if (
+        not facts.view.steps.count
+        and len(np.unique(facts.view.trace.operations.name[facts.program.row])) == 1
+    ):
+        return "one kernel repeats without a step, as in a measurement of it: nothing to fuse"
+    return None
 
 
 def breaks(step: Step, others: Others) -> str | None:

@@ -22,6 +22,9 @@ Source = Literal["measured", "estimated", "recorded"]
 _UNLIKE: Final = 2.0
 """A replay this far off is of another step: seen in three of 180 files, all without steps, or with a single one."""
 
+_MOST_OFF: Final = 0.10
+"""A replay of the recorded step that is further off says nothing about what holds it up (design, section 2)."""
+
 _ESTIMATED: Final = (0.8, 1.25)
 """Factors on the host of an estimate. On 17 models of public libraries under torch.profiler the interval that they give
 held the measured step 4 times of 5 (design, section 2)."""
@@ -48,6 +51,11 @@ class UnprofiledStep:
     def replayed_over_recorded(self) -> float:
         """How long a replay makes the step as it was recorded, as a multiple of its recorded length."""
         return replay(self.recorded).step_ns / max(self.recorded.step_ns, 1)
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether the recorded step's replay is near enough to it for a change to have a price."""
+        return abs(self.replayed_over_recorded - 1) <= _MOST_OFF
 
     def program_with(self, host: float) -> Program:
         """The step without its recorder, as it would run with a host so much slower.

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import RangeKind
+from profkit.model import RangeKind, Trace
 from profkit.model.findings import Fact
 from profkit.timeline.intervals import Intervals
+from profkit.timeline.launches import launch_calls
 from profkit.timeline.range_names import fetches_data, matching
 from profkit.timeline.view import TraceView
 
@@ -20,6 +21,20 @@ __all__ = ["PARTS", "host_facts", "records_no_gpu"]
 PARTS: Final = ("input", "optimizer", "backward", "forward", "rest")
 """What a step consists of; where two run at once on several threads, the first of them counts."""
 _MOST_OPERATORS: Final = 3
+
+_ONLY_ON_CPU: Final = ("aten::mkldnn_", "mkldnn::", "onednn::", "aten::_nnpack", "_for_cpu", "fbgemm::linear")
+_ONLY_ON_GPU: Final = (
+    "nccl:",
+    "rccl:",
+    "aten::cudnn_",
+    "aten::_cudnn_",
+    "aten::miopen_",
+    "CudnnBackward",
+    "cuda::",
+)
+"""Parts of names of operators that the dispatcher of PyTorch registers for one kind of device alone."""
+_GPU_BACKENDS: Final = ("nccl", "rccl")
+
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "optimizer": ("optimizer", "optim", "Optimizer.step", "Optimizer.zero_grad"),
     "backward": ("backward", "bwd", "autograd::engine::evaluate_function"),
@@ -28,14 +43,27 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def records_no_gpu(views: Sequence[TraceView]) -> bool:
-    """Whether the recordings are of hosts alone: no device, no call to one, and none described."""
-    return bool(views) and not any(
-        len(v.trace.operations)
-        or len(v.trace.calls)
-        or v.trace.source.facts.get("gpus", "0") != "0"
-        or any(key.startswith(("cuda", "hip")) for key in v.trace.source.facts)
-        for v in views
-    )
+    """Whether the recordings are of programs that ran on the CPU alone."""
+    return bool(views) and all(_ran_on_cpu(view.trace) for view in views)
+
+
+def _ran_on_cpu(trace: Trace) -> bool:
+    """Whether nothing ran on a GPU: none is there, or operators that only a CPU has ran, and nothing was launched.
+
+    A job whose collectives are NCCL's used a GPU, though the file has no row of it.
+    """
+    named = partial(_any_named, trace)
+    facts = trace.source.facts
+    if len(trace.operations) or named(_ONLY_ON_GPU) or facts.get("backend") in _GPU_BACKENDS:
+        return False
+    if launch_calls(trace, trace.calls.name).any():
+        return False
+    is_there = facts.get("gpus", "0") != "0" or any(key.startswith(("cuda", "hip")) for key in facts)
+    return named(_ONLY_ON_CPU) or not (is_there or len(trace.calls))
+
+
+def _any_named(trace: Trace, parts: tuple[str, ...]) -> bool:
+    return any(part in trace.strings[name] for name in np.unique(trace.ranges.name) for part in parts)
 
 
 def host_facts(view: TraceView) -> list[Fact]:
@@ -61,6 +89,7 @@ def host_facts(view: TraceView) -> list[Fact]:
             "host-part",
             {
                 "part": name,
+                "steps": steps.count and count,
                 "part_ns": round(part.total_ns / count),
                 "part_share": part.total_ns / whole.total_ns,
                 **_busiest(view, part, self_ns, count),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -35,7 +36,7 @@ class Failed(Exception):
     """A process did not get as far as it should.
 
     Args:
-        kind: ``crashed``, ``hung``, ``out-of-memory`` or ``ended`` (by itself, before its time).
+        kind: ``crashed``, ``hung``, ``late`` (for the budget), ``out-of-memory`` or ``ended`` (by itself, too soon).
         why: In words.
     """
 
@@ -54,11 +55,13 @@ class Program:
     step_every: int = 1
     patience_s: float = 300.0
     """How long a start and its warm-up may take; a block may take a tenth of it, or what its length asks for."""
+    until: float = math.inf
+    """When the budget ends, by `time.monotonic`: a start that is not over by then is late, and none hangs before its time."""
     environment: dict[str, str] = field(default_factory=dict)
 
-    def within(self, seconds: float) -> Program:
+    def within(self, patience_s: float, until: float) -> Program:
         """The same with no more patience than this."""
-        return replace(self, patience_s=min(self.patience_s, max(seconds, 1.0)))
+        return replace(self, patience_s=min(self.patience_s, patience_s), until=until)
 
 
 class Running:
@@ -104,6 +107,8 @@ class Running:
         self._listener.bind(address)
         self._listener.listen(64)
         self._begun = time.monotonic()
+        self.start_s = 0.0
+        """What the start and the warm-up took."""
         port = str(_free_port())
         own = {"PROFKIT_TRIAL": "1", "PYTHONHASHSEED": "0", "PET_MASTER_PORT": port, "MASTER_PORT": port}
         with self._log.open("wb") as log:
@@ -131,7 +136,7 @@ class Running:
     def warm_up(self) -> Block:
         """Wait until the program has warmed up; then it is frozen."""
         patience = self.program.patience_s
-        deadline = self._begun + patience
+        deadline = min(self._begun + patience, self.program.until)
         while len(self._talks) < self._world:
             self._listener.settimeout(0.2)
             try:
@@ -145,7 +150,9 @@ class Running:
             self._talks.append(talk)
             self._groups.add(hello.group)
             self._world = hello.world
-        return self._hear(patience, deadline)
+        block = self._hear(patience, deadline)
+        self.start_s = time.monotonic() - self._begun
+        return block
 
     def turn(self, steps: int, expected_s: float = 0.0) -> Block:
         """Run a step that leads in, and so many that are timed; then it is frozen again."""
@@ -193,6 +200,9 @@ class Running:
     def _check(self, deadline: float, patience_s: float) -> None:
         if self._process.poll() is not None:
             raise self._failure()
+        if time.monotonic() > deadline and deadline == self.program.until:
+            waited_s = max(deadline - self._begun, 0)
+            raise Failed("late", f"not started after {waited_s:.0f} s: give it a larger --budget")
         if time.monotonic() > deadline:
             raise Failed("hung", f"no block of steps ended within {patience_s:.0f} s")
 

@@ -5,52 +5,38 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from profkit.errors import RecordingError
-from profkit.model.rows import Interval
-from profkit.trial.ahead import Ahead, Names, at_once
+from profkit.trial.ahead import Ahead, Names, at_once, likely_chains
+from profkit.trial.baselines import BASELINES_SHARE, Baselines
 from profkit.trial.changes import CHANGES, change_named, same_kind, weakest
-from profkit.trial.curves import Curves, Likeness
+from profkit.trial.curves import Likeness
 from profkit.trial.document import TrialRow, TryDocument
 from profkit.trial.final import final_of
 from profkit.trial.messages import Block, Facts
-from profkit.trial.ratio import spread_of_times
+from profkit.trial.plan import Plan, likely_place
 from profkit.trial.running import Failed, Program
 from profkit.trial.sentences import closing_sentence, verdict_on
-from profkit.trial.turns import Comparison, Side, compare
+from profkit.trial.turns import Comparison, Side, compare, few_turns_s
 
-__all__ = ["Plan", "Trial"]
+__all__ = ["Trial"]
 
-_LEAST_GAIN: Final = 0.01
-"""Less is not worth a line of code."""
-_UNSTEADY: Final = math.log(1.15)
-"""Two unchanged programs that differ by more have nothing to tell about changes."""
 _OTHER_SEEDS: Final = 2
-_TURNS_OF_BASELINES: Final = 12
-"""Enough to see 1 %; what tells a change from noise is its own interval."""
-_FOR_THE_BASELINES: Final = 0.25
 _FOR_THE_WHOLE: Final = 0.15
-"""Shares of the budget that single changes leave."""
-_FOR_A_START: Final = 0.6
-"""The share of what is left that a start may take."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is tried, and how long."""
-
-    budget_s: float = 600.0
-    steps: int = 20
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    keep_going: bool = False
-    predicted: Mapping[str, Interval] = field(default_factory=dict)
-    """The speed-ups that a recording promises."""
+"""The share of the budget that single changes leave at most."""
+_FOR_A_COMPILER: Final = 0.6
+"""The share of what is left that a compiler's start may take."""
+_HANGS_AFTER_STARTS: Final = 3.0
+_HANGS_AFTER_S: Final = 10.0
+"""A start hangs that takes so many times the unchanged program's, and so much more."""
+_TURNS_OF_A_CHANGE: Final = 1.5
+"""Times the fewest turns: what telling a change takes, as a rule."""
+_MEASURED_TWICE: Final = 1.5
+"""Starts for a change, where half of them help alone and are then measured together."""
 
 
 class Trial:
@@ -78,14 +64,15 @@ class Trial:
         self._end = self._begun + plan.budget_s
         self._baseline = Side(program)
         self._facts = Facts()
-        self._curves = Curves([], [])
-        self._variation: Interval | None = None
-        self._noise = _LEAST_GAIN
         self._rows: list[TrialRow] = []
         self._notes: list[str] = []
-        self._baseline_ns: list[float] = []
+        self._unchanged = Baselines(self._baseline, plan, tell, self._notes)
         self._candidates: list[str] = []
         self._ahead = Ahead(self._new_side)
+        self._is_short = False
+        """Whether the budget does not hold all changes, each alone and then together."""
+        self._restart_s = 0.0
+        """What starting the winners together will take."""
         self._refuted = False
         """Whether what helped alone did not hold in the end."""
 
@@ -103,10 +90,9 @@ class Trial:
                 closing.callback(self._ahead.stop)
                 try:
                     with contextlib.ExitStack() as seeds:
-                        self._measure_baselines(seeds)
-                    if self._is_steady():
-                        self._try_each()
-                        kept, whole = self._combine_or_tell()
+                        self._prepare(seeds)
+                    if self._unchanged.is_steady():
+                        kept, whole = self._search_or_tell()
                 except KeyboardInterrupt:
                     self._notes.append("interrupted: what was not measured by then is missing")
         except Failed as failure:
@@ -118,53 +104,32 @@ class Trial:
     def _left_s(self) -> float:
         return self._end - time.monotonic()
 
-    def _measure_baselines(self, closing: contextlib.ExitStack) -> None:
-        """The unchanged program beside itself: what time and loss are worth."""
-        self._tell("the unchanged program")
-        first = self._baseline.start()
-        assert first.facts is not None
-        self._facts = first.facts
+    def _prepare(self, closing: contextlib.ExitStack) -> None:
+        """The unchanged program beside itself, and what is tried in which way."""
+        self._facts = self._unchanged.start()
         self._ahead.most = at_once(self._facts, self._baseline.peak_bytes)
         self._choose()
-        sides = [Side(self._program, seed_shift=shift) for shift in range(1, _OTHER_SEEDS + 1)]
+        self._is_short = self._alone_takes_s() > self._left_s() - self._reserve_s()
+        seeds = 1 if self._is_short else _OTHER_SEEDS
+        sides = [Side(self._program, seed_shift=shift) for shift in range(1, seeds + 1)]
         for side in sides:
             closing.callback(side.stop)
-        self._start_ahead([(name,) for name in self._candidates if not _is_compiler(name)], sides)
-        share = _FOR_THE_BASELINES * self._plan.budget_s
-        until = max(self._begun + share, time.monotonic() + share / 2)
-        others = []
-        for shift, other in enumerate(sides, 1):
-            if shift > 1 and time.monotonic() > until and not other.is_up:
-                self._notes.append("the budget allowed a single other seed")
-                break
-            self._tell(f"the unchanged program with another seed ({shift})")
-            try:
-                self._run_seed(other, until)
-            except Failed as failure:
-                self._notes.append(f"another seed: {failure.why}")
-            others.append(other.losses)
-            other.stop()
-        if self._variation is not None:
-            self._noise = max(_LEAST_GAIN, abs(self._variation.likely - 1))
-        self._curves = Curves(self._baseline.losses, others)
-
-    def _run_seed(self, other: Side, until: float) -> None:
-        other.start()
-        if self._variation is None:
-            found = compare(self._baseline, other, self._plan.steps, 0.0, until, _TURNS_OF_BASELINES)
-            self._variation = found.ratio
-            self._baseline_ns += found.before_ns
+        if self._is_short:
+            self._notes.append("the budget is short: each change was tried beside those kept before it")
+            self._candidates.sort(key=lambda name: (-self._plan.promised(name), likely_place(name)))
+            self._ahead.start(likely_chains([], self._candidates), sides)
         else:
-            _run_as_long(other, self._baseline, time.monotonic() + self._left_s() / 4)
+            self._ahead.start([(name,) for name in self._candidates if not _is_compiler(name)], sides)
+        self._unchanged.measure(sides, self._end)
 
-    def _is_steady(self) -> bool:
-        apart = 0.0 if self._variation is None else abs(math.log(self._variation.likely))
-        if apart < _UNSTEADY:
-            return True
-        self._notes.append(
-            f"two unchanged programs differ by {math.expm1(apart):.0%}: time more steps (--steps), on an idle machine"
-        )
-        return self._plan.keep_going
+    def _alone_takes_s(self) -> float:
+        """The baselines, then whatever is tried, measured alone and together."""
+        start_s, count = self._baseline.start_s, len(self._candidates)
+        wave_s = start_s / self._ahead.most
+        baselines_s = BASELINES_SHARE * self._plan.budget_s + _OTHER_SEEDS * wave_s
+        each_s = wave_s + _TURNS_OF_A_CHANGE * self._few_s(self._baseline)
+        compilers = sum(map(_is_compiler, self._candidates))
+        return baselines_s + _MEASURED_TWICE * count * each_s + compilers * start_s
 
     def _choose(self) -> None:
         """Which changes are tried: compilers last, since they start slowly, and the most promising of each first."""
@@ -178,20 +143,43 @@ class Trial:
                 self._add(self._done[name])
             else:
                 self._candidates.append(name)
-        self._candidates.sort(key=lambda name: (_is_compiler(name), -self._promised(name)))
+        self._candidates.sort(key=lambda name: (_is_compiler(name), -self._plan.promised(name)))
+
+    def _search_or_tell(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
+        try:
+            if self._is_short:
+                return self._stack([*self._winners(), *self._candidates], [], self._baseline)
+            self._restart_s = self._baseline.start_s
+            self._try_each()
+            self._restart_s = 0.0
+            return self._combine()
+        except Failed as failure:  # what was measured alone is still known
+            self._notes.append(f"what helps alone was not measured together: {failure.why}")
+            return [], None
 
     def _try_each(self) -> None:
         for at, name in enumerate(self._candidates):
-            share = (self._left_s() - self._reserve_s()) / (len(self._candidates) - at)
-            if share <= 0:
+            if not self._holds([name]):
                 self._add(TrialRow(change=name, why="the budget ended before its turn"))
                 continue
             if _is_compiler(name):
                 chain = self._winners()
-                self._start_ahead([(name,), (*chain, name), *_prefixes(chain)])
+                self._ahead.start([(name,), (*chain, name), *_prefixes(chain)])
             else:
-                self._start_ahead([(each,) for each in self._candidates[at:] if not _is_compiler(each)])
-            self._add(self._try(name, [], self._baseline, 2 * share)[0])
+                self._ahead.start([(each,) for each in self._candidates[at:] if not _is_compiler(each)])
+            row, side = self._try(name, [], self._baseline, len(self._candidates) - at)
+            side.stop()
+            self._add(row)
+
+    def _holds(self, names: Sequence[str]) -> bool:
+        return self._left_s() - self._reserve_s() > self._needs_s(names)
+
+    def _needs_s(self, names: Sequence[str]) -> float:
+        """A start of these, where it is not made, and a few turns."""
+        return self._few_s(self._baseline) + (0.0 if self._ahead.has(names) else self._baseline.start_s)
+
+    def _few_s(self, side: Side) -> float:
+        return few_turns_s(self._baseline, side, self._plan.steps)
 
     def _winners(self) -> list[str]:
         """What helps alone, in the order in which it is combined; one of a kind."""
@@ -203,15 +191,9 @@ class Trial:
                 chain.append(row.change)
         return chain
 
-    def _start_ahead(self, wanted: Sequence[Names], others: Sequence[Side] = ()) -> None:
-        self._ahead.start(wanted, _FOR_A_START * (self._left_s() - self._reserve_s()), others)
-
     def _reserve_s(self) -> float:
-        return _FOR_THE_WHOLE * self._plan.budget_s
-
-    def _promised(self, name: str) -> float:
-        predicted = self._plan.predicted.get(name)
-        return predicted.likely if predicted else 1.0
+        """For what is kept together, measured again."""
+        return self._restart_s + min(_FOR_THE_WHOLE * self._plan.budget_s, 2 * self._few_s(self._baseline))
 
     def _add(self, row: TrialRow) -> None:
         self._rows.append(row)
@@ -219,41 +201,54 @@ class Trial:
         beside = f" beside {', '.join(row.beside)}" if row.beside else ""
         self._tell(f"{row.change}{beside}: {row.why}")
 
-    def _try(self, name: str, beside: list[str], rival: Side, within_s: float) -> tuple[TrialRow, Side]:
-        """Measure a change beside a rival; the side that has it is closed unless it is kept."""
+    def _try(self, name: str, beside: list[str], rival: Side, still: int) -> tuple[TrialRow, Side]:
+        """Measure a change beside a rival, with so many still to come; a side that is not kept is stopped."""
         self._tell(f"{name}: starting")
-        side = self._ahead.take([*beside, name], within_s)
+        side = self._ahead.take([*beside, name])
         row = TrialRow(change=name, beside=tuple(beside), predicted=self._plan.predicted.get(name))
-        deadline = time.monotonic() + within_s
         try:
-            found = self._timed(side, rival, name, deadline)
+            found = self._timed(side, rival, name, still)
             row = self._judged(row, side, found)
         except Failed as failure:
-            row = replace(row, why=f"{failure.kind.replace('-', ' ')}: {failure.why}")
+            kind = "" if failure.kind == "late" else f"{failure.kind.replace('-', ' ')}: "
+            row = replace(row, why=f"{kind}{failure.why}")
         finally:
-            if not row.kept or not beside:
+            if not row.kept:
                 side.stop()
         return row, side
 
-    def _new_side(self, names: Sequence[str], within_s: float) -> Side:
+    def _new_side(self, names: Sequence[str]) -> Side:
         environment: dict[str, str] = {}
         for name in names:
             environment |= change_named(name).environment(self._facts)
-        patience = max(within_s, 10.0)
-        return Side(self._program.within(patience), names, environment=environment)
+        left_s, patience_s = self._left_s() - self._reserve_s() / 2, self._program.patience_s
+        if any(map(_is_compiler, names)):
+            left_s *= _FOR_A_COMPILER
+        else:
+            patience_s = _HANGS_AFTER_STARTS * self._baseline.start_s + _HANGS_AFTER_S
+        program = self._program.within(patience_s, time.monotonic() + left_s)
+        return Side(program, names, environment=environment)
 
-    def _timed(self, side: Side, rival: Side, name: str, deadline: float) -> Comparison | str:
+    def _timed(self, side: Side, rival: Side, name: str, still: int) -> Comparison | str:
         try:
             first = side.start()
             if not first.applied.get(name):
                 return first.refused.get(name, "it found nothing to change")
-            return compare(rival, side, self._plan.steps, self._noise, deadline)
+            return compare(rival, side, self._plan.steps, self._unchanged.noise, self._deadline(side, still))
         except Failed as failure:
             if failure.kind != "out-of-memory":
                 raise
         side.stop()
         self._ahead.stop()
-        return self._timed_alone(side, rival, deadline)
+        if rival is not self._baseline:
+            self._baseline.stop()
+        return self._timed_alone(side, rival, self._deadline(side, still))
+
+    def _deadline(self, side: Side, still: int) -> float:
+        """Twice its share of what is left, since most need less, but a few turns at least."""
+        now, few_s = time.monotonic(), self._few_s(side)
+        left_s = self._left_s() - self._reserve_s()
+        return min(max(now + min(2 / still, 1) * left_s, now + few_s), self._end)
 
     def _timed_alone(self, side: Side, rival: Side, deadline: float) -> Comparison:
         """One after the other, where the memory does not hold both."""
@@ -274,10 +269,11 @@ class Trial:
     def _judged(self, row: TrialRow, side: Side, found: Comparison | str) -> TrialRow:
         if isinstance(found, str):
             return replace(row, why=found)
-        self._baseline_ns += [] if row.beside else found.before_ns
-        self._curves.own = max(self._curves.own, self._baseline.losses, key=len)
-        likeness = self._curves.judge(side.losses, weakest(side.changes))
-        kept, why = verdict_on(found.ratio, self._noise, likeness)
+        self._unchanged.ns += [] if row.beside else found.before_ns
+        curves = self._unchanged.curves
+        curves.own = max(curves.own, self._baseline.losses, key=len)
+        likeness = curves.judge(side.losses, weakest(side.changes))
+        kept, why = verdict_on(found.ratio, self._unchanged.noise, likeness)
         first = side.first or Block(steps=0, ns=0)
         return replace(
             row,
@@ -291,13 +287,6 @@ class Trial:
             peak_bytes=side.peak_bytes,
         )
 
-    def _combine_or_tell(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
-        try:
-            return self._combine()
-        except Failed as failure:  # what was measured alone is still known
-            self._notes.append(f"what helps alone was not measured together: {failure.why}")
-            return [], None
-
     def _combine(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         """Add what helps alone to what is kept, the best first, while it still helps."""
         winners = self._winners()
@@ -306,44 +295,61 @@ class Trial:
         for row in [each for each in self._rows if each.kept and each.change not in winners]:
             rival = same_kind(row.change, winners)
             self._add(TrialRow(change=row.change, beside=(str(rival),), why=f"{rival} stands in its place"))
-        self._start_ahead(_prefixes(winners))
-        kept = winners[:1]
-        best = self._ahead.take(kept, self._left_s())
+        if self._left_s() < self._needs_s(winners[:1]):
+            self._notes.append("the budget ended before what helps alone was measured again")
+            return [], None
+        self._ahead.start(_prefixes(winners))
+        best = self._ahead.take(winners[:1])
         try:
             best.start()
-            for name in winners[1:]:
-                if self._left_s() < 0:
-                    self._add(
-                        TrialRow(change=name, beside=tuple(kept), why="the budget ended before its turn")
-                    )
+        except BaseException:
+            best.stop()
+            raise
+        return self._stack(winners[1:], winners[:1], best)
+
+    def _stack(
+        self, names: Sequence[str], kept: list[str], best: Side
+    ) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
+        """Add each of these to what is kept while it helps, then measure the whole."""
+        try:
+            for at, name in enumerate(names):
+                if why := self._obstacle(name, kept):
+                    self._add(TrialRow(change=name, beside=tuple(kept), why=why))
                     continue
-                with_it, side = self._try(name, kept, best, self._left_s() / 2)
-                self._add(with_it)
-                if with_it.kept:
-                    best.stop()
+                self._ahead.start(likely_chains(kept, names[at:]))
+                row, side = self._try(name, kept, best, len(names) - at)
+                self._add(row)
+                if row.kept:
+                    if best is not self._baseline:
+                        best.stop()
                     best, kept = side, [*kept, name]
-            return self._whole(kept, best)
+            return self._whole(kept, best) if kept else ([], None)
         finally:
             best.stop()
+
+    def _obstacle(self, name: str, kept: Sequence[str]) -> str | None:
+        if rival := same_kind(name, kept):
+            return f"{rival} stands in its place"
+        return None if self._holds([*kept, name]) else "the budget ended before its turn"
 
     def _whole(self, kept: list[str], best: Side) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         """All that is kept, measured anew beside the unchanged program."""
         self._tell(f"{' + '.join(kept)}: measured again")
-        least = 2 * self._plan.steps * (best.step_s + self._baseline.step_s)
+        least = self._few_s(best)
         try:
             found = compare(
                 self._baseline,
                 best,
                 self._plan.steps,
-                self._noise,
+                self._unchanged.noise,
                 time.monotonic() + max(self._left_s(), least),
             )
         except Failed as failure:
             if failure.kind != "out-of-memory":
                 raise
             found = self._timed_alone(best, self._baseline, time.monotonic() + max(self._left_s(), least))
-        likeness = self._curves.judge(best.losses, weakest(kept))
-        holds, why = verdict_on(found.ratio, self._noise, likeness)
+        likeness = self._unchanged.curves.judge(best.losses, weakest(kept))
+        holds, why = verdict_on(found.ratio, self._unchanged.noise, likeness)
         if not holds:
             self._notes.append(f"{', '.join(kept)}: did not hold in a second measurement ({why})")
             self._refuted = True
@@ -351,20 +357,15 @@ class Trial:
         return kept, (found, likeness)
 
     def _document(self, kept: list[str], whole: tuple[Comparison, Likeness] | None) -> TryDocument:
-        times = [ns / 1e6 for ns in self._baseline_ns]
-        if not times:
-            raise RecordingError(
-                " ".join(self._program.command), "nothing was measured", "Give it a larger --budget"
-            )
-        baseline = spread_of_times(times)
+        baseline = self._unchanged.step_ms()
         rows = [] if self._refuted else self._rows
         final, loss = final_of(kept, whole, rows, baseline, self._facts)
         return TryDocument(
             sentence=closing_sentence(final, loss, self._rows),
             command=list(self._program.command),
             baseline_ms=baseline,
-            variation=self._variation,
-            noise=self._noise,
+            variation=self._unchanged.variation,
+            noise=self._unchanged.noise,
             trials=self._rows,
             final=final,
             loss=loss,
@@ -379,11 +380,6 @@ _HINTS: Final = {
     "ended": "A trial takes --warmup steps and more: let the program run longer, or ask for fewer",
     "crashed": "It has to run without a change first",
 }
-
-
-def _run_as_long(side: Side, as_long_as: Side, deadline: float) -> None:
-    while len(side.losses) < len(as_long_as.losses) and time.monotonic() < deadline:
-        side.turn(max(1, math.ceil((len(as_long_as.losses) - len(side.losses)) / 2)))
 
 
 def _is_compiler(name: str) -> bool:

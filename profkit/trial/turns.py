@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from profkit.model.rows import Interval
@@ -13,7 +13,7 @@ from profkit.trial.messages import Block
 from profkit.trial.ratio import ENOUGH_TURNS, estimate
 from profkit.trial.running import Failed, Program, Running
 
-__all__ = ["Comparison", "Side", "compare"]
+__all__ = ["FEW_TURNS", "Comparison", "Side", "compare", "few_turns_s"]
 
 _SHORTEST_BLOCK_S: Final = 0.1
 """The clock and one interrupt are then below 1 % of a block."""
@@ -22,6 +22,8 @@ _NARROW: Final = 0.02
 _NARROW_SHARE: Final = 0.2
 """Of a large gain, as much of its logarithm."""
 MOST_TURNS: Final = 40
+FEW_TURNS: Final = 3
+"""The fewest after which a ratio may be clear."""
 _HOPELESS_FROM: Final = 0.2
 """The share of the turns after which a change may be given up."""
 
@@ -41,12 +43,19 @@ class Side:
         environment: dict[str, str] | None = None,
     ) -> None:
         self.changes = list(changes)
-        self._new: Callable[[], Running] = lambda: Running(program, changes, seed_shift, environment)
+        self._new: Callable[[], Running] = lambda: Running(
+            program if self.first is None else replace(program, until=math.inf),
+            changes,
+            seed_shift,
+            environment,
+        )
         self._running: Running | None = None
         self._losses: list[float | None] | None = None
         self.first: Block | None = None
         """The warm-up of the first process."""
         self.peak_bytes: int | None = None
+        self.start_s = 0.0
+        """What its first process took to start and warm up, by the clock."""
         self._failure: Failed | None = None
 
     def launch(self) -> None:
@@ -66,7 +75,8 @@ class Side:
             if failure.kind != "out-of-memory":  # which may be another's fault
                 self._failure = failure
             raise
-        self.first = self.first or block
+        if self.first is None:
+            self.first, self.start_s = block, self._running.start_s
         return self.first
 
     @property
@@ -143,16 +153,19 @@ def compare(
     Args:
         before: A side that has warmed up.
         after: Another.
-        steps: Steps of each side at least.
+        steps: Steps of each side, unless fewer make it clear or the deadline allows fewer.
         noise: The gain that counts, as a share.
         deadline: By `time.monotonic`.
         most_turns: More are not made, clear or not.
     """
     slower = max(before.step_s, after.step_s, 1e-6)
     size = max(math.ceil(steps / ENOUGH_TURNS), min(math.ceil(_SHORTEST_BLOCK_S / slower), 10 * steps))
+    allowed = (deadline - time.monotonic()) / (2 * FEW_TURNS * slower) - 1
+    size = max(1, min(size, int(allowed)))
     found = Comparison()
     while len(found.before_ns) < most_turns and (
-        time.monotonic() < deadline and not _is_clear(found.ratio, noise, len(found.before_ns) / most_turns)
+        time.monotonic() < deadline
+        and not _is_clear(found.ratio, noise, len(found.before_ns), len(found.before_ns) / most_turns)
     ):
         if len(found.before_ns) % 2:
             second, first = after.turn(size), before.turn(size)
@@ -163,8 +176,14 @@ def compare(
     return found
 
 
-def _is_clear(ratio: Interval | None, noise: float, done: float) -> bool:
-    if ratio is None:
+def few_turns_s(before: Side, after: Side, steps: int) -> float:
+    """What the fewest turns of full length take."""
+    size = math.ceil(steps / ENOUGH_TURNS) + 1
+    return FEW_TURNS * (size * (before.step_s + after.step_s) + 2 * _SHORTEST_BLOCK_S)
+
+
+def _is_clear(ratio: Interval | None, noise: float, turns: int, done: float) -> bool:
+    if ratio is None or turns < FEW_TURNS:
         return False
     if ratio.high < 1 + noise or (done > _HOPELESS_FROM and _is_hopeless(ratio, noise, done)):
         return True

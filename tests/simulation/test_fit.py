@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 import profkit
 from profkit.errors import AnalysisError, ProfkitError
 from profkit.memory.block_sizes import AllocatorRules
-from profkit.memory.categories import BACKWARD, GRADIENT, OPTIMIZER, OPTIMIZER_STATE, PARAMETER, UNKNOWN_USE
+from profkit.memory.categories import (
+    BACKWARD,
+    GRADIENT,
+    OPTIMIZER,
+    OPTIMIZER_STATE,
+    PARAMETER,
+    UNKNOWN_USE,
+)
 from profkit.memory.phase_memory import Stretches
 from profkit.readers import read
 from profkit.report.assembly import timelines
@@ -141,7 +148,7 @@ def called(*calls):
     ]
     rows = np.arange(len(calls))
     program = SimpleNamespace(requested=np.array([size for *_, size in calls]))
-    return program, BlockOperators(made, rows, rows, [rows])
+    return program, BlockOperators(made, rows, rows, [rows], rows[:0])
 
 
 def test_a_layer_with_results_of_the_size_of_scores_makes_no_scores():

@@ -2,10 +2,12 @@
 
 import pytest
 
+from profkit.advice import advise
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
+from profkit.simulation.answer import what_if
 from profkit.simulation.pace import Pace, pace_of, savings_of
-from profkit.simulation.unprofiled import unprofiled_step
+from profkit.simulation.unprofiled import UnprofiledStep, unprofiled_step
 from tests.advice.made_steps import ADD, SGEMM, loop
 
 SQUARE = [[4096, 4096], [4096, 4096]]
@@ -80,3 +82,15 @@ def test_a_replay_that_is_off_by_more_than_a_tenth_says_nothing(monkeypatch):
     step.__dict__["replayed_over_recorded"] = 1.11
 
     assert savings_of(view, 0, step) is None
+
+
+def test_nothing_has_a_price_where_the_replay_is_not_of_the_recorded_step(monkeypatch):
+    (view,), _ = timelines([loop(launches)], Options())
+    assert any(row.saving_ns for row in advise([view]))
+    monkeypatch.setattr(UnprofiledStep, "replayed_over_recorded", 1.2)
+
+    assert savings_of(view, 0, unprofiled_step(view, 0)) is None
+    assert not any(row.saving_ns for row in advise([view]))
+    asked = what_if([view], ["cuda-graphs"])
+    assert not asked.changes
+    assert "more than 10 % off" in asked.refused[0].reason

@@ -5,12 +5,13 @@ import pytest
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation import CHANGES, find_step
+from profkit.simulation.preconditions import eager_kernels
 from profkit.simulation.registry import LOADER_WORKERS, refusal
 from tests.advice import steps_of_arithmetic as arithmetic
 from tests.advice import steps_of_devices as devices
 from tests.advice import steps_of_models as models
 from tests.advice import steps_of_waiting as waiting
-from tests.advice.made_steps import loop
+from tests.advice.made_steps import ADD, GELU, loop
 from tests.builders import TraceBuilder
 from tests.simulation.steps import step_of
 
@@ -110,3 +111,13 @@ def test_what_ran_outside_the_steps_is_in_none_of_them():
 
     assert sum(view.step_of_operation < 0) == 10
     assert refusal(step, "cuda-graphs", []) is None
+
+
+@pytest.mark.parametrize(("names", "fuses"), [([ADD] * 10, False), ([ADD] * 9 + [GELU], True)])
+def test_a_kernel_that_repeats_without_steps_is_a_measurement_and_no_chain(names, fuses):
+    builder = TraceBuilder()
+    for at, name in enumerate(names):
+        builder.kernel(1000 * at + 900, 1000 * at + 1900, launch=(100 * at, 100 * at + 50), name=name)
+    (view,), _ = timelines([builder.trace()], Options())
+    assert not view.steps.count
+    assert (eager_kernels(find_step(view, 0), ()) is None) == fuses

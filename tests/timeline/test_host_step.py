@@ -1,6 +1,7 @@
 """A recording of a host alone: what its step goes to, and when there is a GPU after all."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -62,6 +63,28 @@ def test_a_call_to_a_gpu_whose_kernels_are_missing_is_no_host_alone():
     made.call(10, 20, "cudaStreamSynchronize")
     report = summarise([made.trace()])
     assert report.verdict.undecided.code == "no-gpu-events"
+
+
+def on_a_machine_with_a_gpu(made):
+    """The trace of the machine's A100, of which the profiler asked what it is."""
+    trace = made.call(5, 6, "cudaGetDeviceCount").trace()
+    return replace(trace, source=replace(trace.source, facts={"gpus": "1"}))
+
+
+def test_operators_that_only_a_cpu_has_show_that_the_gpu_was_not_used():
+    made = TraceBuilder(devices=0, format="kineto").range(0, 400, "aten::mkldnn_convolution", kind=OPERATOR)
+    report = summarise([on_a_machine_with_a_gpu(made)])
+    assert report.verdict.undecided.code == "host-only"
+    (part,) = [f for f in report.verdict.doubts if f.params.get("part") == "forward"]
+    assert part.params["steps"] == 0
+
+
+@pytest.mark.parametrize("name", ["nccl:all_to_all", "aten::cudnn_convolution"])
+def test_operators_that_only_a_gpu_has_show_that_its_rows_are_missing(name):
+    made = TraceBuilder(devices=0, format="kineto").range(0, 400, name, kind=OPERATOR)
+    report = summarise([made.trace()])
+    assert report.verdict.undecided.code == "no-gpu-events"
+    assert [f.params["part"] for f in report.verdict.doubts if "part" in f.params] == ["forward"]
 
 
 @pytest.mark.parametrize(("gpus", "asked"), [([], False), ([{"id": 0, "name": "NVIDIA A100"}], True)])

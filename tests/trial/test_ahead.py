@@ -2,7 +2,7 @@
 
 import pytest
 
-from profkit.trial.ahead import Ahead, at_once
+from profkit.trial.ahead import Ahead, at_once, likely_chains
 from profkit.trial.messages import Facts
 from profkit.trial.running import Failed
 
@@ -34,45 +34,58 @@ def told():
 
 @pytest.fixture
 def ahead(told):
-    made = Ahead(lambda names, within_s: Stand(tuple(names), told))
+    made = Ahead(lambda names: Stand(tuple(names), told))
     made.most = 3
     return made
 
 
 def test_all_are_launched_before_the_first_is_waited_for(ahead, told):
-    ahead.start([("a",), ("b",)], 10.0)
+    ahead.start([("a",), ("b",)])
     assert told == [("launch", ("a",)), ("launch", ("b",)), ("start", ("a",)), ("start", ("b",))]
 
 
 def test_no_more_are_started_than_the_machine_holds(ahead, told):
-    ahead.start([("a",), ("b",), ("c",)], 10.0, others=[Stand("seed", told)])
+    ahead.start([("a",), ("b",), ("c",)], others=[Stand("seed", told)])
     assert ("launch", ("b",)) in told
     assert ("launch", ("c",)) not in told
 
 
 def test_one_that_is_there_is_taken_and_not_made_again(ahead, told):
-    ahead.start([("a",), ("b",)], 10.0)
-    assert ahead.take(["b"], 5.0).names == ("b",)
-    ahead.start([("a",), ("c",)], 10.0)
+    ahead.start([("a",), ("b",)])
+    assert ahead.take(["b"]).names == ("b",)
+    ahead.start([("a",), ("c",)])
     assert ("launch", ("c",)) not in told
 
 
 def test_one_that_fails_is_stopped_and_the_others_stay(ahead, told):
-    ahead.start([("fails",), ("b",)], 10.0)
+    ahead.start([("fails",), ("b",)])
     assert ("stop", ("fails",)) in told
     assert ("start", ("b",)) in told
 
 
-def test_without_time_nothing_is_started(ahead, told):
-    ahead.start([("a",), ("b",)], 0.0)
-    assert told == []
+def test_what_is_no_more_wanted_makes_room(ahead, told):
+    ahead.start([("a",), ("a", "b"), ("b",)])
+    ahead.take(["a"])
+    ahead.start([("b", "c"), ("b",), ("c",)])
+    assert ("stop", ("a", "b")) in told
+    assert told.count(("launch", ("b",))) == 1
+    assert told[-1] == ("start", ("c",))
+
+
+def test_the_likeliest_chains_come_first_and_one_of_a_kind():
+    assert likely_chains(["tf32"], ["bf16", "compile"]) == [
+        ("tf32", "bf16"),
+        ("tf32", "bf16", "compile"),
+        ("tf32", "compile"),
+    ]
+    assert likely_chains([], ["compile", "reduce-overhead"]) == [("compile",), ("reduce-overhead",)]
 
 
 @pytest.mark.parametrize(
     ("facts", "peak_gib", "count"),
     [
-        pytest.param(Facts(cpus=2, host_free_bytes=64 * GIB), None, 1, id="two cores"),
-        pytest.param(Facts(cpus=16, host_free_bytes=100 * GIB), None, 8, id="many cores"),
+        pytest.param(Facts(cpus=2, host_free_bytes=64 * GIB), None, 2, id="two cores"),
+        pytest.param(Facts(cpus=8, host_free_bytes=100 * GIB), None, 8, id="many cores"),
         pytest.param(Facts(cpus=16, host_free_bytes=13 * GIB), None, 2, id="little memory of the host"),
         pytest.param(
             Facts(cpus=16, host_free_bytes=100 * GIB, gpu_free_bytes=70 * GIB), 20, 2, id="a large model"

@@ -12,8 +12,8 @@ from profkit.api.trying import try_program
 from profkit.errors import RecordingError
 from profkit.trial import search
 from profkit.trial.document import encode, try_schema
+from profkit.trial.plan import Plan
 from profkit.trial.running import Program
-from profkit.trial.search import Plan
 from profkit.trial.sentences import trial_text
 from tests.packaging.conftest import ROOT
 

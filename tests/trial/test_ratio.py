@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from profkit.trial.ratio import ENOUGH_TURNS, estimate
+from profkit.trial.ratio import estimate
 
 
 def turns(generator, count, ratio, noise=0.05, disturbed=0.0):
@@ -23,8 +23,13 @@ def test_the_ratio_of_even_times_is_exact():
     assert (found.low, found.likely, found.high) == pytest.approx((2, 2, 2))
 
 
-def test_too_few_turns_have_no_interval():
-    assert estimate([2.0] * (ENOUGH_TURNS - 1), [1.0] * (ENOUGH_TURNS - 1)) is None
+def test_a_single_turn_has_no_interval():
+    assert estimate([2.0], [1.0]) is None
+
+
+def test_a_few_turns_that_agree_are_clear_and_others_are_not():
+    assert estimate([2.0, 2.02], [1.0, 1.0]).low > 1.8
+    assert estimate([1.0, 1.2], [1.0, 1.0]).low < 1
 
 
 def test_six_turns_are_bounded_by_their_range():
@@ -34,7 +39,7 @@ def test_six_turns_are_bounded_by_their_range():
     assert found.high == pytest.approx(1.6)
 
 
-@pytest.mark.parametrize("count", [6, 8, 12, 20])
+@pytest.mark.parametrize("count", [2, 3, 5, 6, 8, 12, 20])
 @pytest.mark.parametrize("disturbed", [0.0, 0.15])
 def test_the_interval_holds_the_truth_as_often_as_it_says(count, disturbed):
     generator = np.random.default_rng(count)

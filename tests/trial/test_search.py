@@ -7,8 +7,9 @@ import pytest
 from profkit.errors import RecordingError
 from profkit.trial import search
 from profkit.trial.messages import Block, Facts, OptimizerFacts
+from profkit.trial.plan import Plan
 from profkit.trial.running import Failed, Program
-from profkit.trial.search import Plan, Trial
+from profkit.trial.search import Trial
 
 FACTS = Facts(
     cuda=True,
@@ -28,6 +29,7 @@ class Stand:
         self.first = self.peak_bytes = None
         self.losses = []
         self.is_up = False
+        self.start_s = machine.start_s
 
     def launch(self):
         self.machine.launched.append(tuple(self.changes))
@@ -64,7 +66,7 @@ class Machine:
     def __init__(self):
         self.gains = dict(GAINS)
         self.failures = {}
-        self.turn_s = 0.0
+        self.turn_s = self.start_s = 0.0
         self.launched, self.started = [], []
 
     def side(self, program, changes=(), seed_shift=0, environment=None):

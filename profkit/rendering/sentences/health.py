@@ -97,16 +97,16 @@ def _runs_set_aside(params: Params) -> str:
 
 
 def _importer_lost_rows(params: Params) -> str:
-    export = "Export the .nsys-rep again with a newer nsys"
-    if params["needed"]:
+    if params["version"]:
         why = (
             "The importer of nsys {version} is older than CUDA {cuda}, and drops calls that it does not know"
         )
-        export += " ({needed} or later)"
     else:
         why = "An importer older than the CUDA runtime drops calls that it does not know"
     return say(
-        f"Rows are missing from the nsys export. {why}. {export}, or record with torch.profiler.", params
+        f"Rows are missing from the nsys export. {why}. "
+        "Export the .nsys-rep again with a newer nsys, or record with torch.profiler.",
+        params,
     )
 
 

@@ -1,0 +1,96 @@
+"""What autocast does to blocks: which results are in bf16, by what their operators take."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+
+from profkit.memory.categories import PARAMETER, TEMPORARY
+from profkit.readers import read
+from profkit.simulation.autocast_memory import _Forward
+from profkit.simulation.block_operators import BlockOperators, Call, _alike, block_operators
+from profkit.simulation.fit_changes import in_steps_alike
+from profkit.simulation.memory_program import memory_program
+from tests.shared import DATA, needs_shared
+from tests.simulation.test_fit import recorded
+
+
+def factors_under_autocast(*calls, parameters=()):
+    """By how much the results of calls ``(name, sizes taken, elements made, more of Call)`` change; all stay to the end."""
+    made = [
+        Call(name, taken, tuple((n,) for n in taken), False, number, number + 1, number + 1, **more)
+        for number, (name, taken, _, more) in enumerate(calls)
+    ]
+    results = 4 * np.array([elements for _, _, elements, _ in calls])
+    count, rows = len(results) + len(parameters), np.arange(len(results))
+    program = SimpleNamespace(
+        requested=np.concatenate([results, 4 * np.array(parameters, int)]),
+        allocated=np.append(rows + 1, np.zeros(len(parameters), int)),
+        freed=np.full(count, 99),
+        use=np.append(np.full(len(results), TEMPORARY), np.full(len(parameters), PARAMETER)),
+    )
+    forward = _Forward(program, BlockOperators(made, rows, rows, [rows], rows[:0]))
+    forward.run()
+    return forward.factors().tolist()
+
+
+def test_indices_do_not_make_a_result_fp32_under_autocast():
+    norm, product = ("aten::native_layer_norm", (8,), 8, {}), ("aten::mm", (8, 6), 16, {})
+    picked = ("aten::index_select", (16, 8), 32)
+    assert factors_under_autocast(norm, product, (*picked, {"floats": (True, False)}))[-1] == 0.5
+    assert factors_under_autocast(norm, product, (*picked, {"floats": (True, True)}))[-1] == 1.0
+
+
+def test_a_part_of_a_larger_result_has_its_type_under_autocast():
+    """The norm's result is as large as the queries, which lie among keys and values."""
+    norm, product = ("aten::native_layer_norm", (8,), 8, {}), ("aten::mm", (8, 6), 24, {})
+    assert factors_under_autocast(norm, product, ("aten::mul", (8,), 8, {"spans": (20,)}))[-1] == 0.5
+    assert factors_under_autocast(norm, product, ("aten::mul", (8,), 8, {"spans": (8,)}))[-1] == 1.0
+
+
+def test_a_parameter_and_the_other_operand_make_a_sum_fp32_under_autocast():
+    product, norm = ("aten::mm", (7, 6), 16, {}), ("aten::native_layer_norm", (16,), 16, {})
+    scaled = ("aten::mul", (16, 4), 16, {})
+    assert factors_under_autocast(product, scaled)[-1] == 0.5
+    assert factors_under_autocast(product, scaled, parameters=(4,))[-1] == 1.0
+    assert factors_under_autocast(norm, product, ("aten::add", (16, 16), 16, {}))[-1] == 1.0
+    assert factors_under_autocast(product, product, ("aten::add", (16, 16), 16, {}))[-1] == 0.5
+    assert factors_under_autocast(norm, ("aten::_conv_depthwise2d", (16, 9), 16, {}))[-1] == 0.5
+
+
+def test_steps_unlike_the_traced_one_are_left_out_where_operators_are_needed():
+    program, operators = recorded_run()
+    assert len(operators.repeats) > 1
+    unlike = replace(operators, repeats=operators.repeats[:1], passing=operators.repeats[-1])
+    changed = in_steps_alike(lambda program: program, unlike)(program)
+    assert not changed.requested[operators.repeats[-1]].any()
+    others = np.setdiff1d(np.arange(len(program.requested)), operators.repeats[-1])
+    assert (changed.requested[others] == program.requested[others]).all()
+
+
+def test_steps_of_one_code_are_alike_when_sizes_differ():
+    program = SimpleNamespace(requested=np.array([1, 2, 1, 3, 5, 6]), stack=np.array([7, 8, 7, 8, 7, 9]))
+    one, other, third = np.array([0, 1]), np.array([2, 3]), np.array([4, 5])
+    assert _alike(program, one, other)
+    assert not _alike(program, one, third)
+    assert not _alike(program, one, other[:1])
+
+
+def recorded_run():
+    program = memory_program(read(DATA / "run_gpt" / "memory.pickle.gz"))
+    return program, block_operators(program, read(DATA / "run_gpt" / "trace.json.gz"))
+
+
+@needs_shared
+def test_types_and_spans_of_inputs_are_read_from_the_trace():
+    """GPT-2's queries, keys and values are parts of one product; its embedding takes indices."""
+    _, operators = recorded("gpt2")
+    embedding = next(call for call in operators.calls if call.name == "aten::embedding")
+    assert embedding.floats[:2] == (True, False)
+    assert [size for size, _ in embedding.float_inputs()] == list(embedding.sizes[:1])
+    parts = [
+        call
+        for call in operators.calls
+        if any(b > a > 0 for a, b in zip(call.sizes, call.spans, strict=False))
+    ]
+    assert any(2 * call.sizes[0] < call.spans[0] < 3 * call.sizes[0] for call in parts if not call.backward)

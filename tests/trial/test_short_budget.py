@@ -1,0 +1,159 @@
+"""Programs that start slowly, in a budget that holds few starts; the clock is a stand-in, and so are the processes."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from profkit.trial import search
+from profkit.trial.messages import Block, Facts, OptimizerFacts
+from profkit.trial.plan import Plan
+from profkit.trial.running import Failed, Program
+from profkit.trial.search import Trial
+
+FACTS = Facts(
+    cuda=True,
+    capability=(9, 0),
+    modules=1,
+    slow_attention=True,
+    optimizers=[OptimizerFacts(name="Adam", fused=False, foreach=False, can_fuse=True, can_foreach=True)],
+)
+GAINS = {"tf32": 1.5, "bf16": 1.6, "fused-attention": 1.2, "fused-optimizer": 1.2, "compile": 1.5}
+
+
+class World:
+    """A clock, and programs that start in ``start_s`` and step in 0.1 s, less what their changes gain."""
+
+    def __init__(self):
+        self.now, self.start_s, self.compiles_s = 1e4, 10.0, 15.0
+        self.gains, self.noise = dict(GAINS), 0.003
+        self.hangs = set()
+        self.generator = np.random.default_rng(0)
+
+    def sleep_until(self, then):
+        self.now = max(self.now, then)
+
+    def side(self, program, changes=(), seed_shift=0, environment=None):
+        return Stand(self, program, list(changes))
+
+
+class Stand:
+    """A side in that world; those that are launched together start together."""
+
+    def __init__(self, world, program, changes):
+        self.world, self.program, self.changes = world, program, changes
+        self.first = self.peak_bytes = self.launched = None
+        self.start_s, self.losses = 0.0, []
+
+    @property
+    def is_up(self):
+        return self.first is not None
+
+    @property
+    def step_s(self):
+        return 0.1 / math.prod(self.world.gains.get(name, 1.0) for name in self.changes)
+
+    def launch(self):
+        self.launched = self.world.now if self.launched is None else self.launched
+
+    def start(self):
+        self.launch()
+        if self.first is None:
+            took = self.world.start_s + self.world.compiles_s * ("compile" in self.changes)
+            took = math.inf if self.world.hangs & set(self.changes) else took
+            hung = self.launched + self.program.patience_s
+            until = min(hung, self.program.until)
+            self.world.sleep_until(min(self.launched + took, until))
+            if self.launched + took > until:
+                raise Failed("hung" if until == hung else "late", "planted")
+            self.first = Block(steps=5, ns=1, facts=FACTS, applied=dict.fromkeys(self.changes, 1))
+            self.start_s = took
+        return self.first
+
+    def turn(self, steps):
+        self.losses += [1.0] * (steps + 1)
+        self.world.now += (steps + 1) * self.step_s
+        return self.step_s * 1e9 * math.exp(self.world.generator.normal(0, self.world.noise))
+
+    def stop(self):
+        pass
+
+
+@pytest.fixture
+def world(monkeypatch):
+    made = World()
+    monkeypatch.setattr(search, "Side", made.side)
+    monkeypatch.setattr(time, "monotonic", lambda: made.now)
+    return made
+
+
+@pytest.fixture
+def run(world, monkeypatch):
+    def trial(at_once, **plan):
+        monkeypatch.setattr(search, "at_once", lambda facts, peak_bytes: at_once)
+        begun = world.now
+        plan = Plan(**{"budget_s": 90.0} | plan)
+        found = Trial(Program(("python", "train.py")), plan, tell=lambda line: None).run()
+        return found, world.now - begun
+
+    return trial
+
+
+@pytest.mark.parametrize(("at_once", "share"), [(1, 0.5), (2, 0.5), (4, 0.8), (8, 0.99)])
+def test_the_likely_best_are_found_within_the_budget(run, at_once, share):
+    found, took_s = run(at_once)
+    assert found.final.speedup.likely >= share * math.prod(GAINS.values())
+    assert {"tf32", "bf16", "fused-attention"} <= set(found.final.changes)
+    assert took_s < 95
+
+
+def test_a_single_change_that_helps_is_found_among_many(run, world):
+    world.gains = {"fused-optimizer": 2.0}
+    found, took_s = run(1)
+    assert found.final.changes == ["fused-optimizer"]
+    assert found.final.speedup.likely == pytest.approx(2.0, rel=0.01)
+    assert took_s < 95
+
+
+def test_a_slow_start_is_not_hung(run):
+    found, _ = run(1)
+    assert not [row for row in found.trials if row.why.startswith("hung")]
+
+
+def test_a_start_that_hangs_leaves_time_for_others(run, world):
+    world.hangs = {"bf16"}
+    found, took_s = run(4)
+    assert "hung: planted" in [row.why for row in found.trials]
+    assert "tf32" in found.final.changes
+    assert took_s < 95
+
+
+def test_what_a_recording_promises_is_first(run):
+    from profkit.model.rows import Interval
+
+    found, _ = run(1, predicted={"compile": Interval(low=3, likely=3, high=3)})
+    assert found.final.changes[0] == "compile"
+
+
+def test_a_budget_without_a_turn_keeps_its_rows(run):
+    found, took_s = run(1, budget_s=15.0)
+    assert found.baseline_ms.likely == pytest.approx(100)
+    assert found.sentence == "Nothing was measured."
+    assert "the budget ended before its turn" in [row.why for row in found.trials]
+    assert took_s < 40
+
+
+def test_a_long_budget_measures_each_alone(run):
+    found, _ = run(1, budget_s=600.0)
+    assert {row.change for row in found.trials if row.kept and not row.beside} == set(GAINS)
+    assert set(found.final.changes) == set(GAINS)
+
+
+def test_a_noisy_change_leaves_time_to_measure_it_again(run, world):
+    world.noise, world.gains = 0.2, {"tf32": 2.0}
+    found, took_s = run(1, only=("tf32",), steps=60)
+    assert found.final.changes == ["tf32"]
+    assert "tf32: did not hold" not in " ".join(found.notes)
+    assert not [note for note in found.notes if "again" in note or "together" in note]
+    assert took_s < 95
