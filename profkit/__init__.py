@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from profkit.api.what_if import what_if
     from profkit.recording.benchmark import benchmark
     from profkit.recording.instrument import instrument
+    from profkit.recording.numerics import numerics
     from profkit.recording.phases import phase
     from profkit.recording.recorder import record
 
@@ -53,6 +54,7 @@ __all__ = [
     "gate",
     "instrument",
     "load",
+    "numerics",
     "phase",
     "record",
     "saved_runs",
@@ -72,6 +74,7 @@ _HOMES = {
     "load": "profkit.api.comparing",
     "what_if": "profkit.api.what_if",
     "instrument": "profkit.recording.instrument",
+    "numerics": "profkit.recording.numerics",
     "phase": "profkit.recording.phases",
     "record": "profkit.recording.recorder",
 }

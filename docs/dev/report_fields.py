@@ -1,8 +1,8 @@
-"""Write what docs say of `profkit.report/2` from its types: the JSON Schema and the table of fields.
+"""Write what docs say of the JSON documents from their types: the JSON Schemas, and the report's table of fields.
 
     python docs/dev/report_fields.py
 
-A test compares both files with what this would write.
+A test compares the files with what this would write.
 """
 
 from __future__ import annotations
@@ -11,18 +11,26 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from profkit.rendering.comparison_json import comparison_schema, gate_schema
 from profkit.rendering.schema import report_schema
+from profkit.trial.document import try_schema
 
 DOCS: Final = Path(__file__).parents[1]
 
 
 def written() -> dict[Path, str]:
     """The files with their text."""
-    schema = report_schema()
-    return {
-        DOCS / "report.schema.json": json.dumps(schema, indent=1, ensure_ascii=False) + "\n",
-        DOCS / "report-fields.md": "\n".join(_page(schema)) + "\n",
+    schemas = {
+        "report": report_schema(),
+        "compare": comparison_schema(),
+        "gate": gate_schema(),
+        "try": try_schema(),
     }
+    made = {
+        DOCS / f"{name}.schema.json": json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+        for name, schema in schemas.items()
+    }
+    return made | {DOCS / "report-fields.md": "\n".join(_page(schemas["report"])) + "\n"}
 
 
 def _page(schema: dict[str, Any]) -> list[str]:

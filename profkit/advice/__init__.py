@@ -21,7 +21,7 @@ from profkit.advice.audience import audience_of, suited
 from profkit.advice.order import order_of
 from profkit.advice.rule import Case, Evidence, Rule
 from profkit.model.names import Level
-from profkit.model.report_memory import Memory
+from profkit.model.report_memory import FitRow, Memory
 from profkit.model.report_verdict import AdviceRow
 from profkit.model.rows import Interval
 from profkit.model.rows import replace as with_fields
@@ -60,12 +60,15 @@ MOST_DEVICES: Final = 4
 """Ranks of one program do the same: those that did most are looked at."""
 
 
-def advise(views: Sequence[TraceView], memory: Memory | None = None) -> list[AdviceRow]:
+def advise(
+    views: Sequence[TraceView], memory: Memory | None = None, fit: Sequence[FitRow] = ()
+) -> list[AdviceRow]:
     """What to do about the recorded steps: first what saves most for its work, as far as that is sure.
 
     Args:
         views: The analysed traces.
         memory: The report's memory section, where a snapshot came with them.
+        fit: What each change would do to the memory of the step, where that is known.
 
     Returns:
         Rows of ``advice[]``: ``saving_ns`` is of one step, without the recorder's own cost; ``speedup`` is the
@@ -77,7 +80,7 @@ def advise(views: Sequence[TraceView], memory: Memory | None = None) -> list[Adv
         step = find_step(view, device, views)
         if step is None:
             continue
-        case = Case(view, device, step, memory)
+        case = Case(view, device, step, memory, fit)
         audience = audience_of(view)
         for rule in filter(None, (suited(each, audience) for each in RULES)):
             evidence = rule.find(case)

@@ -13,11 +13,13 @@ from profkit.simulation.launching import lift_waits, scalar_reads
 from profkit.simulation.preconditions import values_read_one_by_one
 from profkit.simulation.step_program import LAUNCH
 from profkit.timeline.idle_tables import costliest_syncs, sync_rows
-from profkit.units import bytes_text, duration_text
+from profkit.units import bytes_text, duration_text, noun_text
 
 __all__ = ["RULES"]
 
 _WORKERS = 8
+_ALIKE = 1.25
+"""Costs and prices within this factor are one number."""
 _MOST_INPUTS = 16
 """Large tensors of a batch; a step that uploads more brings weights."""
 
@@ -51,20 +53,32 @@ def _syncs(case: Case) -> Evidence | None:
     if not len(inner) or case.facts.once(anomaly_checks).any():
         return None
     before, after = case.step.unchanged, case.step.changed([lift_waits])[0]
+    if before.step_ns - after.step_ns > case.step.blocked_ns(before.host_ns, program.tokens - 2):
+        return None  # More than these waits take: what is saved is the overlap with the next step.
     host_is_limit = after.host_ns >= 0.97 * after.step_ns
     if host_is_limit and before.host_ns >= 0.8 * before.step_ns:
         return None
-    rows = [r for r in costliest_syncs(sync_rows(case.view)) if r.cost_ns][:3]
+    table = sync_rows(case.view)
+    idle = sum(r.cost_ns or 0 for r in table) / max(case.view.kept_count, 1)
+    rows = [r for r in costliest_syncs(table) if r.cost_ns][:3]
     seen = [
         f"{r.api}{' in ' + r.operator if r.operator else ''}{' at ' + r.where if r.where else ''}: {r.count}x"
         for r in rows
     ]
     return Evidence(
-        f"The host waits for the device {len(inner)} times a step, and the device then waits for the next launches.",
+        f"The host waits for the device {noun_text(len(inner), 'time')} a step. The device then stands idle for {duration_text(idle)} "
+        f"a step, the cost in the table of waits{_unlike(case.step.plain_ns - case.step.after_ns([lift_waits]), idle)}.",
         seen
         or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
         ["no-sync"],
     )
+
+
+def _unlike(saving_ns: float, idle_ns: float) -> str:
+    """Why the price is not that cost, where they differ."""
+    if saving_ns > _ALIKE * idle_ns:
+        return "; without waits the host also runs ahead, so more is saved"
+    return "; the host fills part of it in any case, so less is saved" if saving_ns * _ALIKE < idle_ns else ""
 
 
 def _scalars(case: Case) -> Evidence | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 
 from profkit.advice.rule import Case, Evidence, Rule
 from profkit.model import RangeKind
+from profkit.model.report_memory import FitRow
 from profkit.timeline.steps import WARM_UP_RATIO
 from profkit.units import bytes_text, duration_text, noun_text, percent_text
 
@@ -52,11 +56,41 @@ def _memory_short(case: Case) -> Evidence | None:
     short = [row for row in memory.oom if row.kind in ("full", "limit")]
     if short:
         wanted = [f"wanted {bytes_text(row.requested_bytes)}" for row in short[:2]]
-        return Evidence(f"Memory ran out {noun_text(len(short), 'time')}.", wanted, None)
+        why = f"Memory ran out {noun_text(len(short), 'time')}.{_what_fits(case.fit)}"
+        return Evidence(why, wanted, None)
     if memory.oom or used is None or used < _SHORT:
         return None
     peak = [f"peak {bytes_text(memory.peak_reserved_bytes)}"]
-    return Evidence(f"{percent_text(used)} of the memory is reserved at the peak.", peak, None)
+    why = f"{percent_text(used)} of the memory is reserved at the peak.{_what_fits(case.fit)}"
+    return Evidence(why, peak, None)
+
+
+_MAKES_ROOM: Final = {
+    "bf16": "Autocast to bf16",
+    "fused-attention": "Fused attention",
+    "recompute": "Recomputing all layers",
+    "fused-optimizer": "The fused optimizer",
+    "optimizer": "8-bit Adam",
+}
+
+
+def _what_fits(fit: Sequence[FitRow]) -> str:
+    """The change after which the step surely fits and is shortest; where none is sure, the one with the lowest peak."""
+    before_bytes = max((sum(each.before_bytes for each in row.by_category) for row in fit), default=0)
+    changes = [row for row in fit if row.change in _MAKES_ROOM and row.peak_bytes.likely < before_bytes]
+    if not changes:
+        return ""
+    sure = [row for row in changes if row.fits]
+    best = (
+        min(sure, key=lambda row: row.step_ns.likely)
+        if sure
+        else min(changes, key=lambda row: row.peak_bytes.likely)
+    )
+    result = "fits" if sure else "has the lowest peak of one change, which may not be enough"
+    return (
+        f" {_MAKES_ROOM[best.change]} {result}: {bytes_text(best.peak_bytes.likely)} instead of "
+        f"{bytes_text(before_bytes)} at the peak, and {duration_text(best.step_ns.likely)} a step."
+    )
 
 
 def _fragmented(case: Case) -> Evidence | None:

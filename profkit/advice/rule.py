@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model.names import Level
-from profkit.model.report_memory import Memory
+from profkit.model.report_memory import FitRow, Memory
 from profkit.model.report_verdict import AdviceRow
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.predict import Step
@@ -30,6 +30,8 @@ class Case:
     step: Step
     memory: Memory | None = None
     """The report's memory section, where a snapshot came with the trace."""
+    fit: Sequence[FitRow] = ()
+    """What each change would do to the memory of the step, where that is known."""
 
     @property
     def facts(self) -> StepFacts:

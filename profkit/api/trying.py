@@ -7,17 +7,22 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace as with_fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from profkit.api.output_files import write_whole
 from profkit.errors import ReadError
-from profkit.model.rows import Interval
 from profkit.trial.document import TrialRow, TryDocument
 from profkit.trial.plan import Plan
 from profkit.trial.running import Program
 from profkit.trial.search import Trial
+
+if TYPE_CHECKING:
+    from profkit.simulation.answer import WhatIfChange
 
 __all__ = ["try_program"]
 
@@ -50,8 +55,16 @@ def try_program(
         RecordingError: The unchanged program does not run, or has no steps.
         ReadError: The recording or the state cannot be read.
     """
-    if recording is not None:
-        plan = _with_prices(plan, recording)
+    if recording is None:
+        return _tried(program, plan, tell, state)
+    from profkit.trial.by_hand import by_hand
+
+    priced = _prices(recording)
+    plan = with_fields(plan, predicted={row.name: row.speedup for row in priced})
+    return replace(_tried(program, plan, tell, state), by_hand=by_hand(priced))
+
+
+def _tried(program: Program, plan: Plan, tell: Callable[[str], None], state: str | None) -> TryDocument:
     if state is None:
         with _ended_by_sigterm():
             return Trial(program, plan, tell).run()
@@ -97,9 +110,7 @@ def _read(path: Path, program: Program, machine: str) -> list[TrialRow]:
     return state.rows
 
 
-def _with_prices(plan: Plan, recording: str) -> Plan:
-    from dataclasses import replace
-
+def _prices(recording: str) -> list[WhatIfChange]:
     from profkit.readers import read
     from profkit.report.assembly import timelines
     from profkit.report.views import Options
@@ -107,9 +118,4 @@ def _with_prices(plan: Plan, recording: str) -> Plan:
 
     views, _ = timelines([read(recording)], Options())
     found = what_if(views, ())
-    rows = found.changes if found is not None else []
-    prices = {
-        row.name: Interval(low=row.speedup.low, likely=row.speedup.likely, high=row.speedup.high)
-        for row in rows
-    }
-    return replace(plan, predicted=prices)
+    return [] if found is None else list(found.changes)

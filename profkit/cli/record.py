@@ -12,6 +12,7 @@ import click
 
 from profkit.cli.streams import echo
 from profkit.errors import RecordingError
+from profkit.recording.launchers import RUNNER
 
 __all__ = ["command"]
 
@@ -37,7 +38,7 @@ def _usual_mode() -> str:
 
 @click.group(name="record", cls=_Modes)
 def command() -> None:
-    """Record a program: profkit record [nsys|torch|memory] [OPTIONS] -- python train.py ...
+    """Record a program: profkit record [nsys|torch|memory|numerics] [OPTIONS] -- python train.py ...
 
     The program needs no changes. Phases that it marks with profkit.phase are recorded too.
     """
@@ -186,6 +187,16 @@ def memory(output: str, program: tuple[str, ...], analyze: bool, ranks: str | No
     _run_recorded(output, program, analyze, options)
 
 
+@command.command()
+@_shared_options
+@click.option(
+    "--every", default=100, show_default=True, type=click.IntRange(min=1), help="Look at every so many steps."
+)
+def numerics(output: str, program: tuple[str, ...], analyze: bool, every: int) -> None:
+    """Record what tensors of a Python script hold: ranges, lost gradients, inf and NaN, swallowed updates."""
+    _run_recorded(output, program, analyze, {"every": every}, "profkit.recording.run_numerics")
+
+
 def _numbers(text: str | None) -> list[int] | None:
     if text is None:
         return None
@@ -195,13 +206,15 @@ def _numbers(text: str | None) -> list[int] | None:
         raise click.BadParameter(f"{text} is not a list of numbers", param_hint="--ranks") from error
 
 
-def _run_recorded(output: str, program: tuple[str, ...], analyze: bool, options: dict[str, Any]) -> None:
+def _run_recorded(
+    output: str, program: tuple[str, ...], analyze: bool, options: dict[str, Any], runner: str = RUNNER
+) -> None:
     from profkit.recording.launchers import missing_profkit, recorded_command
     from profkit.recording.signals import run_and_wait
 
     folder = Path(output)
     before = set(_files_of(folder))
-    line = recorded_command(list(program), {"folder": output, **options})
+    line = recorded_command(list(program), {"folder": output, **options}, runner)
     if (obstacle := missing_profkit(line)) is not None:
         raise obstacle
     echo(f"profkit: recording {shlex.join(program)}", err=True)
@@ -217,7 +230,7 @@ def _run_recorded(output: str, program: tuple[str, ...], analyze: bool, options:
 def _files_of(folder: Path) -> list[Path]:
     """Files of this folder and of those beside it, where a later run goes (``profkit-2``)."""
     parents = [folder, *folder.parent.glob(f"{folder.name}-*")]
-    patterns = ("trace*.json.gz", "trace*.json", "memory*.pickle", "run*.json")
+    patterns = ("trace*.json.gz", "trace*.json", "memory*.pickle", "numerics*.json", "run*.json")
     return [path for parent in parents for pattern in patterns for path in parent.glob(pattern)]
 
 

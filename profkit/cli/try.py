@@ -55,7 +55,12 @@ def _to_s(ctx: click.Context, param: click.Parameter, text: str) -> float:
     help="Show what a replay of this recording promises, and try the largest first.",
 )
 @click.option("--state", metavar="FILE", help="Keep what is known in this file, and go on from it.")
-@click.option("-o", "--output", metavar="FILE", help="Write the trial as JSON to this file.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write the trial to this file: a page if it ends in .html, else JSON.",
+)
 @format_options("text", "json")
 def command(
     program: tuple[str, ...],
@@ -81,11 +86,13 @@ def command(
     Examples:
       profkit try -- python train.py
       profkit try --budget 90s --only tf32,bf16,compile -- python train.py --epochs 1
+      profkit try --recording step.sqlite -o trial.html -- python train.py
       profkit try --format json -o trial.json -- torchrun --nproc-per-node 2 train.py
     """
     from profkit.api.output_files import write_whole
     from profkit.api.trying import try_program
     from profkit.trial.document import encode
+    from profkit.trial.page import try_page
     from profkit.trial.plan import Plan
     from profkit.trial.running import Program
     from profkit.trial.sentences import trial_text
@@ -98,7 +105,7 @@ def command(
         state=state,
     )
     if output is not None:
-        write_whole(Path(output), encode(found))
+        write_whole(Path(output), try_page(found) if output.endswith((".html", ".htm")) else encode(found))
     echo(encode(found) if format_ == "json" and output is None else trial_text(found))
     if output is not None:
         echo(f"Wrote {output}")

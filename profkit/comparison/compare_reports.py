@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from profkit.comparison.conditions import setup_warnings
 from profkit.comparison.kernel_changes import kernel_changes
 from profkit.comparison.memory_changes import memory_changes
+from profkit.comparison.numerics_changes import numerics_changes
 from profkit.comparison.partition import part_changes, phase_changes, share_changes
 from profkit.comparison.rows import ComparedInput, ComparedSide, Comparison, Counts
 from profkit.comparison.side import Side
@@ -42,6 +43,7 @@ def compare_reports(before: Sequence[Report], after: Sequence[Report]) -> Compar
         kernel_count=Counts(before=counts[0], after=counts[1]),
         phase_details=phase_details(first, second),
         memory=memory_changes(first, second),
+        numerics=numerics_changes(first, second),
         syncs=sync_changes(first, second),
         communication=communication_changes(first, second),
         before=_compared(first),

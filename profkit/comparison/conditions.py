@@ -13,7 +13,7 @@ from profkit.comparison.side import Side, kept_steps
 from profkit.comparison.work_done import Work
 from profkit.model.findings import Param, Severity
 from profkit.model.report import InputRow
-from profkit.readers.registry import format_named, role_of
+from profkit.readers.registry import WITHOUT_TIMES, format_named, role_of
 
 __all__ = ["setup_warnings"]
 
@@ -187,7 +187,7 @@ def _facts(side: Side, name: str) -> set[str]:
 
 def _timelines(side: Side) -> Iterator[InputRow]:
     """The recordings whose times are compared: snapshots and counters have none of the step."""
-    return (row for row in side.inputs if role_of(row.format) not in ("memory", "counters"))
+    return (row for row in side.inputs if role_of(row.format) not in WITHOUT_TIMES)
 
 
 def _listed(values: Iterable[object]) -> str:

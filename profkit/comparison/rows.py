@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from profkit.model.findings import Fact, Param
+from profkit.model.report_numerics import TensorKind
 from profkit.model.rows import Count, Ns, Row
 
 __all__ = [
@@ -288,6 +289,38 @@ class MemoryComparison(Row, frozen=True, kw_only=True):
     """By phase."""
 
 
+class NumericsChange(Row, frozen=True, kw_only=True):
+    """A tensor in the first step in which it holds other values than before, beyond rounding."""
+
+    step: int
+    """The step, from 0 on."""
+    name: str
+    """The module's or parameter's."""
+    tensor: TensorKind
+    """Which tensor of it."""
+    rank: int | None
+    """The rank of a distributed program."""
+    before: float | None
+    """Its Euclidean norm; None where it is not finite."""
+    after: float | None
+    """The same after."""
+    dtype_before: str
+    """Its format."""
+    dtype_after: str
+    """The same after."""
+
+
+class NumericsComparison(Row, frozen=True, kw_only=True):
+    """Two recordings of numerics, compared."""
+
+    steps: int
+    """Steps that both looked at."""
+    tensors: int
+    """Tensors that both have in one of them."""
+    changes: Sequence[NumericsChange]
+    """Tensors that part: the earliest step first, then in the order of execution."""
+
+
 class ComparedInput(Row, frozen=True, kw_only=True):
     """A file of a side."""
 
@@ -335,6 +368,8 @@ class Comparison(Row, frozen=True, kw_only=True):
     """Phases by path."""
     memory: MemoryComparison | None
     """None where a side has no memory."""
+    numerics: NumericsComparison | None = None
+    """None where a side has no numerics."""
     syncs: Sequence[SyncChange]
     """Waits of the host."""
     communication: Sequence[CommunicationChange]

@@ -4,16 +4,18 @@ In come a `MemoryHistory` (a snapshot) or the memory events of a `Trace`; out go
 in numbers and codes. The words are the caching allocator's: segment, block, reserved, active, allocated.
 """
 
-from profkit.memory.memory_section import memory_row
+from profkit.memory.memory_section import fullest, memory_row
 from profkit.memory.replay import DeviceReplay, replay
 from profkit.memory.snapshot_section import history_origin_ns, summarise_memory
-from profkit.memory.trace_section import summarise_trace_memory
+from profkit.memory.trace_section import summarise_trace_memory, trace_memory_later
 
 __all__ = [
     "DeviceReplay",
+    "fullest",
     "history_origin_ns",
     "memory_row",
     "replay",
     "summarise_memory",
     "summarise_trace_memory",
+    "trace_memory_later",
 ]

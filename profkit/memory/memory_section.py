@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from profkit.memory.snapshot_section import history_origin_ns, summarise_memory
-from profkit.memory.trace_section import summarise_trace_memory
+from profkit.memory.trace_section import summarise_trace_memory, trace_memory_later
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.report_memory import Memory, PhaseSpan
 from profkit.timeline.view import TraceView
 
-__all__ = ["memory_row"]
+__all__ = ["fullest", "memory_row"]
 
 
 def memory_row(
@@ -32,10 +32,10 @@ def memory_row(
     """
     if not histories:
         recorded = [
-            summarise_trace_memory(view.trace, _phases(view, 0), -offset)
+            (summarise_trace_memory(view.trace, _phases(view, 0)), offset)
             for view, offset in zip(views, offsets, strict=True)
         ]
-        return _fullest([section for section in recorded if section is not None])
+        return fullest([trace_memory_later(section, offset) for section, offset in recorded if section])
     sizes = _gpu_bytes(views)
     joined, apart = [], []
     for history in histories:
@@ -50,10 +50,11 @@ def memory_row(
             joined.append(summarise_memory(history, gpu_bytes=sizes))
         else:
             apart.append(summarise_memory(history, gpu_bytes=sizes))
-    return _fullest(joined or apart)
+    return fullest(joined or apart)
 
 
-def _fullest(sections: Sequence[Memory]) -> Memory | None:
+def fullest(sections: Sequence[Memory]) -> Memory | None:
+    """The section with the highest peak."""
     return max(sections, key=lambda section: section.peak_allocated_bytes or 0, default=None)
 
 

@@ -16,24 +16,22 @@ from profkit.memory.memory_curves import MOST_PHASES, picked_states
 from profkit.memory.phase_memory import phases_of_device
 from profkit.model import Finding, MemoryEvents, Severity, Trace
 from profkit.model.report_memory import Memory, MemoryCurve, MemoryDevice, MemoryPhase, PhaseSpan
+from profkit.model.rows import replace
 from profkit.readers.registry import format_named
 
-__all__ = ["summarise_trace_memory"]
+__all__ = ["summarise_trace_memory", "trace_memory_later"]
 
 Bytes = NDArray[np.int64]
 
 
-def summarise_trace_memory(
-    trace: Trace, phases: Sequence[PhaseSpan] = (), origin_ns: int = 0
-) -> Memory | None:
-    """The memory section of a report from a trace; None when it has no memory events of a device.
+def summarise_trace_memory(trace: Trace, phases: Sequence[PhaseSpan] = ()) -> Memory | None:
+    """The memory section of a report from a trace, on its clock; None when it has no memory events of a device.
 
     What only a snapshot knows is empty; ``complete`` is false, since the recording began somewhere.
 
     Args:
         trace: The timeline.
         phases: Its phases, on its clock.
-        origin_ns: The time of its clock that becomes 0.
     """
     events = trace.memory.take(trace.memory.device >= 0)
     if not len(events):
@@ -43,7 +41,7 @@ def summarise_trace_memory(
     allocated = [int(c.allocated.max()) for c in curves if c.allocated is not None]
     reserved = [int(c.reserved.max()) for c in curves if c.reserved is not None]
     return Memory(
-        devices=[curve.device_row(origin_ns) for curve in curves],
+        devices=[curve.device_row() for curve in curves],
         device=curves[0].ordinal,
         peak_allocated_bytes=max(allocated, default=None),
         peak_reserved_bytes=max(reserved, default=None),
@@ -52,8 +50,31 @@ def summarise_trace_memory(
         by_phase=phases_of_device(_entered(curves, phases)),
         never_freed=[],
         oom=[],
-        curve=[curve.row(phases, origin_ns) for curve in curves],
+        curve=[curve.row(phases) for curve in curves],
         findings=[Finding("memory-without-owners", Severity.INFO, count=len(events))],
+    )
+
+
+def trace_memory_later(memory: Memory, ns: int) -> Memory:
+    """The section that `summarise_trace_memory` made, with a time added to all of its instants, in ns."""
+
+    def later(time_ns: int | None) -> int | None:
+        return None if time_ns is None else time_ns + ns
+
+    return replace(
+        memory,
+        devices=[replace(row, peak_time_ns=later(row.peak_time_ns)) for row in memory.devices],
+        curve=[
+            replace(
+                curve,
+                time_ns=[time + ns for time in curve.time_ns or ()],
+                phases=[
+                    replace(phase, start_ns=phase.start_ns + ns, end_ns=phase.end_ns + ns)
+                    for phase in curve.phases
+                ],
+            )
+            for curve in memory.curve
+        ],
     )
 
 
@@ -79,12 +100,12 @@ class _Curve:
         by_driver = known_as is not None and known_as.allocations == "driver"
         self.allocated, self.reserved = (None, level) if by_driver else (level, None)
 
-    def device_row(self, origin_ns: int) -> MemoryDevice:
+    def device_row(self) -> MemoryDevice:
         return MemoryDevice(
             id=self.ordinal,
             peak_allocated_bytes=int(self.allocated.max()) if self.allocated is not None else None,
             peak_reserved_bytes=int(self.reserved.max()) if self.reserved is not None else None,
-            peak_time_ns=int(self.time_ns[self.leading.argmax()]) - origin_ns,
+            peak_time_ns=int(self.time_ns[self.leading.argmax()]),
             fragmentation_bytes=self._fragmentation(),
         )
 
@@ -93,17 +114,16 @@ class _Curve:
             return None
         return max(0, int(self.reserved[-1] - self.allocated[-1]))
 
-    def row(self, phases: Sequence[PhaseSpan], origin_ns: int) -> MemoryCurve:
+    def row(self, phases: Sequence[PhaseSpan]) -> MemoryCurve:
         states = picked_states(self.leading, self.reserved)
         return MemoryCurve(
             id=self.ordinal,
             device=self.ordinal,
-            time_ns=(self.time_ns[states] - origin_ns).tolist(),
+            time_ns=self.time_ns[states].tolist(),
             allocated_bytes=self.allocated[states].tolist() if self.allocated is not None else None,
             reserved_bytes=self.reserved[states].tolist() if self.reserved is not None else None,
             phases=[
-                PhaseSpan(path=p.path, start_ns=p.start_ns - origin_ns, end_ns=p.end_ns - origin_ns)
-                for p in phases[:MOST_PHASES]
+                PhaseSpan(path=p.path, start_ns=p.start_ns, end_ns=p.end_ns) for p in phases[:MOST_PHASES]
             ],
         )
 

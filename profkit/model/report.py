@@ -18,6 +18,7 @@ from profkit.model.findings import Fact, Finding, Severity
 from profkit.model.names import Resource, Shares
 from profkit.model.report_kernels import KernelRow, OperatorRow, RangeRow
 from profkit.model.report_memory import FitRow, Memory
+from profkit.model.report_numerics import Numerics
 from profkit.model.report_precision import Autocast, OperatorTypes, PrecisionRow, Tf32Row
 from profkit.model.report_ranks import CommunicationRow, RankComparison, RankRow, Straggler
 from profkit.model.report_time import (
@@ -210,6 +211,8 @@ class Report(Row, frozen=True, kw_only=True):
     """What autocast did; None where it was not used, or the recording has no types of operators."""
     precision_findings: Sequence[Finding] = ()
     """What the number formats put at risk."""
+    numerics: Sequence[Numerics] = ()
+    """What tensors held, one for each file that recorded it."""
     fit: Sequence[FitRow] = ()
     """What changes do to memory."""
     timeline: Timeline | None = None

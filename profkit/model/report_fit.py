@@ -35,6 +35,7 @@ class FitCategory(Row, frozen=True, kw_only=True):
     """What a category holds at the peak."""
 
     category: MemoryCategory
+    """What for."""
     before_bytes: Bytes
     """At the peak of the recorded step."""
     after_bytes: Bytes

@@ -8,6 +8,7 @@ from typing import Literal
 from profkit.model.findings import Finding
 from profkit.model.names import Level, MemoryCategory
 from profkit.model.report_allocator import AllocatorState
+from profkit.model.report_fit import FitCategory
 from profkit.model.rows import Bytes, Count, Instant, Interval, Ratio, Row
 
 __all__ = [
@@ -355,3 +356,7 @@ class FitRow(Row, frozen=True, kw_only=True):
     """The step after it."""
     fits: bool | None
     """Whether that fits the GPU; None where the bounds disagree."""
+    memory_bytes: Bytes | None = None
+    """The GPU's memory, where it is known."""
+    by_category: Sequence[FitCategory] = ()
+    """What holds the peak before and after."""

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from profkit.model.columns import IntColumn, Table, column
 from profkit.model.findings import Finding
+from profkit.model.report_numerics import Numerics
 
 __all__ = [
     "LAUNCH_SHAPE",
@@ -341,6 +342,8 @@ class Trace:
     memory: MemoryEvents = field(default_factory=MemoryEvents.empty)
     samples: Samples = field(default_factory=Samples.empty)
     counters: Counters = field(default_factory=Counters.empty)
+    numerics: Numerics | None = None
+    """What the tensors held; such a file has no times."""
     unix_epoch_ns: int | None = None
     """The Unix time, in ns, of this trace's time zero; None when the file does not say."""
     resumed_ns: Sequence[int] = ()

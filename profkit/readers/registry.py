@@ -21,6 +21,7 @@ __all__ = [
     "Format",
     "Recording",
     "Role",
+    "WITHOUT_TIMES",
     "format_named",
     "format_beginning",
     "originals_of",
@@ -31,10 +32,13 @@ __all__ = [
 
 Recording: TypeAlias = "Trace | MemoryHistory"
 
-Role: TypeAlias = Literal["timeline", "operators", "counters", "memory"]
+Role: TypeAlias = Literal["timeline", "operators", "counters", "memory", "numerics"]
 """What a recording is for beside others of the same program. A timeline's times count. Operators are a timeline too, of
 a recorder that slows the host: beside a better one it only gives shapes and operators. Counters are of single kernels,
-run alone: they have no timeline of their own. Memory has no times of kernels."""
+run alone: they have no timeline of their own. Memory has no times of kernels, numerics no times at all."""
+
+WITHOUT_TIMES: Final[tuple[Role, ...]] = ("memory", "counters", "numerics")
+"""Roles of recordings without times of the step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,7 @@ _SNAPSHOT_JSON: Final = re.compile(
     rb'\{\s*"(?:segments|device_traces)"|\[\s*\{\s*"(?:device|address|total_size)"'
 )
 _PICKLES: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"(dp", b"(lp", b"}q", b"]q")
+_NUMERICS: Final = re.compile(rb'\{\s*"schema"\s*:\s*"profkit\.numerics/')
 _COUNTERS: Final = (b'"ID","Process ID"', b"==PROF==", b"==WARNING==", b"==ERROR==")
 
 FORMATS: Final = (
@@ -88,6 +93,14 @@ FORMATS: Final = (
         begins=lambda head: head.startswith(_PICKLES) or _SNAPSHOT_JSON.match(head) is not None,
         role="memory",
         reader="profkit.readers.snapshot:read_snapshot",
+    ),
+    Format(
+        name="numerics",
+        what="a recording of numerics",
+        suffixes=(".json",),
+        begins=lambda head: _NUMERICS.match(head) is not None,
+        role="numerics",
+        reader="profkit.readers.numerics:read_numerics",
     ),
     Format(
         name="kineto",

@@ -31,6 +31,10 @@ class Kind(Enum):
     """The closure that an optimizer's step calls, which is forward and backward and no part of the optimizer."""
     ZERO_GRAD = "zero_grad"
     """``zero_grad`` of an optimizer."""
+    SCALED_STEP = "scaled step"
+    """``GradScaler.step``, which may leave the optimizer's step out; the subject is the scaler."""
+    SCALE_UPDATE = "scale update"
+    """``GradScaler.update``; the subject is the scaler."""
     LOADER = "loader"
     """A fetch of one batch; the subject is the loader's iterator."""
     MODULE = "module"
@@ -163,17 +167,33 @@ def _hear_optimizers() -> Callable[[], object]:
 def _hear_zero_grad() -> Callable[[], object]:
     import torch
 
+    return _hear_method(torch.optim.Optimizer, "zero_grad", Kind.ZERO_GRAD)
+
+
+def _hear_scaled_steps() -> Callable[[], object]:
+    import torch
+
+    return _hear_method(torch.amp.GradScaler, "step", Kind.SCALED_STEP)
+
+
+def _hear_scale_updates() -> Callable[[], object]:
+    import torch
+
+    return _hear_method(torch.amp.GradScaler, "update", Kind.SCALE_UPDATE)
+
+
+def _hear_method(owner: type, name: str, kind: Kind) -> Callable[[], object]:
     def around(original: Any) -> Any:
-        def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
-            _entered(Kind.ZERO_GRAD, self)
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            _entered(kind, self)
             try:
                 return original(self, *args, **kwargs)
             finally:
-                _left(Kind.ZERO_GRAD, self)
+                _left(kind, self)
 
-        return zero_grad
+        return method
 
-    return _replace(torch.optim.Optimizer, "zero_grad", around)
+    return _replace(owner, name, around)
 
 
 def _hear_loaders() -> Callable[[], object]:
@@ -264,6 +284,8 @@ _INSTALLERS: dict[Kind, Callable[[], Callable[[], object]]] = {
     Kind.OPTIMIZER: _hear_optimizers,
     Kind.CLOSURE: lambda: lambda: None,  # the optimizers' hooks tell of it
     Kind.ZERO_GRAD: _hear_zero_grad,
+    Kind.SCALED_STEP: _hear_scaled_steps,
+    Kind.SCALE_UPDATE: _hear_scale_updates,
     Kind.LOADER: _hear_loaders,
     Kind.MODULE: _hear_modules,
     Kind.LOSS: _hear_losses,

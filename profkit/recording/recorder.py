@@ -147,6 +147,7 @@ class Recorder:
         folder: Where the files are; None when nothing is recorded (another rank, an unwritable folder...).
         problems: What was told.
         phases: The names of the phases that were recorded.
+        stopping: Whether what was recorded is being written.
         children_record: Whether processes that this one started record, so that a lack of steps here is none.
         heard: Where hooks tell of the steps, how often they heard what.
         on_stage: Called when a step of another stage begins.
@@ -164,7 +165,7 @@ class Recorder:
         self._facts: dict[str, Any] = {}
         self._step = 0
         self._pid = os.getpid()
-        self._stopped = False
+        self._stopped = self.stopping = False
         self._trigger: Trigger | None = None
         self.phases: set[str] = set()
         self.heard: Mapping[str, int] | None = None
@@ -267,10 +268,16 @@ class Recorder:
 
     def stop(self, error: BaseException | None = None, cause: str | None = None) -> None:
         """Stop, and keep what was recorded; ``error`` or ``cause`` is the program's own, if it ends by one."""
-        global _active
         if not self.recording_here:
             return
-        self._stopped = True
+        self._stopped = self.stopping = True
+        try:
+            self._finish(error, cause)
+        finally:
+            self.stopping = False
+
+    def _finish(self, error: BaseException | None, cause: str | None) -> None:
+        global _active
         self._ends.finish()
         memory = self._memory
         if memory is not None and memory in self._parts and is_out_of_memory(error) and not memory.oom_files:

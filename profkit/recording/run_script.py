@@ -13,7 +13,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,16 @@ from profkit.recording.step_finder import StepFinder
 __all__ = ["main", "run_as_main"]
 
 
-def main(arguments: list[str]) -> None:
+def main(
+    arguments: list[str],
+    recorder: Callable[[dict[str, Any]], AbstractContextManager[object]] | None = None,
+) -> None:
     """Run ``arguments[1:]`` recorded, with the options of ``arguments[0]``.
 
-    The options are those of `record` as JSON, and of a script: ``modules``, ``step_by``, ``step_every``, ``stop_after``.
+    Args:
+        arguments: The options are those of `record` as JSON, and of a script: ``modules``, ``step_by``, ``step_every``,
+            ``stop_after``.
+        recorder: Records with the options, where that is not `recorded`.
     """
     options = json.loads(arguments[0])
     program = arguments[1:]
@@ -37,7 +43,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"Error: {program[0]}: there is no such script")
     if importlib.util.find_spec("torch") is None:
         sys.exit(f"Error: {sys.executable}: torch is not installed here. Install profkit[torch]")
-    with recorded(options):
+    with (recorder or recorded)(options):
         run_as_main(program)
 
 
@@ -66,6 +72,7 @@ def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
         _spawned_children_record(options, recorder, stack)
         if recorder.folder is not None:
             stack.callback(EndsFirst(functools.partial(_end, recorder)).give_back)
+            stack.push(lambda _kind, error, _where: recorder.stop(error))  # while signals still wait for it
             stack.callback(mark_recorded_steps(recorder, script["modules"] or 0))
         if own.get("steps", 3) is not None:
             ended = _stepper(recorder, own, bool(script["stop_after"]))
@@ -76,8 +83,10 @@ def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
         yield recorder
 
 
-def _end(recorder: Recorder, cause: str) -> bool:
+def _end(recorder: Recorder, cause: str) -> bool | None:
     """End the recording, but never within backward, which a profiler that stops there takes down."""
+    if recorder.stopping:
+        return None
     if in_backward():
         return False
     recorder.stop(cause=cause)

@@ -19,10 +19,10 @@ class EndsFirst:
 
     Args:
         end: Ends the recording because of the named signal, between two instructions of the main thread; whether
-            that was possible there.
+            that was possible there, or None while the recording is being written already.
     """
 
-    def __init__(self, end: Callable[[str], bool]) -> None:
+    def __init__(self, end: Callable[[str], bool | None]) -> None:
         self._end = end
         self._theirs: dict[int, Any] = {number: signal.getsignal(number) for number in _ENDING}
         self._set, self._get = signal.signal, signal.getsignal
@@ -44,6 +44,8 @@ class EndsFirst:
 
     def _received(self, number: int, frame: Any) -> None:
         ended = self._end(signal.Signals(number).name)
+        if ended is None:
+            return  # asked twice, as by an impatient person: the program ends once the recording is written
         handler = self._theirs[number]
         if callable(handler):
             handler(number, frame)

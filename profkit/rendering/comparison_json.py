@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from profkit.rendering.comparison_document import ComparisonDocument, GateDocument
+from profkit.rendering.comparison_document import (
+    COMPARE_SCHEMA,
+    GATE_SCHEMA,
+    ComparisonDocument,
+    GateDocument,
+)
 from profkit.rendering.report_json import json_value
+from profkit.rendering.schema import schema_of
 
-__all__ = ["comparison_schema", "render_comparison_json", "render_gate_json"]
+__all__ = ["comparison_schema", "gate_schema", "render_comparison_json", "render_gate_json"]
 
 _FIRST = ("schema", "verdict", "sentence")
+_MEASURES: Final = (
+    "Times are nanoseconds per step of one device, sizes bytes; unknown is null. More names may be added."
+)
 
 
 def render_comparison_json(comparison: ComparisonDocument) -> str:
@@ -30,10 +38,15 @@ def render_gate_json(gate: GateDocument) -> str:
 @cache
 def comparison_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of `profkit.compare/1` that this version of profkit writes."""
-    schema: dict[str, Any] = json.loads(
-        files("profkit.rendering").joinpath("compare.schema.json").read_text("utf-8")
+    return schema_of(
+        ComparisonDocument, COMPARE_SCHEMA, f"What `profkit compare --format json` writes. {_MEASURES}"
     )
-    return schema
+
+
+@cache
+def gate_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of `profkit.gate/1` that this version of profkit writes."""
+    return schema_of(GateDocument, GATE_SCHEMA, f"What `profkit gate --format json` writes. {_MEASURES}")
 
 
 def _plain(document: msgspec.Struct) -> object:

@@ -10,6 +10,7 @@ from profkit.comparison.rows import Change, ComparedSide, MemoryChange, PeakChan
 from profkit.rendering.comparison_document import ComparisonDocument, SetupRow
 from profkit.rendering.digest import where_text
 from profkit.rendering.sentences.comparison import effect_label, part_label, signed_text
+from profkit.rendering.sentences.numerics import TENSORS, norm_text
 from profkit.units import bytes_text, count_text, duration_text, noun_text
 
 __all__ = ["Section", "compared_text", "sections_of", "warning_text"]
@@ -52,7 +53,7 @@ def compared_text(side: ComparedSide) -> str:
 
 def sections_of(comparison: ComparisonDocument) -> Iterator[Section]:
     """The sections that have something to say."""
-    for make in (_parts, _phases, _kernels, _memory, _memory_phases, _syncs, _communication):
+    for make in (_parts, _phases, _kernels, _numerics, _memory, _memory_phases, _syncs, _communication):
         section = make(comparison)
         if section.rows:
             yield section
@@ -120,6 +121,24 @@ def _kernels(comparison: ComparisonDocument) -> Section:
     ]
     headers = ("kernel", "before>", "after>", "change>", "launches>", "matched")
     return _capped("Kernels", "sums of durations per step", headers, rows)
+
+
+def _numerics(comparison: ComparisonDocument) -> Section:
+    numerics = comparison.numerics
+    rows = [
+        (
+            f"{row.name} {TENSORS[row.tensor]}",
+            str(row.step),
+            norm_text(row.before),
+            norm_text(row.after),
+            row.dtype_before
+            if row.dtype_before == row.dtype_after
+            else f"{row.dtype_before} → {row.dtype_after}",
+        )
+        for row in (numerics.changes if numerics else ())
+    ]
+    headers = ("tensor", "step>", "norm before>", "after>", "type")
+    return _capped("Numerics", "where tensors part, in the order of execution", headers, rows)
 
 
 def _memory(comparison: ComparisonDocument) -> Section:

@@ -10,6 +10,7 @@ from profkit.rendering.comparison_document import ComparisonDocument
 from profkit.rendering.comparison_html import render_comparison_html
 from profkit.rendering.comparison_json import (
     comparison_schema,
+    gate_schema,
     render_comparison_json,
     render_gate_json,
 )
@@ -19,6 +20,7 @@ from profkit.rendering.comparison_text import render_comparison_text
 __all__ = [
     "COMPARISON_RENDERERS",
     "comparison_schema",
+    "gate_schema",
     "render_comparison_csv",
     "render_comparison_html",
     "render_comparison_json",

@@ -12,6 +12,7 @@ from profkit.model.names import SHARES, KernelBound, Shares
 from profkit.model.report import AdviceRow, KernelRow, PhaseRow, Report, SyncRow
 from profkit.rendering.document import Document, Finding, Verdict
 from profkit.rendering.input_lines import input_lines
+from profkit.rendering.sentences.first_action import first_action
 from profkit.rendering.sentences.labels import LAUNCH_PARTS, share_label
 from profkit.units import count_text, duration_text, noun_text, percent_text
 
@@ -228,6 +229,9 @@ def facts(report: Document) -> list[str]:
         found.append(
             f"{kept} of {len(steps)} steps counted" if kept < len(steps) else noun_text(kept, "step")
         )
+    if report.step is not None and report.step.mfu and report.step.hfu:
+        again = f", HFU {percent_text(report.step.hfu)}" if report.step.hfu > report.step.mfu else ""
+        found.append(f"MFU {percent_text(report.step.mfu)}{again} of the peak of the types used")
     if runner_up := report.verdict.runner_up:
         found.append(
             f"close behind: {share_label(runner_up.bound).lower()} with {share_text(runner_up.share)}"
@@ -241,9 +245,12 @@ def share_text(share: float | None) -> str:
 
 
 def no_advice(report: Document) -> str | None:
-    """What to say where there is a verdict and nothing to do about it; None where there is advice, or no device."""
-    undecided = report.verdict.bound == "unknown"
-    if report.advice or undecided or not any(row.busy_ns for row in report.devices):
+    """What to say where no advice has a price: what to do all the same, or why there is none; None where there is advice."""
+    if report.advice:
+        return None
+    if action := first_action(report):
+        return action
+    if report.verdict.bound == "unknown" or not any(row.busy_ns for row in report.devices):
         return None
     if any(finding.code == "no-torch" for finding in report.health.findings):
         return "No advice: it is for programs of PyTorch, and this is another one."

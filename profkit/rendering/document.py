@@ -12,6 +12,7 @@ from profkit.model import (
     findings,
     report,
     report_memory,
+    report_numerics,
     report_precision,
     report_ranks,
     report_time,
@@ -27,6 +28,7 @@ __all__ = [
     "Health",
     "Memory",
     "Method",
+    "Numerics",
     "OutOfMemory",
     "Parallelism",
     "RankComparison",
@@ -109,6 +111,13 @@ class Autocast(report_precision.Autocast, frozen=True, kw_only=True):
     """Where, accidents first, most time first."""
 
 
+class Numerics(report_numerics.Numerics, frozen=True, kw_only=True):
+    """What a program's tensors held in sampled steps."""
+
+    findings: Sequence[Finding]
+    """What is wrong with them."""
+
+
 class Parallelism(report_ranks.Parallelism, frozen=True, kw_only=True):
     """A way in which the work is spread over devices."""
 
@@ -158,5 +167,7 @@ class Document(report.Report, frozen=True, kw_only=True, tag_field="schema", tag
     """What autocast did; None where it was not used, or the recording has no types of operators."""
     precision_findings: Sequence[Finding] = ()
     """What the number formats put at risk."""
+    numerics: Sequence[Numerics] = ()
+    """What tensors held, one for each file that recorded it."""
     method: Method
     """How the numbers were made."""

@@ -50,6 +50,9 @@ def document_of(report: Report) -> Document:
         memory=_memory(report.memory) if report.memory is not None else None,
         autocast=_autocast(report.autocast) if report.autocast is not None else None,
         precision_findings=said_findings(report.precision_findings),
+        numerics=[
+            _said(document.Numerics, row, findings=said_findings(row.findings)) for row in report.numerics
+        ],
         method=_method(report.method),
     )
 

@@ -25,6 +25,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.page_cells import bar_text, clip, milliseconds, told, tone, visible
 from profkit.rendering.page_data import has_plots, page_data
 from profkit.rendering.page_devices import memory_section, ranks_section
@@ -79,6 +80,7 @@ def render_html(report: Document) -> str:
             noscript_kernels=kernels_by_name(report)[:20],
             operators=operators_section(report),
             precision=precision_section(report, scale),
+            numerics=numerics_sections(report),
             idle=idle_section(report, scale),
             held=memory_section(report.memory, report.fit),
             ranks=ranks_section(report),
@@ -107,6 +109,7 @@ def _sections(report: Document) -> list[str]:
         "phases",
         *kernels,
         "precision",
+        "numerics",
         "timeline",
         "idle",
         "memory",

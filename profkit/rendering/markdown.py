@@ -29,6 +29,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
 from profkit.rendering.rank_lines import rank_lines
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
@@ -53,6 +54,7 @@ def render_markdown(report: Document) -> str:
         _phases,
         _kernels,
         _precision,
+        _numerics,
         _operators,
         _idle,
         _syncs,
@@ -186,6 +188,18 @@ def _precision(report: Document, scale: Scale) -> Iterable[str]:
     yield from as_table(columns, accidents, len(accidents_of(report)))
 
 
+def _numerics(report: Document, scale: Scale) -> Iterable[str]:
+    for section in numerics_sections(report):
+        yield f"### Numerics: {as_prose(section.note)}"
+        yield from map(as_prose, section.lines)
+        rows = [
+            [as_code(row.label), row.dtype, row.zeros, row.lost, row.norm, as_prose(row.range), as_code(row.histogram)]
+            for row in section.rows[:_TOP]
+        ]  # fmt: skip
+        heads = ("tensor", "type", "zero>", "fp16 loses>", "norm>", "range>", section.scale)
+        yield from as_table(heads, rows, len(section.rows))
+
+
 def _operators(report: Document, scale: Scale) -> Iterable[str]:
     if report.kernels or not report.operators:
         return
@@ -229,7 +243,7 @@ def _memory(report: Document, scale: Scale) -> Iterable[str]:
     yield f"### Memory: peak {peak} allocated, {reserved} reserved"
     held = [(where_text(row.category, row.where), row.bytes, row.count) for row in memory.at_peak]
     kept = [(where_text(row.where), row.bytes, row.count) for row in memory.never_freed]
-    for title, places in (("at the peak", held), ("never freed", kept)):
+    for title, places in (("at the peak", held), ("still allocated at the end", kept)):
         rows = [[as_code(name), bytes_text(size), count_text(count)] for name, size, count in places[:10]]
         yield from as_table((title, "size>", "blocks>"), rows, len(places))
     for row in memory.oom[:3]:

@@ -10,6 +10,7 @@ from profkit.model.report import CommunicationRow
 from profkit.model.report_memory import CategoryRow, FitRow, MemoryStep
 from profkit.rendering.document import Document, Memory
 from profkit.rendering.page_cells import Segment, segments_of
+from profkit.rendering.page_fit import FitLine, fit_lines
 from profkit.rendering.rank_lines import RankLine, rank_lines
 
 __all__ = ["MemorySection", "RanksSection", "memory_section", "ranks_section"]
@@ -44,14 +45,6 @@ class HolderTable:
     title: str
     lines: Sequence[HolderLine]
     left: int
-
-
-@dataclass(frozen=True)
-class FitLine:
-    """The peak after a change alone, with its share of the largest peak that is shown."""
-
-    row: FitRow
-    share: float
 
 
 @dataclass(frozen=True)
@@ -93,17 +86,16 @@ def memory_section(memory: Memory | None, fit: Sequence[FitRow] = ()) -> MemoryS
     total = sum(row.bytes for row in memory.by_category) or 1
     peak = [HolderLine(row.where, row.category, row.bytes, row.count) for row in memory.at_peak]
     kept = [HolderLine(row.where, None, row.bytes, row.count) for row in memory.never_freed]
-    tables = (("Held at the peak", peak), ("Never freed", kept))
+    tables = (("Held at the peak", peak), ("Still allocated at the end", kept))
     steps = memory.steps
     shown = steps if len(steps) <= _STEPS else [*steps[: _STEPS // 2], *steps[-_STEPS // 2 :]]
-    most = max((memory.peak_allocated_bytes or 0, *(row.peak_bytes.likely for row in fit))) or 1
     return MemorySection(
         memory=memory,
         categories=[CategoryLine(row, row.bytes / total) for row in memory.by_category],
         holders=[HolderTable(title, rows[:_HOLDERS], len(rows) - _HOLDERS) for title, rows in tables if rows],
         steps=shown,
         steps_left=len(steps) - len(shown),
-        fit=[FitLine(row, row.peak_bytes.likely / most) for row in fit],
+        fit=fit_lines(fit),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from profkit.rendering.digest import (
 from profkit.rendering.document import Document, Finding, Threshold
 from profkit.rendering.input_lines import input_lines
 from profkit.rendering.page_cells import Segment, clip, segments_of, with_units
+from profkit.rendering.sentences.first_action import first_action
 from profkit.rendering.sentences.labels import BASES, CONFIDENCES
 from profkit.units import count_text, duration_text
 
@@ -61,6 +63,8 @@ class VerdictSection:
     kind: str | None
     """What stands before the colon of the sentence."""
     rest: str
+    more: str
+    """The sentences after the first."""
     bound: ShareBound
     facts: Sequence[str]
     bar: Sequence[Segment]
@@ -74,6 +78,8 @@ class VerdictSection:
     launch: Sequence[tuple[str, int]]
     record: str | None
     first: AdviceEntry | None
+    action: str | None
+    """What to do first where no advice is it."""
     caveats: Sequence[str]
     confidence: str | None
     """With what it means; None where there is no verdict to trust."""
@@ -107,15 +113,17 @@ class MethodSection:
 def verdict_section(report: Document, scale: Scale) -> VerdictSection:
     """The verdict, its bar, and the first thing to do."""
     verdict = report.verdict
-    sentence = with_units(verdict.sentence)
+    sentence, more = _first_sentence(with_units(verdict.sentence))
     kind, _, rest = sentence.partition(": ") if verdict.bound != "unknown" else ("", "", sentence)
     shares, own_scale = headline_of(report)
     record = what_to_record(verdict)
     # Advice is about a rank's own step: where it waits for another rank, that is not what to do first.
-    first = report.advice[0] if report.advice and verdict.straggler is None else None
+    action = first_action(report)
+    first = report.advice[0] if report.advice and verdict.straggler is None and action is None else None
     return VerdictSection(
         kind=kind if rest and kind else None,
         rest=rest or kind,
+        more=more,
         bound=verdict.bound,
         facts=facts(report),
         bar=segments_of(shares, largest_first=True),
@@ -125,9 +133,16 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
         launch=[(name, ns) for name, ns in launch_parts(report) if ns],
         record=record[:1].upper() + record[1:] if record else None,
         first=advice_entry(first) if first else None,
+        action=action,
         caveats=verdict.caveats,
         confidence=CONFIDENCES.get(verdict.confidence),
     )
+
+
+def _first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence, which is the headline, and the others."""
+    end = re.search(r"\. (?=[A-Z])", text)
+    return (text[: end.start() + 1], text[end.end() :]) if end else (text, "")
 
 
 def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:

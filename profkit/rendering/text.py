@@ -34,6 +34,7 @@ from profkit.rendering.digest import (
     where_text,
 )
 from profkit.rendering.document import Document
+from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
 from profkit.rendering.rank_lines import rank_lines
 from profkit.rendering.sentences.fit import change_label
@@ -75,6 +76,7 @@ def render_text(report: Document, *, width: int = 100, color: bool = False) -> s
         _phases,
         _kernels,
         _precision,
+        _numerics,
         _operators,
         _idle,
         _syncs,
@@ -230,6 +232,21 @@ def _precision(console: Console, report: Document, scale: Scale) -> None:
         console.print(Text(f"  and {count_text(len(accidents) - _FORMATS)} accidents more", style="dim"))
 
 
+def _numerics(console: Console, report: Document, scale: Scale) -> None:
+    for section in numerics_sections(report):
+        _heading(console, "Numerics", section.note)
+        for line in section.lines:
+            console.print(Padding(Text(_clean(line, None)), (0, 0, 0, 2)))
+        heads = ("zero", "fp16 loses", "norm", "range")
+        table = _table(("tensor", "left"), ("type", "left"), *((head, "right") for head in heads))
+        if console.width >= _WIDE:
+            table.add_column(section.scale, no_wrap=True)
+        for row in section.rows[:_TOP]:
+            cells = [_clean(row.label), row.dtype, row.zeros, row.lost, row.norm, row.range]
+            table.add_row(*map(Text, [*cells, row.histogram][: len(table.columns)]))
+        _print(console, table, len(section.rows) - _TOP, "tensors")
+
+
 def _operators(console: Console, report: Document, scale: Scale) -> None:
     if report.kernels or not report.operators:
         return
@@ -286,7 +303,7 @@ def _memory(console: Console, report: Document, scale: Scale) -> None:
     _heading(console, "Memory", peak)
     held = [(row.category, row.where, row.bytes, row.count) for row in memory.at_peak]
     kept = [(None, row.where, row.bytes, row.count) for row in memory.never_freed]
-    for title, rows in (("at the peak", held), ("never freed", kept)):
+    for title, rows in (("at the peak", held), ("still allocated at the end", kept)):
         if not rows:
             continue
         table = _table((title, "left"), ("size", "right"), ("blocks", "right"))

@@ -22,6 +22,7 @@ from profkit.report.health import health_row, undecided_reason
 from profkit.report.identity import identified
 from profkit.report.joining import Joined
 from profkit.report.method import threshold_rows
+from profkit.report.numerics import numerics_rows
 from profkit.report.part import Part, device_rows
 from profkit.report.views import Options, analysed_views
 from profkit.timeline.host_step import host_facts
@@ -30,6 +31,7 @@ from profkit.timeline.range_tables import ranges_too_deep
 from profkit.timeline.view import TraceView
 
 __all__ = [
+    "doubts_of",
     "health_of",
     "input_row",
     "method_of",
@@ -63,16 +65,18 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     joined = Joined.of(Part.together([Part.of(view) for view in views]), options.device or 0)
     memory = memory_row(histories, views, joined.offsets)
     undecided = undecided_of(recordings, views)
+    fit = fit_rows(recordings, views)
     return Report(
         **joined.tables(memory),
         inputs=[input_row(r) for r in found.read],
         health=health_of(recordings, views, joined.part, memory, [*found.findings, *joined.ranks.findings]),
         verdict=joined.verdict(
             undecided=undecided,
-            facts=host_facts(views[0])[1:] if undecided and undecided.code in _OF_THE_HOST else (),
+            facts=doubts_of(undecided, views),
         ),
-        advice=advise([v for v in views if v.has_timeline], memory),
-        fit=fit_rows(recordings, views),
+        numerics=numerics_rows(recordings),
+        advice=advise([v for v in views if v.has_timeline], memory, fit),
+        fit=fit,
         timeline=timeline_row(views, joined.offsets, joined.device_ids),
         method=replace(method_of(recordings, views, options), ranks=joined.ranks.method),
     )
@@ -102,7 +106,14 @@ def timelines(
 
 def undecided_of(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView]) -> Fact | None:
     """Why some recordings cannot give a verdict."""
-    return undecided_reason(views) if views or not recordings else Fact("memory-only")
+    if views or not recordings:
+        return undecided_reason(views)
+    return Fact("memory-only" if any(isinstance(r, MemoryHistory) for r in recordings) else "numerics-only")
+
+
+def doubts_of(undecided: Fact | None, views: Sequence[TraceView]) -> list[Fact]:
+    """What the host's time goes to, where no GPU was recorded."""
+    return host_facts(views[0])[1:] if undecided and undecided.code in _OF_THE_HOST else []
 
 
 def time_offsets(views: Sequence[TraceView]) -> list[int]:

@@ -15,11 +15,13 @@ from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.report import InputRow, Method
 from profkit.model.report_memory import Memory
+from profkit.model.report_numerics import Numerics
 from profkit.model.report_time import Timeline
 from profkit.model.report_verdict import AdviceRow, Health
-from profkit.report.assembly import health_of, input_row, method_of, undecided_of
+from profkit.report.assembly import doubts_of, health_of, input_row, method_of, undecided_of
 from profkit.report.identity import Identity, identity_of
 from profkit.report.joining import Joined
+from profkit.report.numerics import numerics_rows
 from profkit.report.part import Part
 from profkit.report.views import Options, analysed_views
 from profkit.timeline.lanes import timeline_row
@@ -42,9 +44,13 @@ class FileSummary:
     """What it is a recording of."""
     health: Health
     undecided: Fact | None
+    doubts: Sequence[Fact]
+    """What else is to be said where nothing is decided."""
     memory: Memory | None
+    """Of a trace, in its own times."""
     advice: Sequence[AdviceRow]
     """Empty unless it was asked for."""
+    numerics: Sequence[Numerics]
     timeline: Timeline | None
     """In the trace's own times and device numbers; None unless it was asked for."""
     method: Method
@@ -64,6 +70,8 @@ def summarise_file(
     recording: Trace | MemoryHistory,
     options: Options,
     *,
+    beside: Sequence[Trace | MemoryHistory] = (),
+    gives: bool = False,
     left_out: NDArray[np.bool_] | None = None,
     whole: bool = False,
 ) -> FileSummary:
@@ -72,22 +80,27 @@ def summarise_file(
     Args:
         recording: What a reader returned.
         options: What the person said about it.
+        beside: Recordings of the same program that give it shapes or counters.
+        gives: Whether it only gives such things to others: then it has no tables.
         left_out: Which steps are left out of the window, when the whole report has decided.
         whole: Whether to give advice and a timeline too.
     """
-    views = analysed_views([recording], options, left_out)
+    views = [] if gives else analysed_views([recording, *beside], options, left_out)
     view = views[0] if views else None
     joined = Joined.of(Part.together([Part.of(each) for each in views]))
     histories = [recording] if isinstance(recording, MemoryHistory) else []
-    memory = memory_row(histories, views, joined.offsets)
+    memory = memory_row(histories, views, [0] * len(views))
+    undecided = undecided_of([recording], views)
     return FileSummary(
         part=joined.part,
         sources=[input_row(recording)],
         identity=identity_of(recording),
         health=health_of([recording], views, joined.part, memory, joined.ranks.findings),
-        undecided=undecided_of([recording], views),
+        undecided=undecided,
+        doubts=doubts_of(undecided, views),
         memory=memory,
         advice=advise([v for v in views if v.has_timeline], memory) if whole else [],
+        numerics=numerics_rows([recording]),
         timeline=timeline_row(views, [0], joined.device_ids) if whole else None,
         method=method_of([recording], views, options),
         step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),

@@ -53,6 +53,13 @@ def fit_rows(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceV
         peak, moved = found.after.peak_bytes, found.before.peak_bytes
         if found.after.step_ns is not None and abs(peak.likely - moved) >= _WORTH_SAYING * moved:
             rows.append(
-                FitRow(change=found.changes[0], peak_bytes=peak, step_ns=found.after.step_ns, fits=found.fits)
+                FitRow(
+                    change=found.changes[0],
+                    peak_bytes=peak,
+                    step_ns=found.after.step_ns,
+                    fits=found.fits,
+                    memory_bytes=found.memory_bytes,
+                    by_category=found.by_category,
+                )
             )
     return rows

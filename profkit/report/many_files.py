@@ -48,6 +48,7 @@ def summarise_many(
         tasks = [replace(task, expand_limit=started.expand_limit) for task in tasks]
         found = _run(started, tasks, progress)
         tasks, found, of_identity = _of_one_run(started, tasks, found)
+        tasks, found = _with_given(started, tasks, found)
         summaries = [s for s in found if isinstance(s, FileSummary)]
         if not summaries:
             raise _nothing(files, found)
@@ -59,9 +60,9 @@ def summarise_many(
         anew = [replace(tasks[at], left_out=left_out, whole=at in shown) for at in again]
         for at, each in zip(again, _run(started, anew, None), strict=True):
             found[at] = each
-    used, set_aside = _one_kind([s for s in found if isinstance(s, FileSummary)])
-    failures = [f for f in found if isinstance(f, Failure)]
-    return _with_failures(merge_files(used), failures, set_aside, of_identity)
+    report = merge_files([s for s in found if isinstance(s, FileSummary)])
+    failures = [f.message for f in found if isinstance(f, Failure)]
+    return with_findings(report, [*failure_findings(failures), *of_identity])
 
 
 def _of_one_run(
@@ -76,6 +77,30 @@ def _of_one_run(
     for at, each in zip(again, _run(started, [used[at] for at in again], None), strict=True):
         summaries[at] = each
     return used, summaries, told.findings
+
+
+def _with_given(
+    started: Workers, tasks: Sequence[Task], found: Sequence[FileSummary | Failure]
+) -> tuple[list[Task], list[FileSummary | Failure]]:
+    """Timelines with the shapes and counters that other recordings of the program have for them."""
+    read = {at: each for at, each in enumerate(found) if isinstance(each, FileSummary)}
+    roles = {at: role_of(each.sources[0].format) for at, each in read.items()}
+    given = roles_given(role for at, role in roles.items() if any(read[at].work_ns))
+    givers = [at for at, role in roles.items() if role in given]
+    used, results = list(tasks), list(found)
+    for at in givers:
+        used[at] = replace(tasks[at], gives=True)
+    operators = [at for at in givers if roles[at] == "operators"]
+    counters = [at for at in givers if roles[at] == "counters"]
+    for at in read if givers else ():
+        if at not in givers and any(read[at].work_ns):
+            of_rank = [b for b in operators if read[b].sources[0].ranks == read[at].sources[0].ranks]
+            beside = [*(of_rank or operators)[:1], *counters]
+            used[at] = replace(tasks[at], beside=[(tasks[b].path, *tasks[b].then) for b in beside])
+    again = [at for at in read if used[at] is not tasks[at]]
+    for at, each in zip(again, _run(started, [used[at] for at in again], None), strict=True):
+        results[at] = each
+    return used, results
 
 
 def _differs(summary: FileSummary, left_out: NDArray[np.bool_]) -> bool:
@@ -101,14 +126,6 @@ def _nothing(files: Sequence[str], found: Sequence[FileSummary | Failure]) -> Re
     )
 
 
-def _one_kind(summaries: Sequence[FileSummary]) -> tuple[list[FileSummary], int]:
-    """Without files that only give something to another's timeline: no time of them counts, and each is read alone."""
-    roles = [role_of(s.sources[0].format) for s in summaries]
-    given = roles_given(role for role, s in zip(roles, summaries, strict=True) if s.part.device_count)
-    used = [s for role, s in zip(roles, summaries, strict=True) if role not in given]
-    return used, len(summaries) - len(used)
-
-
 def failure_findings(errors: Iterable[str]) -> list[Finding]:
     """The findings of a report about files that it had to leave out."""
     return [Finding("file-failed", Severity.WARNING, params={"error": error}) for error in errors]
@@ -119,12 +136,3 @@ def with_findings(report: Report, findings: Sequence[Finding]) -> Report:
     ok = report.health.ok and all(finding.severity < Severity.WARNING for finding in findings)
     health = rows.replace(report.health, ok=ok, findings=[*findings, *report.health.findings])
     return rows.replace(report, health=health)
-
-
-def _with_failures(
-    report: Report, failures: Sequence[Failure], set_aside: int, of_identity: Sequence[Finding]
-) -> Report:
-    findings = [*failure_findings(f.message for f in failures), *of_identity]
-    if set_aside:
-        findings.append(Finding("traces-set-aside", Severity.WARNING, count=set_aside))
-    return with_findings(report, findings) if findings else report

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.advice import MOST_DEVICES, saving_of
+from profkit.memory import fullest, trace_memory_later
 from profkit.model import Finding
 from profkit.model.findings import Fact
 from profkit.model.report import Report
+from profkit.model.report_memory import Memory
 from profkit.model.report_time import Timeline
 from profkit.model.report_verdict import AdviceRow, Health
 from profkit.model.rows import replace
@@ -77,18 +80,18 @@ def merge_files(files: Sequence[FileSummary]) -> Report:
         files: The summaries, of the same leading steps left out.
     """
     joined = Joined.of(Part.together([f.part for f in files]))
-    memory = max(
-        (f.memory for f in files if f.memory), key=lambda m: m.peak_allocated_bytes or 0, default=None
-    )
+    undecided, doubts = _undecided(files, joined.part.grounds)
+    memory = _memory(files, joined.offsets)
     return Report(
         **joined.tables(memory),
         inputs=[row for f in files for row in f.sources],
-        health=_health([f.health for f in files], joined.ranks.findings),
-        verdict=joined.verdict(undecided=_undecided(files, joined.part.grounds)),
+        health=_health(files, joined.ranks.findings),
+        verdict=joined.verdict(undecided=undecided, facts=doubts),
+        numerics=[row for f in files for row in f.numerics],
         advice=_advice(files),
         timeline=_timeline(files, joined),
         method=replace(
-            files[0].method,
+            next((f for f in files if f.part.traces), files[0]).method,
             steps_found=[count for f in files for count in f.method.steps_found],
             events=sum(f.method.events for f in files),
             ranks=joined.ranks.method,
@@ -96,11 +99,26 @@ def merge_files(files: Sequence[FileSummary]) -> Report:
     )
 
 
-def _undecided(files: Sequence[FileSummary], grounds: Grounds) -> Fact | None:
-    reasons = [f.undecided for f in files]
-    told = next((reason for reason in reasons if reason), None)
+def _undecided(files: Sequence[FileSummary], grounds: Grounds) -> tuple[Fact | None, Sequence[Fact]]:
+    """Why the files cannot decide, and what else the first of them says then."""
+    files = [f for f in files if f.part.traces] or files
+    told = next((f for f in files if f.undecided), None)
     unknown = int(grounds.states[State.UNCLASSIFIED]) > UNDECIDED * max(int(grounds.states.sum()), 1)
-    return told if unknown or None not in reasons else None
+    if told is None or not (unknown or all(f.undecided for f in files)):
+        return None, ()
+    return told.undecided, told.doubts
+
+
+def _memory(files: Sequence[FileSummary], offsets: Sequence[int]) -> Memory | None:
+    """That of the fullest snapshot, else of the fullest timeline, in the report's times."""
+    snapshots = [f.memory for f in files if f.memory and not f.part.traces]
+    traces = accumulate((len(f.part.traces) for f in files), initial=0)
+    recorded = [
+        trace_memory_later(f.memory, offsets[at])
+        for f, at in zip(files, traces, strict=False)
+        if f.memory and f.part.traces
+    ]
+    return fullest(snapshots or recorded)
 
 
 def _timeline(files: Sequence[FileSummary], joined: Joined) -> Timeline | None:
@@ -112,14 +130,16 @@ def _timeline(files: Sequence[FileSummary], joined: Joined) -> Timeline | None:
     return shifted(replace(made, device=made.device + joined.first_device[trace]), joined.offsets[trace])
 
 
-def _health(parts: Sequence[Health], made_anew: Sequence[Finding]) -> Health:
+def _health(files: Sequence[FileSummary], made_anew: Sequence[Finding]) -> Health:
+    parts = [f.health for f in files]
+    timelines = sum(bool(f.part.traces) for f in files)
     found: dict[str, list[Finding]] = {}
     for part in parts:
         for finding in part.findings:
             if finding.code not in _MADE_ANEW:
                 found.setdefault(finding.code, []).append(finding)
     for code in _ONLY_OF_ALL:
-        if len(found.get(code, ())) < len(parts):
+        if len(found.get(code, ())) < timelines:
             found.pop(code, None)
     findings = [_finding(code, same) for code, same in found.items()]
     findings += made_anew

@@ -85,8 +85,9 @@ def analysed_views(
     Raises:
         AnalysisError: There is no such device, or no range is named like the step that was asked for.
     """
-    _check_options([r for r in recordings if isinstance(r, Trace)], options)
-    roles = Roles.of([r for r in recordings if isinstance(r, Trace)])
+    traces = [r for r in recordings if isinstance(r, Trace) and r.numerics is None]
+    _check_options(traces, options)
+    roles = Roles.of(traces)
     operator_views = [view_trace(t, _gpus(t, options.peaks), options.step_name) for t in roles.operators]
     views = _with_window(
         [

@@ -11,12 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.errors import AnalysisError, ProfkitError
+from profkit.model import Trace
+from profkit.model.memory_history import MemoryHistory
 from profkit.readers import read
 from profkit.readers.remote import shown_name, without_secrets
 from profkit.report.assembly import input_row
@@ -85,6 +88,10 @@ class Task:
     path: str
     then: Sequence[str] = ()
     """Files that follow it on the same device: all are one recording."""
+    beside: Sequence[Sequence[str]] = ()
+    """Recordings of the same program that give it shapes or counters; those of each group follow each other."""
+    gives: bool = False
+    """Whether it only gives something to the timelines of others."""
     options: Options
     left_out: NDArray[np.bool_] | None = None
     whole: bool = False
@@ -95,9 +102,14 @@ def summarise_path(task: Task) -> FileSummary | Failure:
     """Read and summarise one file; whatever goes wrong with it is returned, not raised."""
     name = shown_name(task.path)
     try:
-        parts = [read(path, expand_limit=task.expand_limit) for path in (task.path, *task.then)]
+        parts = _read(task, (task.path, *task.then))
         summary = summarise_file(
-            joined_recording(parts), task.options, left_out=task.left_out, whole=task.whole
+            joined_recording(parts),
+            task.options,
+            beside=[joined_recording(_read(task, paths)) for paths in task.beside],
+            gives=task.gives,
+            left_out=task.left_out,
+            whole=task.whole,
         )
         return replace(summary, sources=[input_row(part) for part in parts])
     except ProfkitError as error:
@@ -106,9 +118,13 @@ def summarise_path(task: Task) -> FileSummary | Failure:
         return _failure(task, f"{name}: it failed with {type(error).__name__}: {error}")
 
 
+def _read(task: Task, paths: Sequence[str]) -> list[Trace | MemoryHistory]:
+    return [read(path, expand_limit=task.expand_limit) for path in paths]
+
+
 def _failure(task: Task, message: str) -> Failure:
     """A failure that shows the file's name, and neither its folder nor what an address may hold of secrets."""
-    for path in (task.path, *task.then):
+    for path in (task.path, *task.then, *chain.from_iterable(task.beside)):
         for written in (path, without_secrets(path)):
             message = message.replace(written, shown_name(path))
     return Failure(shown_name(task.path), without_secrets(message))

@@ -100,11 +100,26 @@ class Step:
     def changed(self, changes: Sequence[Change], constants: Constants = LIKELY) -> tuple[Replay, float]:
         """Replay the step with some changes; the bound from outside the step comes with it."""
         played, least = self._replayed(changes, constants)
-        if lift_waits not in changes or _limit(played, least) != "device":
+        if lift_waits not in changes:
             return played, least
         held, _ = self._replayed([change for change in changes if change is not lift_waits], constants)
-        most = constants.idle * self._waits_cost_ns + max(held.host_ns - played.host_ns, 0.0)
+        if _limit(played, least) == "device":
+            most = constants.idle * self._waits_cost_ns + max(held.host_ns - played.host_ns, 0.0)
+        else:
+            most = self.blocked_ns(played.host_ns)
         return replace(played, step_ns=max(played.step_ns, held.step_ns - most)), least
+
+    def blocked_ns(self, host_ns: float, tokens: int | None = None) -> float:
+        """How long waits can have blocked the host: all that lifting them takes off its time.
+
+        Args:
+            host_ns: The host's own time in the step: what it is faster than recorded, it waits longer.
+            tokens: Of the program, from its start; None for all.
+        """
+        recorded, waits = self.facts.program, self.facts.view.waits
+        mine = np.isin(waits.call, recorded.call[:tokens][recorded.kind[:tokens] == WAIT])
+        faster = float((recorded.gap_ns + recorded.own_ns).sum()) - host_ns
+        return float((waits.end_ns - waits.start_ns)[mine].sum()) + max(faster, 0.0)
 
     @cached_property
     def _waits_cost_ns(self) -> float:

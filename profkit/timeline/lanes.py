@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -125,13 +126,18 @@ def _thread_lanes(view: TraceView, first: int, last: int) -> list[tuple[Lane, in
     rows = _overlapping(calls.start_ns, calls.end_ns, first, last)
     lanes = []
     threads, count = np.unique(calls.thread[rows], return_counts=True)
-    for thread in threads[np.argsort(-count, kind="stable")][:3].tolist():
+    busiest = threads[np.argsort(-count, kind="stable")][:3].tolist()
+    named = Counter(trace.threads[thread].names[:1] for thread in busiest)
+    for thread in busiest:
         mine = rows[calls.thread[rows] == thread]
         phase = phase_at(trace, view.phases, calls.thread[mine], calls.start_ns[mine])
         names = calls.name[mine].tolist()
         text = [(trace.strings[n], "call", p) for n, p in zip(names, _paths(view, phase), strict=True)]
         who = trace.threads[thread]
-        label = who.names[0] if who.names else f"thread {who.tid}"
+        number = f"thread {who.tid}"
+        label = who.names[0] if who.names else number
+        if who.names and named[who.names[:1]] > 1:
+            label = f"{label} ({number})"
         lanes.append(_lane("thread", label, calls.start_ns[mine], calls.end_ns[mine], text))
     return lanes
 

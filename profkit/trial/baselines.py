@@ -15,7 +15,7 @@ from profkit.trial.ratio import spread_of_times
 from profkit.trial.running import Failed
 from profkit.trial.turns import Side, compare
 
-__all__ = ["Baselines"]
+__all__ = ["BASELINES_SHARE", "Baselines"]
 
 _LEAST_GAIN: Final = 0.01
 """Less is not worth a line of code."""
@@ -23,7 +23,7 @@ _UNSTEADY: Final = math.log(1.15)
 """Two unchanged programs that differ by more have nothing to tell about changes."""
 _TURNS: Final = 12
 """Enough to see 1 %; what tells a change from noise is its own interval."""
-_SHARE: Final = 0.25
+BASELINES_SHARE: Final = 0.25
 """Of the budget."""
 
 
@@ -58,7 +58,7 @@ class Baselines:
 
     def measure(self, sides: Sequence[Side], end: float) -> None:
         """Time sides of other seeds beside it; each is stopped."""
-        share = _SHARE * self._plan.budget_s
+        share = BASELINES_SHARE * self._plan.budget_s
         until = min(max(self._begun + share, time.monotonic() + share / 2), end)
         others = []
         for shift, other in enumerate(sides, 1):

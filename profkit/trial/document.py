@@ -10,7 +10,7 @@ from profkit.model.rows import Interval, Row
 from profkit.rendering.report_json import ascii_json
 from profkit.rendering.schema import schema_of
 
-__all__ = ["TRY_SCHEMA", "Kept", "LossRow", "TrialRow", "TryDocument", "encode", "try_schema"]
+__all__ = ["TRY_SCHEMA", "ByHand", "Kept", "LossRow", "TrialRow", "TryDocument", "encode", "try_schema"]
 
 TRY_SCHEMA: Final = "profkit.try/1"
 
@@ -40,6 +40,19 @@ class TrialRow(Row, frozen=True, kw_only=True):
     """The steps of the warm-up together."""
     peak_bytes: int | None = None
     """The most memory that torch held on the GPU; null without one."""
+
+
+class ByHand(Row, frozen=True, kw_only=True):
+    """A change that cannot be made from outside, as a recording's replay prices it."""
+
+    change: str
+    """Its name."""
+    what: str
+    """What it does, as an order."""
+    predicted: Interval
+    """The speed-up by the replay."""
+    code: list[str]
+    """Lines to write; empty where there is no pattern for it."""
 
 
 class LossRow(Row, frozen=True, kw_only=True):
@@ -95,6 +108,8 @@ class TryDocument(Row, frozen=True, kw_only=True):
     """What the trial took."""
     notes: list[str]
     """What else is to be known."""
+    by_hand: tuple[ByHand, ...] = ()
+    """What a recording promises of changes that cannot be made from outside, the largest first."""
 
 
 def try_schema() -> dict[str, Any]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from profkit.model.rows import Interval
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "likely_place"]
+
+_LIKELY_BEST: Final = (
+    "tf32", "bf16", "fused-attention", "loader-workers", "channels-last", "fused-optimizer", "compile",
+)  # fmt: skip
+"""The order of a budget that does not hold all. A compiler starts slowly, so what starts fast comes before it."""
 
 
 @dataclass(frozen=True)
@@ -21,3 +27,13 @@ class Plan:
     keep_going: bool = False
     predicted: Mapping[str, Interval] = field(default_factory=dict)
     """The speed-ups that a recording promises."""
+
+    def promised(self, name: str) -> float:
+        """A change's likely speed-up; 1 where nothing is promised."""
+        predicted = self.predicted.get(name)
+        return predicted.likely if predicted else 1.0
+
+
+def likely_place(name: str) -> int:
+    """Where a change stands among those that help most often, and most."""
+    return _LIKELY_BEST.index(name) if name in _LIKELY_BEST else len(_LIKELY_BEST)

@@ -201,7 +201,7 @@ class Running:
         if self._process.poll() is not None:
             raise self._failure()
         if time.monotonic() > deadline and deadline == self.program.until:
-            waited_s = deadline - self._begun
+            waited_s = max(deadline - self._begun, 0)
             raise Failed("late", f"not started after {waited_s:.0f} s: give it a larger --budget")
         if time.monotonic() > deadline:
             raise Failed("hung", f"no block of steps ended within {patience_s:.0f} s")

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from profkit.errors import RecordingError
 from profkit.trial.ahead import Ahead, Names, at_once, likely_chains
-from profkit.trial.baselines import Baselines
+from profkit.trial.baselines import BASELINES_SHARE, Baselines
 from profkit.trial.changes import CHANGES, change_named, same_kind, weakest
 from profkit.trial.curves import Likeness
 from profkit.trial.document import TrialRow, TryDocument
 from profkit.trial.final import final_of
 from profkit.trial.messages import Block, Facts
-from profkit.trial.plan import Plan
+from profkit.trial.plan import Plan, likely_place
 from profkit.trial.running import Failed, Program
 from profkit.trial.sentences import closing_sentence, verdict_on
 from profkit.trial.turns import Comparison, Side, compare, few_turns_s
@@ -71,6 +71,8 @@ class Trial:
         self._ahead = Ahead(self._new_side)
         self._is_short = False
         """Whether the budget does not hold all changes, each alone and then together."""
+        self._restart_s = 0.0
+        """What starting the winners together will take."""
         self._refuted = False
         """Whether what helped alone did not hold in the end."""
 
@@ -114,20 +116,20 @@ class Trial:
             closing.callback(side.stop)
         if self._is_short:
             self._notes.append("the budget is short: each change was tried beside those kept before it")
-            self._candidates.sort(key=lambda name: (-self._promised(name), _place(name)))
+            self._candidates.sort(key=lambda name: (-self._plan.promised(name), likely_place(name)))
             self._ahead.start(likely_chains([], self._candidates), sides)
         else:
             self._ahead.start([(name,) for name in self._candidates if not _is_compiler(name)], sides)
         self._unchanged.measure(sides, self._end)
 
     def _alone_takes_s(self) -> float:
-        """Whatever is tried, measured alone and then together."""
+        """The baselines, then whatever is tried, measured alone and together."""
         start_s, count = self._baseline.start_s, len(self._candidates)
-        each = start_s / self._ahead.most + _TURNS_OF_A_CHANGE * self._few_s(self._baseline)
+        wave_s = start_s / self._ahead.most
+        baselines_s = BASELINES_SHARE * self._plan.budget_s + _OTHER_SEEDS * wave_s
+        each_s = wave_s + _TURNS_OF_A_CHANGE * self._few_s(self._baseline)
         compilers = sum(map(_is_compiler, self._candidates))
-        return (
-            _OTHER_SEEDS * start_s / self._ahead.most + _MEASURED_TWICE * count * each + compilers * start_s
-        )
+        return baselines_s + _MEASURED_TWICE * count * each_s + compilers * start_s
 
     def _choose(self) -> None:
         """Which changes are tried: compilers last, since they start slowly, and the most promising of each first."""
@@ -141,13 +143,15 @@ class Trial:
                 self._add(self._done[name])
             else:
                 self._candidates.append(name)
-        self._candidates.sort(key=lambda name: (_is_compiler(name), -self._promised(name)))
+        self._candidates.sort(key=lambda name: (_is_compiler(name), -self._plan.promised(name)))
 
     def _search_or_tell(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         try:
             if self._is_short:
-                return self._stack(self._candidates, [], self._baseline)
+                return self._stack([*self._winners(), *self._candidates], [], self._baseline)
+            self._restart_s = self._baseline.start_s
             self._try_each()
+            self._restart_s = 0.0
             return self._combine()
         except Failed as failure:  # what was measured alone is still known
             self._notes.append(f"what helps alone was not measured together: {failure.why}")
@@ -168,9 +172,11 @@ class Trial:
             self._add(row)
 
     def _holds(self, names: Sequence[str]) -> bool:
-        """Whether what is left of the budget holds a start of these and a few turns."""
-        start_s = 0.0 if self._ahead.has(names) else self._baseline.start_s
-        return self._left_s() - self._reserve_s() > start_s + self._few_s(self._baseline)
+        return self._left_s() - self._reserve_s() > self._needs_s(names)
+
+    def _needs_s(self, names: Sequence[str]) -> float:
+        """A start of these, where it is not made, and a few turns."""
+        return self._few_s(self._baseline) + (0.0 if self._ahead.has(names) else self._baseline.start_s)
 
     def _few_s(self, side: Side) -> float:
         return few_turns_s(self._baseline, side, self._plan.steps)
@@ -187,11 +193,7 @@ class Trial:
 
     def _reserve_s(self) -> float:
         """For what is kept together, measured again."""
-        return min(_FOR_THE_WHOLE * self._plan.budget_s, 2 * self._few_s(self._baseline))
-
-    def _promised(self, name: str) -> float:
-        predicted = self._plan.predicted.get(name)
-        return predicted.likely if predicted else 1.0
+        return self._restart_s + min(_FOR_THE_WHOLE * self._plan.budget_s, 2 * self._few_s(self._baseline))
 
     def _add(self, row: TrialRow) -> None:
         self._rows.append(row)
@@ -245,7 +247,8 @@ class Trial:
     def _deadline(self, side: Side, still: int) -> float:
         """Twice its share of what is left, since most need less, but a few turns at least."""
         now, few_s = time.monotonic(), self._few_s(side)
-        return min(max(now + 2 * (self._left_s() - self._reserve_s()) / still, now + few_s), self._end)
+        left_s = self._left_s() - self._reserve_s()
+        return min(max(now + min(2 / still, 1) * left_s, now + few_s), self._end)
 
     def _timed_alone(self, side: Side, rival: Side, deadline: float) -> Comparison:
         """One after the other, where the memory does not hold both."""
@@ -292,6 +295,9 @@ class Trial:
         for row in [each for each in self._rows if each.kept and each.change not in winners]:
             rival = same_kind(row.change, winners)
             self._add(TrialRow(change=row.change, beside=(str(rival),), why=f"{rival} stands in its place"))
+        if self._left_s() < self._needs_s(winners[:1]):
+            self._notes.append("the budget ended before what helps alone was measured again")
+            return [], None
         self._ahead.start(_prefixes(winners))
         best = self._ahead.take(winners[:1])
         try:
@@ -378,17 +384,6 @@ _HINTS: Final = {
 
 def _is_compiler(name: str) -> bool:
     return change_named(name).kind_of == "compiler"
-
-
-def _place(name: str) -> int:
-    """Where a change stands among those that help most often, and most."""
-    return _LIKELY_BEST.index(name) if name in _LIKELY_BEST else len(_LIKELY_BEST)
-
-
-_LIKELY_BEST: Final = (
-    "tf32", "bf16", "fused-attention", "loader-workers", "channels-last", "fused-optimizer", "compile",
-)  # fmt: skip
-"""The order of a budget that does not hold all. A compiler starts slowly, so what starts fast comes before it."""
 
 
 def _prefixes(chain: Sequence[str]) -> list[Names]:

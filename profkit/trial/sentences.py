@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from profkit.model.rows import Interval
 from profkit.trial.curves import Likeness
-from profkit.trial.document import Kept, LossRow, TrialRow, TryDocument
+from profkit.trial.document import ByHand, Kept, LossRow, TrialRow, TryDocument
 
-__all__ = ["closing_sentence", "speedup_text", "trial_text", "verdict_on"]
+__all__ = ["closing_sentence", "name_of", "speedup_text", "trial_text", "verdict_on"]
 
 
 def verdict_on(ratio: Interval | None, noise: float, likeness: Likeness) -> tuple[bool, str]:
@@ -48,12 +48,12 @@ def closing_sentence(final: Kept, loss: LossRow, rows: Sequence[TrialRow]) -> st
 
 def trial_text(found: TryDocument) -> str:
     """The trial for a terminal."""
-    width = max((len(_name(row)) for row in found.trials), default=0)
+    width = max((len(name_of(row)) for row in found.trials), default=0)
     lines = []
     for row in found.trials:
         predicted = f" (predicted {speedup_text(row.predicted)})" if row.predicted else ""
         lines.append(
-            f"{'+' if row.kept else ' '} {_name(row):<{width}}  {row.why}{predicted}{_memory(row, found)}"
+            f"{'+' if row.kept else ' '} {name_of(row):<{width}}  {row.why}{predicted}{_memory(row, found)}"
         )
     if found.variation is not None:
         lines += ["", f"Two unchanged programs: {speedup_text(found.variation)}."]
@@ -63,10 +63,21 @@ def trial_text(found: TryDocument) -> str:
         lines += ["", "Run it as:", f"  {' '.join([*found.final.environment, *found.command])}"]
     if code := [line for line in found.final.patch if line not in found.final.environment]:
         lines += ["", "Write:", *(f"  {line}" for line in code)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_by_hand(found.by_hand)])
 
 
-def _name(row: TrialRow) -> str:
+def _by_hand(rows: Sequence[ByHand]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["", "Not tried, since it takes an edit; a replay of the recording promises:"]
+    for row in rows:
+        lines.append(f"  {row.change}  {speedup_text(row.predicted)}: {row.what}")
+        lines += [f"      {line}" for line in row.code]
+    return lines
+
+
+def name_of(row: TrialRow) -> str:
+    """A change, after those that both sides had."""
     return f"{' + '.join(row.beside)} + {row.change}" if row.beside else row.change
 
 

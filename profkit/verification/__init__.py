@@ -13,7 +13,7 @@ from profkit.errors import ReadError
 from profkit.model.findings import Finding, Param, Severity
 from profkit.model.report import Report
 from profkit.model.rows import replace as changed
-from profkit.readers.registry import role_of
+from profkit.readers.registry import WITHOUT_TIMES, role_of
 from profkit.readers.remote import shown_name
 from profkit.rendering.document import Document
 from profkit.rendering.document_of import said_findings
@@ -76,7 +76,7 @@ def verify(
             read = read_input(file, step)
         except (UnreadError, ReadError) as error:
             found.unread.append(_unread(name, str(getattr(error, "problem", error))))
-            unread_timelines |= getattr(error, "role", None) != "counters"
+            unread_timelines |= getattr(error, "role", None) not in WITHOUT_TIMES
             continue
         except MemoryError:
             found.unread.append(_unread(name, None))

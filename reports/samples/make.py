@@ -43,8 +43,8 @@ def main() -> None:
         report.save(HERE / f"{name}.html")
         report.save(HERE / f"{name}.md")
         page = f" ([page]({name}.html))" if name == KEPT_PAGE else ""
-        rows.append(f"| [{name}]({name}.md){page} | {what} | {report.verdict['sentence']} |")
-        print(f"{name}: {report.verdict['sentence']}")
+        rows.append(f"| [{name}]({name}.md){page} | {what} | {report.verdict.sentence} |")
+        print(f"{name}: {report.verdict.sentence}")
     (HERE / "README.md").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 

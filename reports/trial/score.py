@@ -1,7 +1,7 @@
 """What came of the study: ``python reports/trial/score.py OUT`` prints a table in Markdown, and the three demands.
 
-An expert's speed-up is the best of the ways in `expert`; a trial's is that of the later measurement, and 1 where nothing
-was kept. A kept change loses time where every later time with it is above every bare one.
+An expert's speed-up is the best of the ways in `expert` that ran; a trial's is that of the later measurement, and 1 where
+nothing was kept or the trial failed. A kept change loses time where the later step with it is longer than the bare one.
 """
 
 from __future__ import annotations
@@ -28,29 +28,54 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
+def crashes(found: dict[str, Any]) -> list[str]:
+    """The ways of a later measurement that did not run, with what they said last."""
+    return [
+        f"{run['way']}: {(run.get('said') or 'nothing said').strip().splitlines()[-1]}"
+        for run in found["runs"]
+        if "step_ms" not in run
+    ]
+
+
 def row(out: Path, name: str) -> dict[str, Any]:
     """What is known of a program."""
-    trial = json.loads((out / f"{name}.trial.json").read_text())["try"]
-    found: dict[str, Any] = {"name": name, "promised": None, "changes": "", "duration_s": None}
+    found: dict[str, Any] = {"name": name, "promised": None, "changes": "nothing", "notes": []}
+    path = out / f"{name}.trial.json"
+    trial = json.loads(path.read_text())["try"] if path.exists() else None
+    kept = ""
     if trial is not None:
-        final = trial["final"]
-        found |= {"changes": " + ".join(final["changes"]), "duration_s": trial["duration_s"]}
-        found["promised"] = final["speedup"]
+        found |= {"changes": " + ".join(trial["final"]["changes"]) or "nothing"}
+        found["promised"], kept = trial["final"]["speedup"], ",".join(trial["final"]["changes"])
+    else:
+        said = json.loads((out / f"{name}.trial.failed").read_text()).get("said") or "nothing said"
+        found |= {"changes": "the trial failed", "notes": [f"trial: {said.strip().splitlines()[-1]}"]}
     later = out / f"{name}.later.json"
     if later.exists():
-        ways = times(json.loads(later.read_text()))
-        bare = ways["bare"]
-        kept = ways.get("kept", bare)
-        experts = {way: mean(bare) / mean(each) for way, each in ways.items() if way.startswith("expert")}
-        found |= {
-            "bare_ms": mean(bare),
-            "kept": mean(bare) / mean(kept),
-            "expert": max(experts.values(), default=1.0),
-            "loses": "kept" in ways and min(kept) > max(bare),
-        }
+        measured = json.loads(later.read_text())
+        found["notes"] += crashes(measured)
+        found |= speedups(times(measured), bool(kept))
+        if measured["kept"] != kept:
+            found["notes"].append(
+                f"the later measurement is of another trial, which kept {measured['kept'] or 'nothing'}"
+            )
+            found.pop("kept", None)
     overhead = out / f"{name}.overhead.json"
     if overhead.exists():
         found["overhead"] = json.loads(overhead.read_text())["ratio"]
+    return found
+
+
+def speedups(ways: dict[str, list[float]], keeps: bool) -> dict[str, Any]:
+    """Of what was kept and of the expert; empty where the bare program did not run, less what did not run."""
+    if "bare" not in ways:
+        return {}
+    bare = mean(ways["bare"])
+    experts = [bare / mean(each) for way, each in ways.items() if way.startswith("expert")]
+    found: dict[str, Any] = {"bare_ms": bare, "expert": max(experts, default=1.0)}
+    if not keeps:
+        found["kept"] = 1.0
+    elif "kept" in ways:
+        found["kept"] = bare / mean(ways["kept"])
     return found
 
 
@@ -62,40 +87,54 @@ def ratio(interval: dict[str, float] | None) -> str:
     )
 
 
-def main() -> None:
-    """Print the table."""
-    out = Path(sys.argv[1])
-    rows = [row(out, path.name.split(".")[0]) for path in sorted(out.glob("*.trial.json"))]
-    print("| program | bare step, ms | kept | by the trial | later | expert | of the expert's | overhead |")
-    print("|---|---|---|---|---|---|---|---|")
+def gain_share(each: dict[str, Any]) -> float | None:
+    """The share of the expert's speed-up that the trial reached."""
+    return each["kept"] / each["expert"] if "kept" in each and "expert" in each else None
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """The rows in Markdown, and what is to be known of them."""
+    lines = [
+        "| program | bare step, ms | kept | by the trial | later | expert | of the expert's | overhead |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for each in rows:
         share = gain_share(each)
+        low, likely, high = each.get("overhead", (None, None, None))
         cells = [
             each["name"],
             f"{each['bare_ms']:.2f}" if "bare_ms" in each else "",
-            each["changes"] or "nothing",
+            each["changes"],
             ratio(each["promised"]),
             f"{each['kept']:.2f}" if "kept" in each else "",
             f"{each['expert']:.2f}" if "expert" in each else "",
             "" if share is None else f"{share:.0%}",
-            "{:.3f} ({:.3f} to {:.3f})".format(each["overhead"][1], each["overhead"][0], each["overhead"][2])
-            if "overhead" in each
-            else "",
+            "" if likely is None else f"{likely:.3f} ({low:.3f} to {high:.3f})",
         ]
-        print(f"| {' | '.join(cells)} |")
-    judged = [each for each in rows if "expert" in each]
-    good = sum(each["kept"] >= ENOUGH * each["expert"] for each in judged)
-    print(f"\n{good} of {len(judged)} reach {ENOUGH:.0%} of the expert's speed-up.")
-    print(f"{sum(each['loses'] for each in judged)} lose time by what was kept.")
-    heard = [each["overhead"][0] for each in rows if "overhead" in each]
-    print(
-        f"{sum(low <= MOST_OVERHEAD for low in heard)} of {len(heard)} within {MOST_OVERHEAD} of the bare step."
-    )
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines + [""] + [f"- {each['name']}: {note}" for each in rows for note in each["notes"]]
 
 
-def gain_share(each: dict[str, Any]) -> float | None:
-    """The share of the expert's speed-up that the trial reached."""
-    return each["kept"] / each["expert"] if "expert" in each else None
+def demands(rows: list[dict[str, Any]]) -> list[str]:
+    """What is asked of all, with how many hold it."""
+    shares = [share for each in rows if (share := gain_share(each)) is not None]
+    heard = [each["overhead"] for each in rows if "overhead" in each]
+    lost = sum(each.get("kept", 1.0) < 1 for each in rows)
+    return [
+        f"{sum(share >= ENOUGH for share in shares)} of {len(shares)} reach {ENOUGH:.0%} of the expert's speed-up; "
+        f"{len(rows) - len(shares)} more were not measured later.",
+        f"{lost} lose time by what was kept.",
+        f"{sum(likely <= MOST_OVERHEAD for _, likely, _ in heard)} of {len(heard)} within {MOST_OVERHEAD} of the bare "
+        f"step, {sum(high <= MOST_OVERHEAD for _, _, high in heard)} with their upper end.",
+    ]
+
+
+def main() -> None:
+    """Print the table."""
+    out = Path(sys.argv[1])
+    names = {path.name.split(".")[0] for path in out.glob("*.trial.*") if path.suffix in (".json", ".failed")}
+    rows = [row(out, name) for name in sorted(names)]
+    print("\n".join([*table(rows), "", *demands(rows)]))
 
 
 if __name__ == "__main__":

@@ -130,14 +130,15 @@ class LoopBuilder(TraceBuilder):
         return self
 
 
-def loop(body, *, steps=4, **options):
-    """A trace of ``steps`` steps, each made by ``body(step, number)``."""
+def loop(body, *, steps=4, marked=True, **options):
+    """A trace of ``steps`` steps, each made by ``body(step, number)``; ``marked`` by ranges or not."""
     builder = LoopBuilder(**options)
     at = device = 0
     for number in range(steps):
         step = MadeStep(builder, at, device)
         body(step, number)
-        builder.range(at * US, (step.host + 1) * US, "step")
+        if marked:
+            builder.range(at * US, (step.host + 1) * US, "step")
         # The host runs ahead, as it does.
         at, device = step.host + 2, step.device
     return builder.trace()

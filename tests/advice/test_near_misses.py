@@ -11,6 +11,7 @@ from profkit.model.report_verdict import AdviceRow
 from tests.advice import steps_of_arithmetic as arithmetic
 from tests.advice import steps_of_devices as devices
 from tests.advice import steps_of_models as models
+from tests.advice import steps_of_waiting as waiting
 from tests.advice.made_steps import (
     ADD,
     BF16_GEMM,
@@ -55,6 +56,42 @@ def test_many_launches_of_one_operator_are_no_loop_over_a_tensor(unlike):
 
     assert "python-loop" not in advised(body)
     assert "python-loop" in advised(lambda step, number: [slices(step) for _ in range(64)])
+
+
+def test_a_call_that_is_timed_again_and_again_is_no_chain_to_compile():
+    def body(step, number):
+        for _ in range(10):
+            step.launch(ADD, 4000, host=30, operators=("aten::add",), shapes=[[32768, 16384]] * 2)
+
+    assert "torch-compile" not in advised(body, steps=1, marked=False)
+    assert "torch-compile" in advised(body, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("inside", "told"), [(False, False), (True, True)], ids=["after the last kernel", "inside"]
+)
+def test_results_that_are_read_at_the_end_are_no_wait_inside_the_step(inside, told):
+    def body(step, number):
+        step.upload(1 << 20, 40, pageable=1)
+        step.wait()
+        step.idle(4000)
+        for _ in range(4):
+            step.launch(BF16_GEMM, 900, host=20, operators=("aten::mm",), shapes=GEMM_SHAPES)
+        step.wait()
+        step.idle(900 if inside else 1)
+        for _ in range(10 if inside else 0):
+            step.launch(ADD, 90, host=20)
+
+    assert ("hidden-sync" in advised(body)) is told
+
+
+def test_the_advice_on_waits_names_their_cost_in_the_table():
+    made = loop(waiting.waiting)
+
+    found = advice_on(made)["hidden-sync"]
+
+    assert "times a step. The device then stands idle for" in found.why
+    assert "the cost in the table of waits" in found.why
 
 
 def test_a_router_and_its_experts_are_no_attention():

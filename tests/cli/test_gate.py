@@ -1,5 +1,6 @@
 import json
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
@@ -8,6 +9,7 @@ from profkit.api import Report
 from profkit.api.comparing import gate
 from profkit.cli import main
 from profkit.errors import AnalysisError
+from profkit.rendering.comparisons import gate_schema
 from tests.comparison.recordings import of_steps, recorded
 from tests.shared import DATA
 
@@ -100,6 +102,9 @@ def test_json_holds_every_limit_and_the_comparison():
         ("min-busy", "kept"),
     ]
     assert told["comparison"]["verdict"] == "slower"
+    checked = jsonschema.Draft202012Validator(gate_schema())
+    checked.validate(told)
+    assert not checked.is_valid(told | {"limits": [told["limits"][0] | {"outcome": "probably"}]})
 
 
 def test_what_cannot_be_compared_does_not_pass():

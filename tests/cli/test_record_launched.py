@@ -125,7 +125,7 @@ def test_a_program_that_is_asked_to_end_does_so_in_its_own_way(tmp_path, ending,
         out, error = send_when_ready(process, number, to_group=to_group)
     assert process.returncode == code, error
     assert (tmp_path / "checkpoint").exists() == (ending != "none")
-    assert "Wrote out/trace.json.gz" in out
+    assert "Wrote out/trace.json.gz" in out, error
     assert names(tmp_path / "out" / "trace.json.gz").count("profkit::optimizer") >= 15
     facts = json.loads((tmp_path / "out" / "run.json").read_text())
     assert facts["state"] == f"ended by {number.name}"

@@ -2,12 +2,14 @@
 
 import gzip
 import json
+import os
 import signal
 from collections import Counter
 
 import pytest
 
 from profkit.recording import program_events
+from profkit.recording.recorder import Recorder
 from profkit.recording.run_script import recorded
 
 torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
@@ -270,3 +272,36 @@ def test_without_steps_the_reason_is_told(tmp_path):
 
     with pytest.warns(UserWarning, match="No optimizer of torch made a step: --step-by backward"):
         record(tmp_path / "b", by_hand_with_an_idle_optimizer)
+
+
+def asked_again_while_writing(monkeypatch):
+    """Ctrl-C for a second time, in the middle of writing what was recorded."""
+    finish = Recorder._finish
+
+    def interrupted(recorder, error, cause):
+        os.kill(os.getpid(), signal.SIGINT)
+        finish(recorder, error, cause)
+
+    monkeypatch.setattr(Recorder, "_finish", interrupted)
+
+
+def test_a_second_ctrl_c_does_not_cut_the_writing_short(tmp_path, monkeypatch):
+    asked_again_while_writing(monkeypatch)
+    told = []
+
+    def program():
+        supervised()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        told.append("once")
+
+    _, steps, recorder = record(tmp_path, program, steps=100)
+    assert told == ["once"], "the program hears it when all is written"
+    assert steps > 0
+    assert json.loads((recorder.folder / "run.json").read_text())["state"] == "ended by SIGINT"
+
+
+def test_ctrl_c_while_a_recording_ends_by_itself_waits_for_it(tmp_path, monkeypatch):
+    asked_again_while_writing(monkeypatch)
+    _, steps, _ = record(tmp_path, supervised, steps=100)
+    assert steps > 0

@@ -5,8 +5,9 @@ import msgspec
 import pytest
 
 from profkit.model.report import PhaseRow
+from profkit.model.report_verdict import Step
 from profkit.rendering import RENDERERS
-from profkit.rendering.digest import kernels_by_name, phase_tree, scale_of
+from profkit.rendering.digest import facts, kernels_by_name, phase_tree, scale_of
 from profkit.rendering.html import render_html
 from tests.rendering.sample_reports import SAMPLES, compute_bound, multi_rank, unknown
 from tests.rendering.samples import MS, edited, steps, typed
@@ -117,6 +118,22 @@ def test_figures_of_the_recording_say_so_where_the_verdict_is_of_the_step_withou
 
     assert "busy, with the profiler</dt>" in render_html(edited(compute_bound(), change))
     assert "with the profiler</dt>" not in render_html(compute_bound())
+
+
+@pytest.mark.parametrize(
+    ("mfu", "hfu", "told"),
+    [(0.31, 0.31, "MFU 31 % of the peak of the types used"), (0.31, 0.4, "MFU 31 %, HFU 40 % of the peak of the types used"),
+     (None, None, None)],
+)  # fmt: skip
+def test_the_head_says_how_much_of_the_peak_is_used(mfu, hfu, told):
+    step = Step(
+        recorded_ns=MS, unprofiled_ns=None, source="recorded", found_by="marks", startup_ns=None, teardown_ns=None, mfu=mfu,
+        hfu=hfu,
+    )  # fmt: skip
+
+    found = facts(msgspec.structs.replace(compute_bound(), step=step))
+
+    assert [each for each in found if "MFU" in each] == ([told] if told else [])
 
 
 def test_an_option_in_a_sentence_is_code_and_markup_in_it_is_text():

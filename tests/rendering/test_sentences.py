@@ -99,6 +99,7 @@ EXAMPLES = {
     "medians_ns": [5],
     "reason": "one-rank",
     "kind": "full",
+    "tensor": "gradient",
 }
 
 

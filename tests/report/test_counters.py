@@ -10,13 +10,17 @@ from click.testing import CliRunner
 import profkit
 from profkit.cli import main
 from profkit.readers import read
-from profkit.report import merge_files, summarise_file
+from profkit.report.assembly import summarise
 from profkit.report.many_files import summarise_many
 from profkit.report.views import Options
 from tests.shared import DATA, SHARED, needs_shared
 
 MIXED, MIXED_TRACE = DATA / "ncu" / "mixed.csv.gz", DATA / "ncu" / "mixed.json.gz"
 CONVNET, CONVNET_TRACE = DATA / "ncu" / "convnet.csv.gz", DATA / "ncu" / "convnet.json.gz"
+BESIDE = (
+    [str(MIXED_TRACE), str(MIXED)],
+    [str(DATA / "kineto" / "gpt_fp32.json.gz"), str(DATA / "nsys" / "gpt_fp32.sqlite.gz")],
+)
 
 
 def findings(report):
@@ -79,12 +83,15 @@ def mixed_lines():
     return gzip.decompress(MIXED.read_bytes()).decode().splitlines(keepends=True)
 
 
-def test_among_many_files_counters_are_no_device_of_their_own():
-    result = summarise_many([str(MIXED_TRACE), str(MIXED)], Options())
+@pytest.mark.parametrize("files", BESIDE, ids=["counters", "operators"])
+def test_among_many_files_a_timeline_has_what_others_give_it(files):
+    together, apart = summarise([read(path) for path in files], Options()), summarise_many(files, Options())
 
-    assert [row.format for row in result.inputs] == ["kineto"]
-    assert next(f.code for f in result.health.findings) == "traces-set-aside"
-    assert result.totals == merge_files([summarise_file(read(MIXED_TRACE), Options())]).totals
+    for table in ("inputs", "kernels", "totals", "verdict", "phases", "operators", "advice", "method"):
+        assert getattr(apart, table) == getattr(together, table), table
+    assert {f.code: f.count for f in apart.health.findings} == {
+        f.code: f.count for f in together.health.findings
+    }
 
 
 def test_verify_says_that_counters_have_no_second_reader():

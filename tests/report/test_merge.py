@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profkit.model import Finding
+from profkit.model import Finding, MemoryEvents
 from profkit.model.rows import Row
 from profkit.readers import read
 from profkit.report import merge_files, summarise_file
 from profkit.report.assembly import summarise
 from profkit.report.merge import common_left_out, files_shown
 from profkit.report.views import Options
+from tests.builders import TraceBuilder
 from tests.ranks.jobs import MS, Rank, job
 from tests.shared import DATA
 
@@ -89,6 +90,45 @@ def test_hand_made_ranks_with_wrong_clocks_merge_to_the_same_report():
     together, apart = summarise(traces), merged(traces)
     for table in ("devices", "window", "verdict", "idle", "communication", "ranks", "timeline"):
         assert plain(getattr(apart, table)) == plain(getattr(together, table)), table
+
+
+def test_a_ranks_own_memory_is_told_in_the_times_of_the_report():
+    """The clock of rank 1 is ahead, and it has the higher peak."""
+    first, later = job([Rank(0), Rank(1, clock_ns=5 * MS)], steps=4)
+    traces = [
+        replace(trace, memory=allocated(trace.operations.start_ns[:2], peak))
+        for trace, peak in ((first, 500), (later, 900))
+    ]
+    together, apart = summarise(traces), merged(traces)
+    assert together.memory.peak_allocated_bytes == 900
+    assert plain(apart.memory) == plain(together.memory)
+    alone = summarise_file(traces[1], Options()).memory
+    assert apart.memory.devices[0].peak_time_ns != alone.devices[0].peak_time_ns
+
+
+def allocated(times_ns, total_bytes):
+    return MemoryEvents.of(
+        2,
+        time_ns=times_ns,
+        device=[0, 0],
+        bytes=[total_bytes // 2, total_bytes - total_bytes // 2],
+    )
+
+
+def test_hosts_without_a_gpu_say_what_their_steps_go_to():
+    traces = []
+    for rank, input_ns in enumerate((600, 100)):
+        made = TraceBuilder(devices=0, format="kineto")
+        for at in (0, 1000, 2000):
+            made.range(at, at + 1000, f"ProfilerStep#{at}")
+            made.range(at, at + input_ns, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+            made.range(at + 700, at + 900, "forward")
+        trace = made.trace()
+        traces.append(replace(trace, source=replace(trace.source, rank=rank)))
+    together, apart = summarise(traces), merged(traces)
+    assert together.verdict.undecided.code == "host-only"
+    assert [fact.code for fact in together.verdict.doubts].count("host-part") >= 2
+    assert plain(apart.verdict) == plain(together.verdict)
 
 
 def test_a_file_that_alone_would_leave_out_a_step_follows_the_others():

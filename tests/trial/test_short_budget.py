@@ -148,3 +148,12 @@ def test_a_long_budget_measures_each_alone(run):
     found, _ = run(1, budget_s=600.0)
     assert {row.change for row in found.trials if row.kept and not row.beside} == set(GAINS)
     assert set(found.final.changes) == set(GAINS)
+
+
+def test_a_noisy_change_leaves_time_to_measure_it_again(run, world):
+    world.noise, world.gains = 0.2, {"tf32": 2.0}
+    found, took_s = run(1, only=("tf32",), steps=60)
+    assert found.final.changes == ["tf32"]
+    assert "tf32: did not hold" not in " ".join(found.notes)
+    assert not [note for note in found.notes if "again" in note or "together" in note]
+    assert took_s < 95

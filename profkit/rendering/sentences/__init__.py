@@ -13,7 +13,7 @@ from typing import Final
 from profkit.model.findings import Finding
 from profkit.model.report_memory import OutOfMemory
 from profkit.model.report_ranks import Parallelism
-from profkit.rendering.sentences import health, memory, precision, ranks, readers, verification
+from profkit.rendering.sentences import health, memory, numerics, precision, ranks, readers, verification
 from profkit.rendering.sentences.memory import oom_explanation
 from profkit.rendering.sentences.method import ThresholdWords, threshold_words
 from profkit.rendering.sentences.precision import autocast_message
@@ -44,6 +44,7 @@ FINDINGS: Final[Table] = {
     **memory.FINDINGS,
     **ranks.FINDINGS,
     **precision.FINDINGS,
+    **numerics.FINDINGS,
     **verification.FINDINGS,
 }
 """The sentence of each finding by its code."""

@@ -16,6 +16,7 @@ from profkit.comparison.rows import (
 )
 from profkit.model.findings import Fact, Finding, Param, Severity
 from profkit.rendering.sentences.labels import cause_term, share_label
+from profkit.rendering.sentences.numerics import numerics_sentence
 from profkit.rendering.sentences.wording import Params, Table, Template, say
 from profkit.units import bytes_text, duration_text, noun_text, percent_text
 
@@ -215,7 +216,9 @@ def _cure(cure: NoiseCure) -> str:
 
 def comparison_sentence(comparison: Comparison) -> str:
     """The verdict with its numbers and what explains it, then what to know of it."""
-    judged, memory = comparison.step, comparison.memory
+    judged, memory, numerics = comparison.step, comparison.memory, comparison.numerics
+    if numerics is not None and not (judged.before_ns or judged.after_ns):
+        return numerics_sentence(numerics)
     peak = memory.peak_allocated_bytes if memory else None
     if not (judged.before_ns or judged.after_ns) and peak and peak.before and peak.after:
         sizes = f"{bytes_text(round(peak.before))} → {bytes_text(round(peak.after))}"

@@ -9,9 +9,9 @@ from profkit.model.report_memory import Memory, OutOfMemory
 from profkit.rendering.sentences.wording import Params, Table, Template, say
 from profkit.units import bytes_text
 
-__all__ = ["FINDINGS", "HISTORY_CLOCK", "memory_sentence", "oom_explanation"]
+__all__ = ["EXPANDABLE", "FINDINGS", "HISTORY_CLOCK", "memory_sentence", "oom_explanation"]
 
-_EXPANDABLE: Final = "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+EXPANDABLE: Final = "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
 
 
 def memory_sentence(memory: Memory) -> str:
@@ -21,13 +21,17 @@ def memory_sentence(memory: Memory) -> str:
     text = f"Memory peaked at {bytes_text(memory.peak_allocated_bytes)}"
     held = memory.at_peak[0] if memory.at_peak else None
     if held and held.where and held.category:
-        use = held.category.replace("_", " ")
-        text += f"; {bytes_text(held.bytes)} of it ({use}) was allocated at {held.where}"
+        text += f"; {bytes_text(held.bytes)} of it{_use(held.category)} was allocated at {held.where}"
     if memory.oom:
         return f"{text}, and an allocation failed."
     if any(f.code == "leak" and f.severity == Severity.WARNING for f in memory.findings):
         return f"{text}, and it grows from step to step."
     return f"{text}."
+
+
+def _use(category: str) -> str:
+    """What memory is for, in brackets; nothing where that is unknown."""
+    return "" if category == "unknown" else f" ({category.replace('_', ' ')})"
 
 
 def oom_explanation(oom: OutOfMemory) -> str:
@@ -38,7 +42,10 @@ def oom_explanation(oom: OutOfMemory) -> str:
 def _shortage(params: Params) -> str:
     found = "{requested_bytes} was requested with {allocated_bytes} allocated"
     left = "." if params["free_bytes"] is None else " and {free_bytes} free on the GPU."
-    return say(f"{found}{left} {_SHORTAGES[str(params['kind'])](params)}", params)
+    kind = str(params["kind"])
+    known = params["outside_bytes"] is not None and kind not in _SAY_WHAT_IS_OUTSIDE
+    outside = " {outside_bytes} of the GPU is outside PyTorch's allocator." if known else ""
+    return say(f"{found}{left} {_SHORTAGES[kind](params)}{outside}", params)
 
 
 def _fragmented(params: Params) -> str:
@@ -47,7 +54,7 @@ def _fragmented(params: Params) -> str:
         if params["largest_free_block_bytes"] is None
         else "; the largest free block has {largest_free_block_bytes}"
     )
-    remedy = "" if params["expandable_segments"] else f" {_EXPANDABLE}"
+    remedy = "" if params["expandable_segments"] else f" {EXPANDABLE}"
     return f"Fragmentation: {{reserved_free_bytes}} of the reserved memory was free{piece}.{remedy}"
 
 
@@ -92,21 +99,24 @@ _SHORTAGES: Final = {
 }
 
 
+_SAY_WHAT_IS_OUTSIDE: Final = ("outside", "full")
+
+
 def _out_of_memory(params: Params) -> str:
     return f"Out of memory at {params['where'] or 'an unknown call site'}: {_shortage(params)}"
 
 
 def _leak(params: Params) -> str:
     where = params["where"] or "blocks without a stack"
-    use = str(params["category"]).replace("_", " ")
+    use = _use(str(params["category"]))
     return say(
-        "Memory of {where} ({use}) grows by {step_bytes} a step: in {count} of {steps} steps, by {grown_bytes} in all.",
+        "Memory of {where}{use} grows by {step_bytes} a step: in {count} of {steps} steps, by {grown_bytes} in all.",
         {**params, "where": where, "use": use},
     )
 
 
 def _fragmentation(params: Params) -> str:
-    remedy = "" if params["expandable_segments"] else f" {_EXPANDABLE}"
+    remedy = "" if params["expandable_segments"] else f" {EXPANDABLE}"
     return say(
         "Fragmentation: {free_bytes} of {reserved_bytes} reserved ({free_share}) was free even at the reserved peak. "
         "CUDA was asked for more {count:time} although as much was free in blocks that did not fit." + remedy,

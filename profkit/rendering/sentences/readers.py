@@ -111,6 +111,4 @@ FINDINGS: Final[Table] = {
     "names-put-together": "The operations have very many names; the {count:name} of the least time are put together.",
     "ranges-open": "{count:NVTX range} never closed; profkit ends them with the last event of the recording.",
     "file-failed": "{error} (The report covers the other files.)",
-    "traces-set-aside": "{count:file} left out: profiler traces or counters, which add detail to the other recordings. "
-    "Analyse all files in one process to use them.",
 }

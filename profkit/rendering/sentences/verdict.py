@@ -45,6 +45,7 @@ _CAUSES: Final = {
 
 _UNDECIDED: Final[Table] = {
     "memory-only": "a memory snapshot has no kernel times",
+    "numerics-only": "a recording of numerics has no times",
     "counters-only": "hardware counters of single kernels show no idle time",
     "no-kernel-records": "its {launches:launch} have no kernel record, so all GPU activity is missing",
     "no-gpu-events": "it has no GPU events",
@@ -61,6 +62,7 @@ _UNDECIDED: Final[Table] = {
 
 _REMEDIES: Final[Table] = {
     "memory-only": "Record a trace of the same step too.",
+    "numerics-only": "Record a trace of the same step too: profkit record torch -- python train.py",
     "counters-only": "Record a trace of the same step too, and analyse both: profkit analyze TRACE COUNTERS.",
     "no-kernel-records": "Record again without another profiler, and stop after torch.cuda.synchronize().",
     "no-gpu-events": "Record with ProfilerActivity.CUDA, or with nsys profile -t cuda,nvtx.",
@@ -106,15 +108,15 @@ _HOST_PARTS: Final = {
 }
 
 
+_HOST_PARTS_TOLD: Final = 3
+"""In the headline; the others are told below it."""
+
+
 def _host_only(params: Params) -> str:
     parts = sorted(_HOST_PARTS, key=lambda part: -float(str(params[f"{part}_share"])))
-    shown = [f"{_HOST_PARTS[p]} {{{p}_share}}" for p in parts if params[f"{p}_share"]]
-    what = (
-        "A step takes {step_ns} on the CPU (median of {steps:step})"
-        if params["steps"]
-        else "The recording takes {step_ns} on the CPU"
-    )
-    return say(f"{what}, and no GPU was used: {', '.join(shown)}.", params)
+    shown = [f"{_HOST_PARTS[p]} {{{p}_share}}" for p in parts if params[f"{p}_share"]][:_HOST_PARTS_TOLD]
+    what = "A step takes {step_ns}" if params["steps"] else "The recording takes {step_ns}"
+    return say(f"{what}, on the CPU alone: {', '.join(shown)}.", params)
 
 
 def _host_part(params: Params) -> str:

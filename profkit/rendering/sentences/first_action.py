@@ -1,0 +1,66 @@
+"""What to do first where no advice has a price: without a GPU, with memory alone, or where a rank is late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from profkit.model.report import Memory, Report
+from profkit.model.report_memory import OutOfMemory
+from profkit.model.report_verdict import Verdict
+from profkit.rendering.sentences.memory import EXPANDABLE
+from profkit.units import bytes_text
+
+__all__ = ["first_action"]
+
+_OF_SHORTAGE: Final = {
+    "fragmented": EXPANDABLE,
+    "streams": "Free what other streams and private pools hold: this request may not use it.",
+    "limit": "Raise the process's memory limit, if it has one: the GPU itself had room.",
+    "outside": "Stop what else uses the GPU: nvidia-smi lists it.",
+}
+
+
+def first_action(report: Report) -> str | None:
+    """One sentence on what to do first; None where the files do not show it."""
+    if report.memory is not None and report.memory.oom and (action := _after_failure(report.memory.oom[0])):
+        return action
+    late = report.verdict.straggler
+    if late is not None:
+        if late.rank is None or late.before_recording:
+            return None
+        return f"Analyse the file of rank {late.rank} by itself, and that of another rank: what differs makes it late."
+    if report.memory is not None and not report.devices:
+        return _of_memory(report.memory)
+    return _without_gpu(report.verdict)
+
+
+def _after_failure(oom: OutOfMemory) -> str | None:
+    if oom.kind in _OF_SHORTAGE and not (oom.kind == "fragmented" and oom.expandable_segments):
+        return _OF_SHORTAGE[oom.kind]
+    most = next((row for row in oom.holders if row.where), None)
+    return (
+        None if most is None else f"Need less memory: {most.where} holds {bytes_text(most.bytes)}, the most."
+    )
+
+
+def _of_memory(memory: Memory) -> str | None:
+    found = {finding.code: finding.params for finding in memory.findings}
+    grown = next((row for row in memory.growth if row.where), None)
+    if "leak" in found and grown is not None:
+        size = bytes_text(grown.bytes_per_step)
+        return f"Find what keeps the tensors of {grown.where} after a step: they grow by {size} each."
+    params = found.get("fragmentation")
+    return EXPANDABLE if params is not None and not params["expandable_segments"] else None
+
+
+def _without_gpu(verdict: Verdict) -> str | None:
+    parts = [fact.params for fact in verdict.doubts if fact.code == "host-part"]
+    if not parts:
+        return None
+    most = parts[0]  # the largest comes first
+    if most["part"] == "input":
+        return "Load data beside the step: raise the num_workers of its DataLoader."
+    names = most["operators"]
+    assert isinstance(names, Sequence)
+    return f"Look at {names[0]}: in the largest part of the step, it takes the most time." if names else None
