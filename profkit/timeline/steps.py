@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from profkit.model import Trace
 from profkit.model.names import FoundBy
+from profkit.timeline.launch_queue import streams_of
 from profkit.timeline.launches import Launches
 from profkit.timeline.step_breaks import steps_resume
 from profkit.timeline.step_damage import damaged_steps
@@ -23,8 +24,11 @@ WARM_UP_RATIO = 1.1
 """A first step longer than this times the median of the later ones is warm-up (design, section 2)."""
 
 _QUEUED_LONG_NS = 1_000_000
-"""A device's first operation that starts so long after its launch returned had work of before the recording ahead of
+"""A stream's first operation that starts so long after its launch returned had work of before the recording ahead of
 it; an idle device starts one within 0.1 ms on our recordings."""
+
+_NEXT_TO_NOTHING = 0.01
+"""Of such a wait: with more run meanwhile, it may have waited for that."""
 
 Column = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -141,7 +145,27 @@ def _owners(
     for process in range(len(trace.processes)):
         mine = np.flatnonzero((trace.operations.process == process) & launches.linked)
         found[mine] = _step_at(hosts[0][process], hosts[1][process], resumes, launches.time_ns[mine])
+    for device in range(len(trace.devices) if len(resumes) else 0):
+        mine = np.flatnonzero(trace.operations.device == device)
+        found[mine[trace.operations.start_ns[mine] < _held_until(trace, launches, mine)]] = -1
     return found
+
+
+def _held_until(trace: Trace, launches: Launches, mine: Column) -> int:
+    """Until when a device was held by work of before the recording: its steps begin there, and not earlier.
+
+    Then the first operation of a stream starts that was queued for long, while next to nothing ran. A few microseconds
+    on another stream may come before it.
+    """
+    operations = trace.operations
+    order = mine[np.argsort(operations.start_ns[mine], kind="stable")]
+    ran = np.cumsum(operations.end_ns[order] - operations.start_ns[order])
+    for at in np.sort(np.unique(streams_of(trace)[order], return_index=True)[1]).tolist():
+        begun = int(operations.start_ns[order[at]])
+        waited = begun - int(launches.return_ns[order[at]]) if launches.linked[order[at]] else 0
+        if waited > _QUEUED_LONG_NS and (not at or ran[at - 1] <= _NEXT_TO_NOTHING * waited):
+            return begun
+    return int(np.iinfo(np.int64).min)
 
 
 def leading_steps_left_out(device_ns: Column, kinds: Sequence[str] = ()) -> int:
@@ -282,7 +306,7 @@ def _fresh_starts(trace: Trace, launches: Launches, mine: Column, step: Column, 
 
     That is its start on the host; where operations launched before it still run then, it is their end, or its own
     first operation if that starts earlier: leftovers of an earlier step count nowhere, also those from before the
-    recording, for which the device's first operation waited.
+    recording, which held the device.
     """
     operations = trace.operations
     order = mine[np.argsort(operations.start_ns[mine], kind="stable")]
@@ -295,9 +319,7 @@ def _fresh_starts(trace: Trace, launches: Launches, mine: Column, step: Column, 
     reach = np.maximum.accumulate(operations.end_ns[order])
     at = np.searchsorted(operations.start_ns[order], first, side="left") - 1
     earlier = np.where(at >= 0, reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
-    begun = int(operations.start_ns[order[0]])
-    if launches.linked[order[0]] and begun - int(launches.return_ns[order[0]]) > _QUEUED_LONG_NS:
-        earlier = np.maximum(earlier, begun)
+    earlier = np.maximum(earlier, _held_until(trace, launches, mine))
     known = first < np.iinfo(np.int64).max
     fresh: Column = np.where(known, np.clip(earlier, host, np.maximum(first, host)), host)
     return fresh

@@ -28,7 +28,7 @@ _STEP: Final = re.compile(
 _LONGEST_STEP_NAME: Final = 64
 _LONGEST_ENGINE_NAME: Final = 256
 _QUEUED_LONG_NS: Final = 1_000_000
-"""From a launch to the device's first operation: so long only behind work of before the recording."""
+"""From a launch to a stream's first operation: so long, with the device idle, only behind work of before the recording."""
 _ENGINES: Final = (
     re.compile(r"execute_\w*(context|generation|prefill|decode|diffusion|new|cached)_?\d.*"),
     re.compile(r"step\[[A-Z][A-Z_]*\b.*"),
@@ -206,6 +206,7 @@ class Timeline:
         self._busy: dict[int, list[Piece]] = {}
         self._hulls: dict[int, list[Piece]] = {}
         self.launch = self._launches()
+        self._held = {device: self._held_until(device) for device in self.devices}
         self._find_steps()
         self._tile()
         self._place_unlaunched()
@@ -246,7 +247,8 @@ class Timeline:
         self.names = [step.name for step in self.steps[order[0]]] if order else []
         self._find_breaks(dict.fromkeys(processes))
         for op in self.ops:
-            self.step_of[id(op)] = self.step_index(op.process, self.launch.get(id(op)))
+            held = op.start < self._held[op.device]
+            self.step_of[id(op)] = None if held else self.step_index(op.process, self.launch.get(id(op)))
 
     def _steps_inside(self, spans: Sequence[Span]) -> set[int]:
         """Other ranges named like a step, one of a name in each of these: second marks of the same steps."""
@@ -325,11 +327,20 @@ class Timeline:
         ops = self.by_device[device]
         first = min(op.start for op in own)
         earlier = max((op.end for op in ops if op.start < first), default=host)
-        begun = min(ops, key=lambda op: op.start)
-        launch = self.launch.get(id(begun))
-        if launch is not None and begun.start - launch.end > _QUEUED_LONG_NS:
-            earlier = max(earlier, begun.start)
-        return max(host, min(earlier, first))
+        return max(host, min(max(earlier, self._held[device]), first))
+
+    def _held_until(self, device: int) -> int:
+        """When work of before the recording let a device go, by the first operation of a stream that waited for it."""
+        ran, streams = 0, set[tuple[int, int]]()
+        for op in sorted(self.by_device[device], key=lambda op: op.start):
+            launch = self.launch.get(id(op))
+            if launch is not None and (op.process, op.stream) not in streams:
+                waited = op.start - launch.end
+                if waited > _QUEUED_LONG_NS and 100 * ran <= waited:
+                    return op.start
+            streams.add((op.process, op.stream))
+            ran += op.end - op.start
+        return -(2**63)
 
     def _place_unlaunched(self) -> None:
         """Operations whose launch is lost go by their end; those of the warm-up tail (before all others) nowhere."""

@@ -112,3 +112,18 @@ def test_the_window_without_steps_is_from_the_first_operation_to_the_last():
     assert (result.step.found_by, result.step.recorded_ns) == ("none", None)
     assert (result.step.startup_ns, result.step.teardown_ns) == (1_000 * US, 200 * US)
     assert told["no-steps"] == {"startup_ns": 1_000 * US, "teardown_ns": 200 * US}
+
+
+@pytest.mark.parametrize("ran_us", [4, 900])
+def test_what_held_a_stream_from_before_the_recording_is_in_no_step(ran_us):
+    """A copy on another stream comes first; the stream of the model is still at the batch before."""
+    made = TraceBuilder().range(0, 60_000 * US, "step[DECODE bs=32]")
+    made.kernel(80 * US, (80 + ran_us) * US, launch=(70 * US, 74 * US), stream=2)
+    made.kernel(50_000 * US, 50_100 * US, launch=(120 * US, 124 * US), stream=3)
+    made.kernel(50_100 * US, 50_300 * US, launch=(130 * US, 134 * US), stream=3)
+    found = steps_of(made)
+    assert found.tile_end_ns[0, 0] == 50_300 * US
+    # What ran for long on the other stream may be what it waited for.
+    held = ran_us == 4
+    assert found.of_operation.tolist() == [-1 if held else 0, 0, 0]
+    assert found.tile_start_ns[0, 0] == (50_000 if held else 0) * US
