@@ -230,8 +230,8 @@ def facts(report: Document) -> list[str]:
             f"{kept} of {len(steps)} steps counted" if kept < len(steps) else noun_text(kept, "step")
         )
     if report.step is not None and report.step.mfu and report.step.hfu:
-        again = f", HFU {percent_text(report.step.hfu)}" if report.step.hfu > report.step.mfu else ""
-        found.append(f"MFU {percent_text(report.step.mfu)}{again} of the peak of the types used")
+        again = f", HFU {share_text(report.step.hfu)}" if report.step.hfu > report.step.mfu else ""
+        found.append(f"MFU {share_text(report.step.mfu)}{again} of the peak of the types used")
     if runner_up := report.verdict.runner_up:
         found.append(
             f"close behind: {share_label(runner_up.bound).lower()} with {share_text(runner_up.share)}"
