@@ -127,8 +127,7 @@ def without_recorder(
         program: As recorded.
         cost: What the recorder took for each host event.
         plain_step_ns: The step's time without the recorder: then the host is scaled until the replay gives it. Where
-            the device alone takes that long, it only bounds the host, and only to what the replay is off by: the replay
-            of a step that waits for its device hardly tells one host from another.
+            the device alone takes that long, it only bounds the host.
         host: A factor on the estimated time of the host.
 
     Returns:
@@ -139,7 +138,7 @@ def without_recorder(
         return estimated
     alone = replay(slower_host(program, 0.0)).step_ns
     if alone >= DEVICE_ALONE * plain_step_ns:
-        most = max(round(plain_step_ns / DEVICE_ALONE), round(alone * 1.02))
+        most = max(plain_step_ns, round(alone * 1.02))
         return estimated if replay(estimated).step_ns <= most else _slowed_to(estimated, most)
     if replay(program).step_ns <= plain_step_ns:
         return program
