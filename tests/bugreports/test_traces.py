@@ -327,7 +327,7 @@ def test_a_trace_of_the_host_alone_is_a_report_on_the_host(tmp_path):
     result = analysed(tmp_path, op("aten::mm", 0, 100), op("aten::add", 120, 10))
     assert by_name(result.operators, "host_ns") == {"aten::mm": 100_000, "aten::add": 10_000}
     assert result.verdict.bound == "unknown"
-    assert "no GPU was used" in result.verdict.sentence
+    assert "on the CPU alone" in result.verdict.sentence
     assert result.devices == []
     assert "idle" not in result.verdict.sentence
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
 
 from profkit.model import Device, Process
 from profkit.model.report_ranks import Wait
@@ -72,7 +71,7 @@ def test_a_rank_with_more_gpu_work_is_told_from_one_that_sleeps():
 def test_transfer_alone_is_no_waiting_and_no_one_is_late():
     result = summarise(job([Rank(0), Rank(1)], transfer_ns=20 * MS))
     assert result.verdict.bound == "communication"
-    assert result.verdict.straggler is UNSET
+    assert result.verdict.straggler is None
     assert [row.straggler for row in result.ranks] == [False, False]
     assert [row.waiting_ns for row in result.ranks] == [0, 0]
 
