@@ -31,7 +31,15 @@ def test_a_program_that_uses_the_whole_api_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     text = PROGRAM.read_text()
     unused = [name for name in profkit.__all__ if f"profkit.{name}" not in text]
-    recording = {"instrument", "numerics", "record", "AnalysisError", "OutputError", "ProfkitError", "RecordingError"}
+    recording = {
+        "instrument",
+        "numerics",
+        "record",
+        "AnalysisError",
+        "OutputError",
+        "ProfkitError",
+        "RecordingError",
+    }
     assert set(unused) <= recording
 
 
