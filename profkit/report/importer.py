@@ -43,13 +43,27 @@ def _lacks_rows(view: TraceView, *, is_older: bool) -> bool:
     kernels = int((trace.operations.kind == OperationKind.KERNEL).sum())
     lost = launches_without_kernel(trace, view.launches)
     if lost > _LOST * (lost + kernels) or view.steps.damaged.any():
-        return True
+        return _may_be_older(trace)
     return is_older and not len(trace.operations) and trace.source.facts.get("gpus", "0") != "0"
 
 
 def _is_older(trace: Trace) -> bool:
     """Whether the export was made by an nsys of a year before that of the recorded CUDA."""
+    release, year = _year_of_nsys(trace), _year_of_cuda(trace)
+    return release is not None and year is not None and release < year
+
+
+def _may_be_older(trace: Trace) -> bool:
+    """Whether no year speaks against it: an nsys of a later year than its CUDA, or than any known one, knows its calls."""
+    release, year = _year_of_nsys(trace), _year_of_cuda(trace)
+    return release is None or release <= (year or max(_YEAR_OF_CUDA.values()))
+
+
+def _year_of_nsys(trace: Trace) -> int | None:
     release = re.match(r"(\d{4})\.", trace.source.tool_version or "")
+    return int(release[1]) if release else None
+
+
+def _year_of_cuda(trace: Trace) -> int | None:
     major = trace.source.facts.get("cuda", "").partition(".")[0]
-    year = _YEAR_OF_CUDA.get(int(major)) if major.isdigit() else None
-    return release is not None and year is not None and int(release[1]) < year
+    return _YEAR_OF_CUDA.get(int(major)) if major.isdigit() else None

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TypeVar
 
 import msgspec
 
 __all__ = ["Block", "Facts", "Hello", "LoaderFacts", "Message", "OptimizerFacts", "Order", "Talk", "Turn"]
-
-M = TypeVar("M")
 
 
 class Order(msgspec.Struct, kw_only=True):

@@ -180,6 +180,16 @@ def test_kernels_that_an_older_importer_lost_are_no_idle_time(export, nsys, told
     assert "launched nothing" not in result.verdict.sentence
 
 
+def test_an_nsys_of_a_later_year_than_any_cuda_is_not_called_older(export):
+    export.add("META_DATA_EXPORT", name="EXPORT_PRODUCT_VERSION", value="2026.2.1.210")
+    for at, start in enumerate((1000, 3000, 5000), 1):
+        export.nvtx("step", start, start + 1000)
+        export.call("cudaLaunchKernel", start + 100, start + 200, correlationId=at)
+    codes = {f.code for f in analysed(export).health.findings}
+    assert "importer-lost-rows" not in codes
+    assert "launches-without-kernel" in codes
+
+
 def test_nothing_of_cuda_on_a_machine_with_a_gpu_may_be_lost_too(export):
     """Where the importer is known to be older than CUDA, it is not said that no GPU was used."""
     export.add("TARGET_INFO_GPU", id=0, name="NVIDIA H100 80GB HBM3")

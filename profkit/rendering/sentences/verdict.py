@@ -25,7 +25,7 @@ _BOUNDS: Final = {
     "input": "{subject} is input-bound: the GPU waits for data for {share} of {time}",
     "communication": "{subject} is communication-bound: exposed communication takes {share} of {time}",
     "transfer": "{subject} is bound by host copies: exposed copies to or from the host take {share} of {time}",
-    "other": "The GPU is idle for {share} of {time}, mostly {how}",
+    "other": "Other idle time takes {share} of {time}, mostly {how}",
     "unclassified": "The bottleneck is unknown: {share} of {time} is GPU work that this file does not identify",
 }
 
