@@ -127,6 +127,7 @@ FINDINGS: Final[Table] = {
     "Count the same step of the same program.",
     "kernels-without-launch": "{count} of {kernels:kernel} have no launch record: their time counts, their phase is unknown.",
     "launches-captured": "{count:launch} captured into CUDA graphs instead of run: no kernel record is missing for them",
+    "launches-unstarted": "{count:launch} at the end had not started when the recording ended, so they have no kernel record.",
     "launches-without-kernel": "GPU activity is missing: {count:launch} without a kernel record. "
     "The recording was cut, or CUPTI lost records.",
     "kernel-before-launch": "{count:operation} started before the launch call, by up to {most_ns}: "
