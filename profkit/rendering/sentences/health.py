@@ -71,11 +71,19 @@ def _step_outlier(params: Params) -> str:
 
 
 def _no_steps(params: Params) -> str:
-    text = (
-        "No steps are marked and none repeat, so the window goes from the first GPU operation to the last. "
+    first = (
+        "first GPU operation after the weights were copied"
+        if params.get("weights")
+        else "first GPU operation"
     )
-    if params.get("startup_ns") or params.get("teardown_ns"):
-        text += "{startup_ns} of start-up and {teardown_ns} of tear-down are outside it. "
+    text = f"No steps are marked and none repeat, so the window goes from the {first} to the last. "
+    outside = [
+        f"{{{key}}} of {name}"
+        for key, name in (("startup_ns", "start-up"), ("teardown_ns", "tear-down"))
+        if params.get(key)
+    ]
+    if outside:
+        text += f"{' and '.join(outside)} {'are' if len(outside) > 1 else 'is'} outside it. "
     return say(text + "Mark a range named step, or pass --step NAME.", params)
 
 
