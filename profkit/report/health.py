@@ -235,8 +235,9 @@ def _attribution(views: Sequence[TraceView], without_phase_ns: int) -> list[Find
         return []
     if not any(v.phases.paths for v in views):
         # profkit's own marks are Python's: a program without it can have NVTX ranges.
-        torch = any(audience_of(v).torch for v in views)
-        return [Finding("no-phases" if torch else "no-torch", Severity.INFO)]
+        programs = [audience_of(v) for v in views]
+        words = "no-phases" if any(p.trains for p in programs) else "no-ranges"
+        return [Finding(words if any(p.torch for p in programs) else "no-torch", Severity.INFO)]
     busy = sum(int(states_of(v, d)[: State.INPUT].sum()) for v in views for d in range(len(v.trace.devices)))
     if busy and without_phase_ns > 0.1 * busy:
         return [Finding("time-without-phase", Severity.INFO, params={"share": without_phase_ns / busy})]
