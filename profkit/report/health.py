@@ -19,7 +19,7 @@ from profkit.report.verdict import UNDECIDED
 from profkit.roofline.beside_collectives import overlap_findings
 from profkit.roofline.clock_changes import clock_findings
 from profkit.timeline.host_step import host_facts, records_no_gpu
-from profkit.timeline.launches import launches_captured, launches_without_kernel
+from profkit.timeline.launches import launches_captured, launches_without_kernel, unstarted_launches
 from profkit.timeline.phase_table import unattributed_ns
 from profkit.timeline.phases import DEEPEST_PHASE
 from profkit.timeline.view import TraceView
@@ -46,7 +46,10 @@ def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped:
     unlaunched = sum(_unlaunched(v) for v in views)
     lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
     without_phase = unattributed_ns(views)
-    found += [*_lost(views, unlaunched, lost), *_causality(views), *contradictions(views)]
+    unstarted = sum(int(unstarted_launches(v.trace, v.launches).sum()) for v in views)
+    found += [*_lost(views, unlaunched, lost - unstarted), *_causality(views), *contradictions(views)]
+    if unstarted:
+        found.append(Finding("launches-unstarted", Severity.INFO, count=unstarted))
     if all(f.code != "graphs-opaque" for f in findings):
         found += _graphs(views)
     found += _captured(views) + clock_findings(views) + overlap_findings(views)
@@ -232,8 +235,9 @@ def _attribution(views: Sequence[TraceView], without_phase_ns: int) -> list[Find
         return []
     if not any(v.phases.paths for v in views):
         # profkit's own marks are Python's: a program without it can have NVTX ranges.
-        torch = any(audience_of(v).torch for v in views)
-        return [Finding("no-phases" if torch else "no-torch", Severity.INFO)]
+        programs = [audience_of(v) for v in views]
+        words = "no-phases" if any(p.trains for p in programs) else "no-ranges"
+        return [Finding(words if any(p.torch for p in programs) else "no-torch", Severity.INFO)]
     busy = sum(int(states_of(v, d)[: State.INPUT].sum()) for v in views for d in range(len(v.trace.devices)))
     if busy and without_phase_ns > 0.1 * busy:
         return [Finding("time-without-phase", Severity.INFO, params={"share": without_phase_ns / busy})]

@@ -39,7 +39,7 @@ _MADE_ANEW: Final = frozenset(
 )  # fmt: skip
 """Findings that are about all ranks together."""
 
-_ONLY_OF_ALL: Final = frozenset({"no-phases", "no-steps"})
+_ONLY_OF_ALL: Final = frozenset({"no-phases", "no-ranges", "no-steps", "no-torch"})
 """Findings that hold for a report only when they hold for every file."""
 
 _SAME_EVERYWHERE: Final = frozenset({"warm-up-steps", "steps-by-period", "steps-differ", "step-outlier"})

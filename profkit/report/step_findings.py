@@ -35,7 +35,11 @@ def step_findings(views: Sequence[TraceView]) -> list[Finding]:
         if not any(len(view.trace.operations) for view in views):
             return []
         times = step_times(views)
-        params = {"startup_ns": times.startup_ns or 0, "teardown_ns": times.teardown_ns or 0}
+        params: dict[str, Param] = {
+            "startup_ns": times.startup_ns or 0,
+            "teardown_ns": times.teardown_ns or 0,
+            "weights": any(_leaves_weights_out(view) for view in views),
+        }
         return [Finding("no-steps", Severity.INFO, params=params)]
     steps = stepped[0].steps
     found = []
@@ -53,6 +57,17 @@ def step_findings(views: Sequence[TraceView]) -> list[Finding]:
             )
         )
     return found + (_kinds(stepped[0]) or _outliers(stepped[0]))
+
+
+def _leaves_weights_out(view: TraceView) -> bool:
+    """Whether copies of weights precede a window without steps."""
+    began = [
+        view.trace.operations.start_ns[view.trace.operations.device == device].min()
+        for device, window in enumerate(view.windows)
+        if len(window)
+    ]
+    hulls = [view.window_hull(device)[0] for device, window in enumerate(view.windows) if len(window)]
+    return any(first < begin for first, begin in zip(began, hulls, strict=True))
 
 
 def too_few_whole(views: Sequence[TraceView]) -> tuple[int, int]:
