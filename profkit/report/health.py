@@ -49,8 +49,10 @@ def health_row(
     found = [*findings, *_counters(traces), *_dropped(dropped)]
     traces = [t for t in traces if t.has_timeline]
     unlaunched, lost = sum(t.unlaunched for t in traces), sum(t.launches_lost for t in traces)
-    found += [*_lost(traces, unlaunched, lost), *_causality(traces)]
+    unstarted = sum(t.launches_unstarted for t in traces)
+    found += [*_lost(traces, unlaunched, lost - unstarted), *_causality(traces)]
     found += contradiction_findings([t.contradictions for t in traces], sum(t.operation_ns for t in traces))
+    found += _counted("launches-unstarted", Severity.INFO, unstarted)
     if all(f.code != "graphs-opaque" for f in findings):
         found += _counted("graphs-opaque", Severity.WARNING, sum(t.graphs for t in traces))
     # Launches that were captured launched nothing, so that nothing of them is missing.
@@ -211,8 +213,8 @@ def _attribution(traces: Traces) -> list[Finding]:
         return []
     if not any(t.has_phases for t in traces):
         # profkit's own marks are Python's: a program without it can have NVTX ranges.
-        torch = any(t.is_of_torch for t in traces)
-        return [Finding("no-phases" if torch else "no-torch", Severity.INFO)]
+        words = "no-phases" if any(t.program.trains for t in traces) else "no-ranges"
+        return [Finding(words if any(t.program.torch for t in traces) else "no-torch", Severity.INFO)]
     busy_ns, without_ns = sum(t.busy_ns for t in traces), sum(t.without_phase_ns for t in traces)
     if busy_ns and without_ns > 0.1 * busy_ns:
         return [Finding("time-without-phase", Severity.INFO, params={"share": without_ns / busy_ns})]
@@ -224,7 +226,11 @@ def _steps(traces: Traces, step: Step | None) -> list[Finding]:
         return step_findings([t.steps for t in traces])
     if step is None or not any(t.operations for t in traces):
         return []
-    params = {"startup_ns": step.startup_ns or 0, "teardown_ns": step.teardown_ns or 0}
+    params: dict[str, Param] = {
+        "startup_ns": step.startup_ns or 0,
+        "teardown_ns": step.teardown_ns or 0,
+        "weights": any(t.steps.leaves_weights_out for t in traces),
+    }
     return [Finding("no-steps", Severity.INFO, params=params)]
 
 

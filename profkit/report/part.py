@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from profkit.model.summing import Summed
 from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.ranks.collective_table import communication_rows, merge_communication
 from profkit.report.trace_health import TraceHealth
-from profkit.report.unprofiled import DeviceStep, device_steps
+from profkit.report.unprofiled import DeviceStep, device_steps, with_few_exchanges
 from profkit.report.verdict import Grounds
 from profkit.roofline.autocast import autocast_rows, autocast_together
 from profkit.roofline.kernel_table import KernelSums, kernel_sums, kernels_together
@@ -34,6 +34,7 @@ from profkit.roofline.precision_map import (
     precision_together,
     tf32_rows,
 )
+from profkit.simulation.collectives import Shortest, shortest, shortest_of
 from profkit.timeline.gpu_metrics import utilisation_rows
 from profkit.timeline.idle_tables import SYNCS, idle_row, sync_rows
 from profkit.timeline.phase_table import PHASES, phase_rows
@@ -77,6 +78,8 @@ class Part:
     traces: Sequence[TraceFacts] = ()
     unprofiled: Sequence[DeviceStep] = ()
     """The step of each device without a profiler."""
+    shortest: Shortest = field(default_factory=dict)
+    """The shortest collectives of each kind."""
     parts: Sequence[PartRow] = ()
     phases: Sequence[PhaseRow] = ()
     kernels: Sequence[KernelSums] = ()
@@ -114,6 +117,7 @@ class Part:
             traces=[facts],
             grounds=Grounds.of([view]),
             unprofiled=device_steps(view),
+            shortest=shortest(view),
             parts=part_rows(view),
             phases=phase_rows(view),
             kernels=kernel_sums(view),
@@ -137,7 +141,8 @@ class Part:
         return cls(
             grounds=Grounds.together([part.grounds for part in parts]),
             traces=columns["traces"],
-            unprofiled=columns["unprofiled"],
+            unprofiled=with_few_exchanges(columns["unprofiled"]),
+            shortest=shortest_of([part.shortest for part in parts]),
             ranges_too_deep=sum(part.ranges_too_deep for part in parts),
             kernels=kernels_together(
                 kernel.numbered(at) for part, at in zip(parts, first, strict=False) for kernel in part.kernels

@@ -41,6 +41,7 @@ class StepHealth:
     """How many each whole step has."""
     unlike: Sequence[Finding]
     """That they are of several kinds, or that some are far longer."""
+    leaves_weights_out: bool
 
     @classmethod
     def of(cls, view: TraceView) -> StepHealth:
@@ -55,6 +56,7 @@ class StepHealth:
             warm_up=int(np.count_nonzero(~steps.damaged[:first_kept])),
             operations=per_step[~steps.damaged],
             unlike=(_kinds(view) or _outliers(view)) if steps.count else (),
+            leaves_weights_out=not steps.count and _leaves_weights_out(view),
         )
 
 
@@ -77,6 +79,17 @@ def step_findings(found: Sequence[StepHealth]) -> list[Finding]:
         params = {"steps": first.count, "numbers": numbers}
         findings.append(Finding("steps-damaged", Severity.WARNING, count=len(numbers), params=params))
     return [*findings, *first.unlike]
+
+
+def _leaves_weights_out(view: TraceView) -> bool:
+    """Whether copies of weights precede a window without steps."""
+    began = [
+        view.trace.operations.start_ns[view.trace.operations.device == device].min()
+        for device, window in enumerate(view.windows)
+        if len(window)
+    ]
+    hulls = [view.window_hull(device)[0] for device, window in enumerate(view.windows) if len(window)]
+    return any(first < begin for first, begin in zip(began, hulls, strict=True))
 
 
 def too_few_whole(found: Sequence[StepHealth]) -> tuple[int, int]:

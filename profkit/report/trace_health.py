@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.advice.audience import audience_of
+from profkit.advice.audience import Audience, audience_of
 from profkit.model import Finding, OperationKind
 from profkit.model.findings import Fact
 from profkit.model.states import State
@@ -18,7 +18,7 @@ from profkit.report.step_findings import StepHealth
 from profkit.roofline.beside_collectives import SlowedKernels, slowed_kernels
 from profkit.roofline.clock_changes import clock_changes
 from profkit.timeline.host_step import host_facts, ran_on_cpu
-from profkit.timeline.launches import launches_captured, launches_without_kernel
+from profkit.timeline.launches import launches_captured, launches_without_kernel, unstarted_launches
 from profkit.timeline.phase_table import unattributed_ns
 from profkit.timeline.view import MatchedCounters, TraceView
 from profkit.timeline.window_table import states_of
@@ -67,6 +67,8 @@ class TraceHealth:
     unlaunched: int
     warm_up_tail: int
     launches_lost: int
+    launches_unstarted: int
+    """Of those lost, the last ones: the recording ended before their kernels began."""
     launches_captured: int
     graphs_lost: int
     """Graph launches that left no record."""
@@ -80,7 +82,7 @@ class TraceHealth:
     busy_ns: int
     phases_too_deep: int
     profiler_ns: int
-    is_of_torch: bool
+    program: Audience
     shows_host: bool
     ran_on_cpu: bool
     host: Sequence[Fact]
@@ -112,6 +114,7 @@ class TraceHealth:
             unlaunched=int((kernels & ~launches.linked & ~view.warm_up_tail).sum()),
             warm_up_tail=int(view.warm_up_tail.sum()),
             launches_lost=launches_without_kernel(trace, launches),
+            launches_unstarted=int(unstarted_launches(trace, launches).sum()),
             launches_captured=launches_captured(trace, launches),
             graphs_lost=lost,
             hidden_kernels=hidden,
@@ -122,7 +125,7 @@ class TraceHealth:
             busy_ns=int(states[: State.INPUT].sum()),
             phases_too_deep=view.phases.too_deep,
             profiler_ns=int(states[State.PROFILER]),
-            is_of_torch=audience_of(view).torch,
+            program=audience_of(view),
             shows_host=bool(len(trace.ranges) or len(trace.calls)),
             ran_on_cpu=ran_on_cpu(trace),
             host=host_facts(view) if not len(operations) else [],

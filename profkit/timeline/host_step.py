@@ -123,8 +123,10 @@ def _parts(view: TraceView, whole: Intervals) -> dict[str, Intervals]:
 
 
 def _starts_with(name: str, words: tuple[str, ...]) -> bool:
+    """Some programs write their marks ``## backward ##``."""
+    text = name.strip("# ")
     return any(
-        name == word or name.startswith((f"{word}#", f"{word}:", f"{word}.", f"{word}/", f"{word} "))
+        text == word or text.startswith((f"{word}#", f"{word}:", f"{word}.", f"{word}/", f"{word} "))
         for word in words
     )
 

@@ -35,9 +35,9 @@ class TrialRow(Row, frozen=True, kw_only=True):
     loss_distance: float | None = None
     """How far the losses were from the baseline's, relative to the loss; null where there are none."""
     first_step_s: float | None = None
-    """The program's start until its first step has ended, with compilation; null where it did not get there."""
+    """The program's start until its first step has ended; null where it did not get there."""
     warmup_s: float | None = None
-    """The steps of the warm-up together."""
+    """The program's start until the warm-up has ended, with compilation, which is at the second step."""
     peak_bytes: int | None = None
     """The most memory that torch held on the GPU; null without one."""
 
@@ -104,6 +104,8 @@ class TryDocument(Row, frozen=True, kw_only=True):
     """The loss with all that is kept."""
     baseline_peak_bytes: int | None
     """The most memory that torch held on the GPU without a change; null without one."""
+    baseline_warmup_s: float
+    """The unchanged program's start until the warm-up has ended."""
     duration_s: float
     """What the trial took."""
     notes: list[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -29,13 +30,13 @@ def final_of(
     Args:
         kept: The changes that are kept.
         whole: Their measurement beside the unchanged program; None where the trial ended before it.
-        rows: The trials, of which the best counts then.
+        rows: The trials, of which the best that is known counts then.
         baseline_ms: The unchanged step.
         facts: Of the program.
     """
-    alone = _best_alone(rows) if whole is None else None
-    if alone is not None:
-        kept = [alone.change]
+    known = _best_known(rows) if whole is None else []
+    if known:
+        kept = [row.change for row in known]
     changes = [change_named(name) for name in kept]
     final = Kept(
         speedup=None,
@@ -52,12 +53,26 @@ def final_of(
         )
         final = replace(final, speedup=found.ratio, before_ms=before_ms, after_ms=after_ms)
         return final, LossRow(unchanged=likeness.same, why=likeness.why)
-    if alone is not None and alone.measured is not None:
-        final = replace(final, speedup=alone.measured, after_ms=baseline_ms.likely / alone.measured.likely)
-        return final, LossRow(unchanged=None if alone.loss_distance is None else True, why=alone.why)
+    if known:
+        speedup = _product(known)
+        final = replace(final, speedup=speedup, after_ms=baseline_ms.likely / speedup.likely)
+        last = known[-1]
+        return final, LossRow(unchanged=None if last.loss_distance is None else True, why=last.why)
     return final, LossRow(unchanged=None, why="nothing is kept")
 
 
-def _best_alone(rows: Sequence[TrialRow]) -> TrialRow | None:
-    helping = [row for row in rows if row.kept and row.measured and not row.beside]
-    return max(helping, key=lambda row: row.measured.likely if row.measured else 0.0, default=None)
+def _best_known(rows: Sequence[TrialRow]) -> list[TrialRow]:
+    """The chain of kept changes that gains most, each measured beside those before it."""
+    kept = {(*row.beside, row.change): row for row in rows if row.kept and row.measured}
+    chains = [[kept.get(names[: at + 1]) for at in range(len(names))] for names in kept]
+    whole = [[row for row in chain if row] for chain in chains if None not in chain]
+    return max(whole, key=lambda chain: _product(chain).likely, default=[])
+
+
+def _product(chain: Sequence[TrialRow]) -> Interval:
+    """The speed-up of a chain; its interval is as wide as those of its changes together."""
+    each = [row.measured for row in chain if row.measured]
+    low, likely, high = (
+        math.prod(values) for values in zip(*((i.low, i.likely, i.high) for i in each), strict=True)
+    )
+    return Interval(low=low, likely=likely, high=high)

@@ -20,7 +20,7 @@ import msgspec
 
 from profkit.errors import printable
 from profkit.recording.launchers import missing_profkit, recorded_command
-from profkit.trial.messages import Block, Hello, Order, Talk, Turn
+from profkit.trial.messages import Block, Hello, Message, Order, Talk, Turn
 from profkit.trial.scratch import mirror
 
 __all__ = ["Failed", "Program", "Running"]
@@ -29,6 +29,10 @@ _RUNNER: Final = "profkit.trial.child"
 _ERROR_LINE: Final = re.compile(
     r"^[\w.]*(Error|Exception|Interrupt|Exit|Warning)\b.*|.*\berror\b.*", re.IGNORECASE
 )
+_NO_NETWORK: Final = re.compile(
+    r"URLError|gaierror|NameResolutionError|Temporary failure in name|ConnectionError|Dataset not found|LocalEntryNotFound"
+)
+"""What urllib, requests, torchvision and huggingface_hub say where a download is needed and fails."""
 _OUT_OF_MEMORY: Final = ("out of memory", "OutOfMemoryError", "DefaultCPUAllocator: can't allocate")
 
 
@@ -36,7 +40,8 @@ class Failed(Exception):
     """A process did not get as far as it should.
 
     Args:
-        kind: ``crashed``, ``hung``, ``late`` (for the budget), ``out-of-memory`` or ``ended`` (by itself, too soon).
+        kind: ``crashed``, ``no-data`` (which is to be downloaded), ``hung``, ``late`` (for the budget), ``out-of-memory`` or
+            ``ended`` (by itself, too soon).
         why: In words.
     """
 
@@ -144,10 +149,9 @@ class Running:
             except TimeoutError:
                 self._check(deadline, patience)
                 continue
-            talk = Talk(connection)
-            hello = talk.hear(max(deadline - time.monotonic(), 1.0))
+            self._talks.append(Talk(connection))
+            hello = self._word(self._talks[-1], deadline, patience)
             assert isinstance(hello, Hello)
-            self._talks.append(talk)
             self._groups.add(hello.group)
             self._world = hello.world
         block = self._hear(patience, deadline)
@@ -178,17 +182,9 @@ class Running:
         deadline = deadline or time.monotonic() + patience_s
         blocks = []
         for talk in self._talks:
-            while True:
-                try:
-                    block = talk.hear(min(max(deadline - time.monotonic(), 0.01), 1.0))
-                except TimeoutError:
-                    self._check(deadline, patience_s)
-                    continue
-                except EOFError:
-                    raise self._failure() from None
-                assert isinstance(block, Block)
-                blocks.append(block)
-                break
+            block = self._word(talk, deadline, patience_s)
+            assert isinstance(block, Block)
+            blocks.append(block)
         self._signal(signal.SIGSTOP)
         slowest = max(blocks, key=lambda block: block.ns)
         first = blocks[0]
@@ -196,6 +192,15 @@ class Running:
         first.peak_bytes = max((b.peak_bytes for b in blocks if b.peak_bytes is not None), default=None)
         self.blocks.append(first)
         return first
+
+    def _word(self, talk: Talk, deadline: float, patience_s: float) -> Message:
+        while True:
+            try:
+                return talk.hear(min(max(deadline - time.monotonic(), 0.01), 1.0))
+            except TimeoutError:
+                self._check(deadline, patience_s)
+            except EOFError:
+                raise self._failure() from None
 
     def _check(self, deadline: float, patience_s: float) -> None:
         if self._process.poll() is not None:
@@ -218,7 +223,8 @@ class Running:
             return Failed("ended", f"the program ended by itself after {self._seen()}")
         if code == -signal.SIGKILL:
             return Failed("out-of-memory", "the system has killed it: most likely there was no memory left")
-        return Failed("crashed", line or f"exit code {code}")
+        kind = "no-data" if _NO_NETWORK.search(line) else "crashed"
+        return Failed(kind, line or f"exit code {code}")
 
     def _seen(self) -> str:
         return f"{self.steps} steps" if self.blocks else f"fewer than {self.program.warmup} steps"

@@ -45,7 +45,7 @@ class Trial:
     Args:
         program: What is run.
         plan: What is tried.
-        tell: Is told what happens, a line at a time.
+        tell: Is told what happens, a line at a time, each with the seconds since the start.
         done: Trials of an earlier run, which are not made again.
         keep: Is called after each trial with all rows so far.
     """
@@ -58,15 +58,18 @@ class Trial:
         done: Sequence[TrialRow] = (),
         keep: Callable[[Sequence[TrialRow]], None] = lambda rows: None,
     ) -> None:
-        self._program, self._plan, self._tell, self._keep = program, plan, tell, keep
+        self._program, self._plan, self._keep = program, plan, keep
         self._done = {row.change: row for row in done}
         self._begun = time.monotonic()
         self._end = self._begun + plan.budget_s
+        self._tell: Callable[[str], None] = lambda line: tell(
+            f"{time.monotonic() - self._begun:3.0f} s: {line}"
+        )
         self._baseline = Side(program)
         self._facts = Facts()
         self._rows: list[TrialRow] = []
         self._notes: list[str] = []
-        self._unchanged = Baselines(self._baseline, plan, tell, self._notes)
+        self._unchanged = Baselines(self._baseline, plan, self._tell, self._notes)
         self._candidates: list[str] = []
         self._ahead = Ahead(self._new_side)
         self._is_short = False
@@ -274,7 +277,7 @@ class Trial:
         curves.own = max(curves.own, self._baseline.losses, key=len)
         likeness = curves.judge(side.losses, weakest(side.changes))
         kept, why = verdict_on(found.ratio, self._unchanged.noise, likeness)
-        first = side.first or Block(steps=0, ns=0)
+        first = side.first or _NO_BLOCK
         return replace(
             row,
             measured=found.ratio,
@@ -360,6 +363,8 @@ class Trial:
         baseline = self._unchanged.step_ms()
         rows = [] if self._refuted else self._rows
         final, loss = final_of(kept, whole, rows, baseline, self._facts)
+        if whole is None and len(final.changes) > 1:
+            self._notes.append("the whole is the product of its changes, which were not measured together")
         return TryDocument(
             sentence=closing_sentence(final, loss, self._rows),
             command=list(self._program.command),
@@ -370,15 +375,18 @@ class Trial:
             final=final,
             loss=loss,
             baseline_peak_bytes=self._baseline.peak_bytes,
+            baseline_warmup_s=(self._baseline.first or _NO_BLOCK).ns / 1e9,
             duration_s=time.monotonic() - self._begun,
             notes=self._notes,
         )
 
 
+_NO_BLOCK: Final = Block(steps=0, ns=0)
 _HINTS: Final = {
     "hung": "Name what ends a step with --step-by, or give it a larger --budget",
     "ended": "A trial takes --warmup steps and more: let the program run longer, or ask for fewer",
     "crashed": "It has to run without a change first",
+    "no-data": "It seems to need a download: let it run once by itself, so that its data is there",
 }
 
 

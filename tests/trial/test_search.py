@@ -121,6 +121,15 @@ def test_what_is_known_is_told_where_the_trial_is_ended(machine, monkeypatch, at
     assert "interrupted" in found.notes[-1]
 
 
+def test_an_end_in_the_middle_of_a_combination_tells_what_is_kept_of_it(machine):
+    machine.failures["bf16", "tf32", "fused-optimizer"] = KeyboardInterrupt()
+    found = run("tf32", "bf16", "fused-optimizer")
+    assert found.final.changes == ["bf16", "tf32"]
+    assert found.final.speedup.likely == pytest.approx(1.6 * 1.3)
+    assert found.loss.unchanged
+    assert "product" in found.notes[-1]
+
+
 def test_a_combination_that_does_not_start_again_leaves_what_helps_alone(machine, monkeypatch):
     original = Stand.start
 
