@@ -140,9 +140,12 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
 
 
 def _first_sentence(text: str) -> tuple[str, str]:
-    """The first sentence, which is the headline, and the others."""
-    end = re.search(r"\. (?=[A-Z])", text)
-    return (text[: end.start() + 1], text[end.end() :]) if end else (text, "")
+    """The first statement, which is the headline, and the others."""
+    end = re.search(r"\. (?=[A-Z])|; ", text)
+    if end is None:
+        return text, ""
+    others = text[end.end() :]
+    return f"{text[: end.start()]}.", others[:1].upper() + others[1:]
 
 
 def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:
