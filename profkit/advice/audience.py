@@ -39,10 +39,10 @@ _TRAINING: Final = frozenset(
 
 _INFERENCE_WORDS: Final[dict[str, dict[str, str]]] = {
     "bf16-autocast": {
-        "title": "Run the model in bf16",
-        "action": "Load the weights in bfloat16. Below compute capability 8, use float16.",
+        "title": "Run the model in 16 bits",
+        "action": "Load the weights in bfloat16.",
         "code": "model = model.to(torch.bfloat16)",
-        "verify": "Matrix kernels become bf16, and the answers stay as good.",
+        "verify": "Matrix kernels work in 16 bits, and the answers stay as good.",
     },
     "cuda-graphs": {"action": 'Compile with mode="reduce-overhead", or capture the whole iteration.'},
     "fp32-by-accident": {
