@@ -75,10 +75,7 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
         for token in range(len(kind)):
             host += gap[token]
             if kind[token] != LAUNCH:
-                awaited = done
-                if unawaited[token]:
-                    lines = unawaited[token]
-                    awaited = max((ns for line, ns in enumerate(free) if not lines >> line & 1), default=0.0)
+                awaited = _awaited(free, unawaited[token]) if unawaited[token] else done
                 host = (awaited if awaited > host else host) + own[token]
                 continue
             if held[token]:
@@ -102,6 +99,11 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
             break
         last = end
     return ends, hosts
+
+
+def _awaited(free: list[float], lines: int) -> float:
+    """When all streams are free but those of some bits."""
+    return max((ns for line, ns in enumerate(free) if not lines >> line & 1), default=0.0)
 
 
 def _is_steady(end: list[float], last: list[float], hosts: list[float], lag_ns: float) -> bool:
