@@ -28,9 +28,15 @@ def _copies(case: Case) -> Evidence | None:
     alone = float(exposed_ns(facts, chosen).sum())
     if alone < _NOTABLE * case.step.plain_ns:
         return None
+    rest = case.step.plain_ns - alone
+    little = (
+        f" Only {duration_text(rest)} of the step is anything else, so no more can be hidden."
+        if rest < alone
+        else ""
+    )
     return Evidence(
         f"Copies between host and device run on the compute stream, alone for {duration_text(alone)} of the step. On a "
-        "stream of their own, they can overlap with kernels.",
+        f"stream of their own, they can overlap with kernels.{little}",
         kernels_seen(facts, chosen),
         ["overlapped-copies"],
     )

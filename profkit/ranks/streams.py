@@ -30,7 +30,7 @@ def stream_rows(view: TraceView, device_ids: Sequence[int]) -> list[StreamRow]:
     """What could overlap on each device of a trace and does not.
 
     ``copies`` and ``collectives`` are issued on the stream that computes, and run alone there: no other order of
-    the same stream could hide them. ``alone`` is the time of copies that have streams of their own, and yet mostly
+    the same stream could hide them. Copies can hide behind no more than all kernels. ``alone`` is the time of copies that have streams of their own, and yet mostly
     run while nothing computes. ``turns`` is the time of the second-busiest stream when it hardly ever runs beside
     the busiest one. ``ns`` is the most that overlap could bring. ``unordered`` are copies that no stream is made to
     wait for (`profkit.ranks.unordered`); their ``ns`` is their time.
@@ -84,10 +84,14 @@ def _of_device(view: TraceView, device: int, number: int) -> list[StreamRow]:
         device=number, kind="alone", stream=-1, ns=0, count=0, window_ns=view.windows[device].total_ns
     )
     found = []
+    most_ns = (
+        Intervals.of(operations.start_ns[kernel], operations.end_ns[kernel]).intersection(window).total_ns
+    )
     for kind, state in _ON_COMPUTE_STREAM.items():
         shown = segments.state == state
         shown &= operations.stream[np.maximum(segments.operation, 0)] == streams[0]
-        found.append(replace(_shown(view, empty, segments.operation[shown], length[shown]), kind=kind))
+        row = replace(_shown(view, empty, segments.operation[shown], length[shown]), kind=kind)
+        found.append(replace(row, ns=min(row.ns, most_ns)) if kind == "copies" else row)
     alone = segments.state == State.TRANSFER
     alone &= ~np.isin(operations.stream[np.maximum(segments.operation, 0)], streams)
     row = _shown(view, empty, segments.operation[alone], length[alone])
@@ -95,7 +99,7 @@ def _of_device(view: TraceView, device: int, number: int) -> list[StreamRow]:
     copied = (
         Intervals.of(operations.start_ns[copies], operations.end_ns[copies]).intersection(window).total_ns
     )
-    found += [row] if row.ns * 2 > copied else []
+    found += [replace(row, ns=min(row.ns, most_ns))] if row.ns * 2 > copied else []
     if len(time) > 1:
         both = time[0].intersection(time[1]).total_ns
         turns = time[1].total_ns if both <= _OVERLAPPED * time[1].total_ns else 0

@@ -68,7 +68,8 @@ class EndsFirst:
 def run_and_wait(command: list[str], stderr: int | None = None) -> int:
     """Run a program until it ends, and pass on the signals that it would not get by itself.
 
-    A terminal sends Ctrl-C to both; what another process sends to this one alone is passed on.
+    At a terminal it stays in this process' group, which gets Ctrl-C whole. Elsewhere it has a group of its own: what
+    is sent to this one's would reach it twice, and a second Ctrl-C takes Nsight Systems down before it writes.
 
     Args:
         command: The program and its arguments.
@@ -82,12 +83,14 @@ def run_and_wait(command: list[str], stderr: int | None = None) -> int:
     """
     watched = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    together = os.isatty(0)
     try:
         unblock = functools.partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
-        with subprocess.Popen(command, stderr=stderr, preexec_fn=unblock) as process:
+        group = None if together else 0
+        with subprocess.Popen(command, stderr=stderr, preexec_fn=unblock, process_group=group) as process:
             while process.poll() is None:
                 received = signal.sigtimedwait(watched, 1.0)
-                by_terminal = received is not None and received.si_code > 0
+                by_terminal = together and received is not None and received.si_code > 0
                 if received is not None and received.si_signo != signal.SIGCHLD and not by_terminal:
                     process.send_signal(received.si_signo)
         code = process.returncode

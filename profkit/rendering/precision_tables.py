@@ -22,11 +22,13 @@ __all__ = [
     "note_of",
     "precision_lines",
     "precision_section",
-    "tensor_core_share",
     "unit_label",
 ]
 
 _ROWS: Final = 60
+
+_NOTABLE: Final = 0.01
+"""A smaller share of products on an unknown unit is not told."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,17 @@ def unit_label(tensor_core: bool | None) -> str:
     return "unknown" if tensor_core is None else "Tensor Cores" if tensor_core else "CUDA cores"
 
 
-def tensor_core_share(report: Document) -> float | None:
-    """The share of the time of products, convolutions and attention that is on Tensor Cores; None without any."""
+def note_of(report: Document) -> str:
+    """The share of products, convolutions and attention on Tensor Cores, in a few words; empty without any of them."""
     matrix = [row for row in report.precision if row.matrix]
     total = sum(row.ns for row in matrix)
-    return sum(row.ns for row in matrix if row.tensor_core) / total if total else None
-
-
-def note_of(report: Document) -> str:
-    """The share of products on Tensor Cores, in a few words; empty without products."""
-    share = tensor_core_share(report)
-    return "" if share is None else f"{share_text(share)} of the time of products is on Tensor Cores"
+    if not total:
+        return ""
+    on, unknown = (sum(row.ns for row in matrix if row.tensor_core is it) / total for it in (True, None))
+    if unknown == 1:
+        return "the unit that computes the products is unknown"
+    known = f"{share_text(on)} of the time of products is on Tensor Cores"
+    return known if unknown < _NOTABLE else f"{known}, {share_text(unknown)} on an unknown unit"
 
 
 def flop_cell(flop: int | None, scale: Scale) -> str:

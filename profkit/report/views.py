@@ -22,6 +22,7 @@ from profkit.roofline.bounds import bound_operations
 from profkit.roofline.counted_work import counted_work
 from profkit.roofline.declared_work import declare_work
 from profkit.roofline.matched_work import work_from_trace
+from profkit.timeline.decoding import decodes_few
 from profkit.timeline.host_activity import HostActivity
 from profkit.timeline.host_work import host_work
 from profkit.timeline.idle import QUEUE_LATENCY_NS, IdleContext
@@ -170,7 +171,8 @@ def view_trace(
     phases = find_phases(trace, launches, steps.rows)
     waits = find_waits(trace)
     counted = counted_work(trace, launches.time_ns, counters)
-    work = bound_operations(trace, launches.operator, launches.operators.parent, gpus, counted)
+    lean = decodes_few(trace, launches)
+    work = bound_operations(trace, launches.operator, launches.operators.parent, gpus, counted, lean)
     declare_work(trace, phases, work, gpus)
     match = np.full(len(trace.operations), -1, np.int64)
     if operator_trace is not None:

@@ -48,6 +48,7 @@ def bound_operations(
     operator_parent: IntColumn,
     gpus: Sequence[Gpu | None],
     counted: Counted | None = None,
+    lean: NDArray[np.bool_] | None = None,
 ) -> OperationWork:
     """Bound every operation of a trace.
 
@@ -58,9 +59,10 @@ def bound_operations(
         operator_parent: For each range, the row of the operator range around it; -1 for none.
         gpus: The GPU of each of ``trace.devices``; None where it is not known.
         counted: Hardware counters of its kernels.
+        lean: Of each operation, whether it cannot be bound by arithmetic, whatever its name.
     """
     work = OperationWork.unknown(len(trace.operations))
-    figures = _DeviceFigures(trace, gpus, work.class_of_name)
+    figures = _DeviceFigures(trace, gpus, work.class_of_name, lean)
     work.overhead_ns[:] = figures.overhead_ns[trace.operations.device]
     rows = np.flatnonzero(trace.operations.kind == OperationKind.KERNEL)
     if len(rows):
@@ -95,12 +97,19 @@ def _sides(work: Work) -> tuple[int, int, int] | None:
 
 
 class _DeviceFigures:
-    """The trace's devices, their figures as columns (NaN where a GPU is not known), and its kernels' classes."""
+    """The trace's devices, their figures as columns (NaN where a GPU is not known), and what is known of operations."""
 
-    def __init__(self, trace: Trace, gpus: Sequence[Gpu | None], classes: dict[int, KernelClass]) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        gpus: Sequence[Gpu | None],
+        classes: dict[int, KernelClass],
+        lean: NDArray[np.bool_] | None,
+    ) -> None:
         self.gpus = list(gpus) or [None]
         self.operations = trace.operations
         self.classes = classes
+        self.lean = np.zeros(len(trace.operations), bool) if lean is None else lean
 
         def column(values: list[float | None]) -> NDArray[np.float64]:
             return np.array([np.nan if value is None else value for value in values])
@@ -180,8 +189,9 @@ def _bound_kernels(
         activity = counted_activity(counted, rows, duration, figures.bandwidth[device])
     if activity:
         issue_ns = _take_measured(work, rows, activity, figures, issue_ns)
-    _disbelieve(work, rows, duration, groups.side[group])
-    decide(work, rows, duration, groups.side[group], groups.used[group])
+    side = np.where(figures.lean[rows] & (groups.side[group] == _B.COMPUTE), _B.MEMORY, groups.side[group])
+    _disbelieve(work, rows, duration, side)
+    decide(work, rows, duration, side, groups.used[group])
     depthwise = where_class(operations.name[rows], figures.classes, lambda kernel: kernel.is_depthwise)
     issued = depthwise & (work.bound[rows] == _B.MEMORY) & (issue_ns > work.memory_ns[rows])
     # its arithmetic is a tenth of its instructions: no efficiency follows from either

@@ -10,7 +10,9 @@ __all__ = ["Signature", "element_type", "split_name"]
 _LONGEST = 6000
 _NESTED = re.compile(r"_ZN[rVK]*")
 _LENGTH = re.compile(r"[1-9]\d{0,3}")
-_NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\((?:unsigned )?(?:int|bool|long|char)\)(?=\d)")
+_NOISE = re.compile(
+    r"\(anonymous namespace\)::|<unnamed>::|\((?:(?:unsigned )?(?:int|bool|long|char)|\w+(?:::\w+)+)\)(?=\d)"
+)
 _TYPES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (dtype, re.compile(pattern))
     for dtype, pattern in (

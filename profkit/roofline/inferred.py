@@ -24,12 +24,13 @@ _VECTORIZED_ITEMS = (16, 8, 4)
 _BELIEVABLE = 1.5
 """Outputs that stay in the cache let an estimate exceed what the memory moved, but not by more."""
 _VECTOR_PRODUCTS = ("gemv", "dot_kernel", "reduce_1block", "splitkreduce", "gemmk1", "scal_kernel")
-_PARTIAL_SUMS = ("split_k_kernel", "reduce_wgrad")
+_PARTIAL_SUMS = ("split_k_kernel", "reduce_wgrad", "postgsu", "finalize_matmul")
 _FLASH_BY_ROWS = ("flash_fwd_kernel", "flash_bwd_dq_dk_dv")
 _LEAN_SIDE = 128
 """A result of this side is at most 64 FLOP a byte in 16 bits and 32 in 32 bits, TF32 too: a third and a fifth of the
 ridge of an H100, and under that of GPUs with little memory bandwidth for their units."""
-_AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine", "splitkv")
+_AROUND_ATTENTION = ("dot_do_o", "convert_dq", "combine", "splitkv", "paged_attention")
+"""Paged attention of vLLM has one query a sequence, and reads its keys and values for it."""
 
 
 def infer_side(kernel: KernelClass, launch: Launch | None = None) -> OperationBound:

@@ -53,6 +53,8 @@ _STAGES = re.compile(r"_(\d{1,3})x\d{1,2}(?=_)")
 """Depth of a step and number of stages, in CUTLASS' and cuBLAS' older names."""
 _TRTLLM_TYPE = r"(?:Mx)?(?:Bfloat16|Fp16|E4m3|E2m1)"
 _TENSOR_WORDS = re.compile(r"tensorop|wmma|hmma|imma|gmma|tcgen05|nvjet|tensor\d|flash|warpgroup")
+_MATRIX_CORE_WORDS = re.compile(r"mfma|(?<![a-z])xdl(?:ops)?(?![a-z])|_gtcx")
+"""Of AMD's kernels; its matrix cores multiply fp32 as it is."""
 _VECTOR_WORDS = re.compile(
     r"simt|sgemm|dgemm(?!.*d884)|scudnn|hcudnn|hgemm|gemv|gemmsn|gemmk1|dot_kernel|winograd|convolve_sgemm|ffma|fft|_grouped_direct"
     r"|conv_depthwise|im2col|col2im|_alg[01]_|_engine|scal_kernel|splitkreduce|cgemm"
@@ -179,6 +181,8 @@ def _plain(signature: Signature, lower: str) -> MatrixName:
     dtype = _coded_type(lower, unit) or _multiplied_type(signature)
     if dtype == "fp32" and unit == TENSOR:
         dtype = "tf32"
+    if unit is None and _MATRIX_CORE_WORDS.search(lower):
+        unit = TENSOR
     if unit is None and dtype in ("fp32", "fp64") and signature.arguments and "triton" not in lower:
         unit = VECTOR
     return MatrixName(dtype, _stored(dtype) if dtype else None, unit, _tile(lower))

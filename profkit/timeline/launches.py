@@ -24,6 +24,7 @@ __all__ = [
     "launches_without_kernel",
     "lost_launches",
     "processes_of_calls",
+    "unstarted_launches",
 ]
 
 Column = NDArray[np.int64]
@@ -171,6 +172,21 @@ def lost_launches(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
     """Which launch calls lost their operation."""
     lost: NDArray[np.bool_] = _unused(trace, launches) & ~_captured(trace)
     return lost
+
+
+def unstarted_launches(trace: Trace, launches: Launches) -> NDArray[np.bool_]:
+    """Which lost launches are the last of their process and come before the end of its last operation.
+
+    The host ran ahead: when the recording ended, what they launched had not started.
+    """
+    found, lost = np.zeros(len(trace.calls), bool), lost_launches(trace, launches)
+    process = processes_of_calls(trace)
+    for each in distinct(process[lost])[0].tolist():
+        own = launches.linked & (trace.operations.process == each)
+        after, before = (column[own].max(initial=0) for column in (launches.time_ns, trace.operations.end_ns))
+        start_ns = trace.calls.start_ns
+        found |= lost & (process == each) & (start_ns > after) & (start_ns < before)
+    return found
 
 
 def launches_captured(trace: Trace, launches: Launches) -> int:

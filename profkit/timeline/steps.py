@@ -155,17 +155,25 @@ def _held_until(trace: Trace, launches: Launches, mine: Column) -> int:
     """Until when a device was held by work of before the recording: its steps begin there, and not earlier.
 
     Then the first operation of a stream starts that was queued for long, while next to nothing ran. A few microseconds
-    on another stream may come before it.
+    on another stream may come before it. A host that needed longer than this wait to launch it did not run that far
+    ahead: then the time before it is the step's own.
     """
     operations = trace.operations
+    recorded_ns = _recorded_from(trace)
     order = mine[np.argsort(operations.start_ns[mine], kind="stable")]
     ran = np.cumsum(operations.end_ns[order] - operations.start_ns[order])
     for at in np.sort(np.unique(streams_of(trace)[order], return_index=True)[1]).tolist():
         begun = int(operations.start_ns[order[at]])
         waited = begun - int(launches.return_ns[order[at]]) if launches.linked[order[at]] else 0
-        if waited > _QUEUED_LONG_NS and (not at or ran[at - 1] <= _NEXT_TO_NOTHING * waited):
+        least = max(_QUEUED_LONG_NS, int(launches.time_ns[order[at]]) - recorded_ns)
+        if waited > least and (not at or ran[at - 1] <= _NEXT_TO_NOTHING * waited):
             return begun
     return int(np.iinfo(np.int64).min)
+
+
+def _recorded_from(trace: Trace) -> int:
+    """The first instant that the recording knows of."""
+    return min(int(t.start_ns.min()) for t in (trace.operations, trace.calls, trace.ranges) if len(t))
 
 
 def leading_steps_left_out(device_ns: Column, kinds: Sequence[str] = ()) -> int:
@@ -283,8 +291,7 @@ def _tiles(
         np.maximum.at(last_end, step[launched], operations.end_ns[launched])
         if by_launch:
             # The launch of the first step may be the first thing that was recorded: there is no time before it.
-            earliest = min(int(t.start_ns.min()) for t in (operations, trace.calls, trace.ranges) if len(t))
-            host = np.maximum(host - _usual_lead(host, last_end, resumes), earliest)
+            host = np.maximum(host - _usual_lead(host, last_end, resumes), _recorded_from(trace))
         fresh = _fresh_starts(trace, launches, mine, step[mine], host)
         # A tile that begins anew is never earlier than the end of the one before.
         reach = np.maximum.accumulate(np.where(resumes, np.maximum(last_end, fresh), last_end))

@@ -31,6 +31,8 @@ _OPTIMIZER_STEP = re.compile(r"Optimizer\.step#.+")
 _OPTIMIZER_KERNEL = re.compile(
     r"adam|sgd|lamb(?!da)|lion\b|adagrad|rmsprop|adafactor|fusedoptimizer|multi_tensor_apply", re.IGNORECASE
 )
+_MODULE = re.compile(r"nn\.Module: .+_\d+|FSDP::\w+ \(.+\)")
+"""One module of a model, by the recorder's number or the path to it."""
 _ALIKE: Final = 0.1
 """Launches between two steps of one optimizer differ by no more than this from the median, in most of them."""
 
@@ -147,6 +149,8 @@ def _by_period(trace: Trace, launches: Launches, process: int) -> _OfProcess | N
     begin = element[place[repeated.start]]
     last = element[np.append(place, len(element))[repeated.end] - 1]
     steps = _on_the_host(trace, launches, process, begin, last, repeated.resumes)
+    if _are_layers(trace, process, steps):
+        return None
     return steps if _is_credible(trace, launches, process, steps, repeated, element) else None
 
 
@@ -193,6 +197,20 @@ def _on_the_host(
     joined = np.append(follows[1:], False)
     end = np.where(joined, np.maximum(end, latest), end)
     return _OfProcess(start, end + 1, resumes)
+
+
+def _are_layers(trace: Trace, process: int, steps: _OfProcess) -> bool:
+    """Whether each repetition runs modules of its own: steps run the same ones. Offloaded layers copy as steps do."""
+    ranges = trace.ranges
+    of_thread = np.array([t.process for t in trace.threads] or [-1], np.int64)
+    rows = np.flatnonzero(of_thread[ranges.thread] == process)
+    rows = rows[matching(trace.strings, ranges.name[rows], lambda name: bool(_MODULE.fullmatch(name[:2000])))]
+    step = np.searchsorted(steps.start, ranges.start_ns[rows], side="right") - 1
+    inside = (step >= 0) & (ranges.start_ns[rows] < steps.end[np.maximum(step, 0)])
+    name = distinct(ranges.name[rows[inside]])[1]
+    found = np.unique(name * len(steps.start) + step[inside]) // len(steps.start)
+    times = np.bincount(found)
+    return bool(len(times)) and float((times == 1).mean()) > _SIGNS
 
 
 def _is_credible(

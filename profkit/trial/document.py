@@ -10,7 +10,17 @@ from profkit.model.rows import Interval, Row
 from profkit.rendering.report_json import ascii_json
 from profkit.rendering.schema import schema_of
 
-__all__ = ["TRY_SCHEMA", "ByHand", "Kept", "LossRow", "TrialRow", "TryDocument", "encode", "try_schema"]
+__all__ = [
+    "TRY_SCHEMA",
+    "ByHand",
+    "Kept",
+    "LossRow",
+    "TrialRow",
+    "TryDocument",
+    "changes_of",
+    "encode",
+    "try_schema",
+]
 
 TRY_SCHEMA: Final = "profkit.try/1"
 
@@ -22,6 +32,8 @@ class TrialRow(Row, frozen=True, kw_only=True):
     """Its name."""
     beside: tuple[str, ...] = ()
     """The changes that both sides had."""
+    together: tuple[str, ...] = ()
+    """More changes that only the changed side had: they were measured as one."""
     predicted: Interval | None = None
     """The speed-up by a recording's replay; null where none was given."""
     measured: Interval | None = None
@@ -35,11 +47,16 @@ class TrialRow(Row, frozen=True, kw_only=True):
     loss_distance: float | None = None
     """How far the losses were from the baseline's, relative to the loss; null where there are none."""
     first_step_s: float | None = None
-    """The program's start until its first step has ended, with compilation; null where it did not get there."""
+    """The program's start until its first step has ended; null where it did not get there."""
     warmup_s: float | None = None
-    """The steps of the warm-up together."""
+    """The program's start until the warm-up has ended, with compilation, which is at the second step."""
     peak_bytes: int | None = None
     """The most memory that torch held on the GPU; null without one."""
+
+
+def changes_of(row: TrialRow) -> tuple[str, ...]:
+    """All that the changed side of a trial had."""
+    return (*row.beside, row.change, *row.together)
 
 
 class ByHand(Row, frozen=True, kw_only=True):
@@ -104,6 +121,8 @@ class TryDocument(Row, frozen=True, kw_only=True):
     """The loss with all that is kept."""
     baseline_peak_bytes: int | None
     """The most memory that torch held on the GPU without a change; null without one."""
+    baseline_warmup_s: float
+    """The unchanged program's start until the warm-up has ended."""
     duration_s: float
     """What the trial took."""
     notes: list[str]

@@ -10,7 +10,7 @@ from profkit.errors import printable
 from profkit.model.rows import Interval
 from profkit.rendering.small_page import small_page
 from profkit.trial.document import TrialRow, TryDocument
-from profkit.trial.sentences import name_of, speedup_text
+from profkit.trial.sentences import costs_of, is_part, name_of, speedup_text
 
 __all__ = ["try_page"]
 
@@ -36,14 +36,20 @@ def try_page(found: TryDocument) -> str:
                 *_notes(found),
             ],
             "marks": [
-                (_TOP + _ROW * (at + 0.5), name, row.kept, axis.mark(row.measured), axis.mark(row.predicted))
+                (
+                    _TOP + _ROW * (at + 0.5),
+                    name,
+                    is_part(row, found),
+                    axis.mark(row.measured),
+                    axis.mark(row.predicted),
+                )
                 for at, (name, row) in enumerate(measured)
             ],
             "one": axis.across(1.0),
             "ticks": list(axis.ticks()),
             "height": height,
             "code": "\n".join([*found.final.environment, *_code(found)]),
-            "rows": [_cells(row) for row in found.trials],
+            "rows": [_cells(row, found) for row in found.trials],
             "by_hand": [
                 (row.change, speedup_text(row.predicted), row.what, "\n".join(row.code))
                 for row in found.by_hand
@@ -87,8 +93,9 @@ def _code(found: TryDocument) -> list[str]:
     return [line for line in found.final.patch if line not in found.final.environment]
 
 
-def _cells(row: TrialRow) -> tuple[str, str, str, str]:
+def _cells(row: TrialRow, found: TryDocument) -> tuple[str, str, str, str]:
     predicted, measured = (
         "" if each is None else speedup_text(each) for each in (row.predicted, row.measured)
     )
-    return printable(name_of(row)), predicted, measured, printable(("kept: " if row.kept else "") + row.why)
+    why = ("kept: " if is_part(row, found) else "") + row.why + costs_of(row, found)
+    return printable(name_of(row)), predicted, measured, printable(why)

@@ -336,7 +336,8 @@ class Timeline:
             launch = self.launch.get(id(op))
             if launch is not None and (op.process, op.stream) not in streams:
                 waited = op.start - launch.end
-                if waited > _QUEUED_LONG_NS and 100 * ran <= waited:
+                recorded_before = launch.start - self.recording.edges()[0]
+                if waited > max(_QUEUED_LONG_NS, recorded_before) and 100 * ran <= waited:
                     return op.start
             streams.add((op.process, op.stream))
             ran += op.end - op.start

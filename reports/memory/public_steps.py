@@ -172,10 +172,28 @@ SMALL_QWEN = {
     "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14, "num_key_value_heads": 2, **DECODER,
 }  # fmt: skip
 SMALL_NEOX = {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, **DECODER}
+SMALL_BART = {
+    "d_model": 768, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, "encoder_attention_heads": 12,
+    "decoder_attention_heads": 12, "decoder_layers": 6, **DECODER,
+}  # fmt: skip
 SMALL_T5 = {"decoder_start_token_id": 0}
 SMALL_ALBERT = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
 
 MODELS: dict[str, Model] = {
+    "bart": Model(
+        text("BartConfig", "BartForConditionalGeneration", layers="encoder_layers", n=6, **SMALL_BART), 16, 256,
+        "base batch_x2 bf16 checkpoint sgd sequence_x2 bf16+batch_x2",
+    ),
+    "distilbert": Model(
+        text("DistilBertConfig", "DistilBertForMaskedLM", layers="n_layers", n=6, masked=True), 24, 256,
+        "base batch_x2 bf16 checkpoint infer fused accumulate_2", QUICK,
+    ),
+    "densenet": Model(
+        pictures("torchvision", "densenet121"), 32, 0, "base batch_x2 bf16 infer adam bf16+batch_x2", Way(optimizer="momentum"),
+    ),
+    "regnet": Model(
+        pictures("torchvision", "regnet_y_3_2gf"), 32, 0, "base batch_x2 bf16 checkpoint keep checkpoint+batch_x2",
+    ),
     "roberta": Model(
         text("RobertaConfig", "RobertaForMaskedLM", masked=True), 16, 256,
         "base batch_x2 bf16 checkpoint sdpa sgd sequence_x2 bf16+batch_x2 checkpoint+batch_x3 accumulate_2 infer", limited=True,

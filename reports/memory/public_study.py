@@ -9,13 +9,15 @@ change with `profkit.fit` and writes ``predictions.jsonl``. Only then is each ch
 larger.
 
 Processes import and build in parallel; one at a time has the GPU. Rows are written at once, and models take turns: a
-time limit costs the last changes of each. The recordings are packed into ``runs.tar.xz`` for looking into what was missed.
+time limit costs the last changes of each, and the unchanged step comes last. The recordings are packed into some
+``runs_*.tar.xz`` for looking into what was missed.
 ``public_score.py OUT`` scores. ``TINY=1`` tries everything on a CPU with
 tiny models: nothing is measured, and STAND_IN names a run folder to predict from.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -34,8 +36,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-WORKERS = 6
-_CHILD_S = 70
+WORKERS = 10
+_CHILD_S = 120
+_ARCHIVES = 3
+"""The recordings of twenty models are larger than one file may be on the way back."""
+_TURN_OF_BASE = 20
 LIMITS = (0.96, 1.08, 1.2)
 """Of the likely peak: for the first two changes of a limited model, whether the step runs in so much."""
 ROOM = 2.5
@@ -52,8 +57,15 @@ def wait() -> None:
 
 def ready() -> None:
     """Tell that all is prepared; return when this process has the GPU."""
+    wait()  # the context is made beside other processes: nothing is allocated in it
     print("ready", flush=True)
     sys.stdin.readline()
+
+
+def leave() -> None:
+    """Another process may have the GPU."""
+    wait()
+    print("free", flush=True)
 
 
 def record(out: Path, name: str) -> None:
@@ -71,6 +83,7 @@ def record(out: Path, name: str) -> None:
         for _ in range(8):
             step()
             recorder.step()
+        leave()
     if not on_gpu:
         shutil.copytree(os.environ["STAND_IN"], folder, dirs_exist_ok=True)
 
@@ -146,6 +159,7 @@ def measure(out: Path, name: str, change: str, limit: str, batch: str) -> None:
     except Exception:  # noqa: BLE001 - one change that fails costs only itself
         row["error"] = traceback.format_exc(limit=-2)[-600:]
     append(out / "measured.jsonl", row)
+    leave()
 
 
 def run(step: Callable[[], None], on_gpu: bool) -> dict[str, Any]:
@@ -232,7 +246,8 @@ class Study:
         largest = [row for row in said if row.get("max") and "error" not in row]
         limited = [row for row in said if row["limit_bytes"] and not row.get("max")]
         for turn, row in enumerate(plain):
-            self.add(turn + 1, "measure", name, row["change"], "0", "0")
+            late = _TURN_OF_BASE if row["change"] == "base" else 0
+            self.add(late + turn + 1, "measure", name, row["change"], "0", "0")
         for row in largest:
             for batch in (row["batch"], -int(-row["batch"] * LARGER // 1)):
                 self.add(4, "measure", name, "base", str(row["limit_bytes"]), str(batch))
@@ -241,45 +256,53 @@ class Study:
 
     def child(self, task: tuple[str, ...], gpu: bool) -> str:
         """Run a stage in a process of its own, which gets the GPU when it is ready for it."""
-        log = (self.out / "log.txt").open("a")
         command = [sys.executable, __file__, task[0], str(self.out), *task[1:]]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            if gpu:
-                while (line := process.stdout.readline()) and line.strip() != "ready":
-                    pass
-                if not line:
-                    return "died before it was ready"
-                with self.gpu:
-                    process.stdin.write("go\n")
-                    process.stdin.flush()
-                    return self.end(process)
-            return self.end(process)
-        finally:
-            log.close()
-
-    def end(self, process: subprocess.Popen[str]) -> str:
-        try:
-            process.communicate(timeout=max(min(_CHILD_S, self.until - time.time()), 1))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+        with (
+            (self.out / "log.txt").open("a") as log,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            ) as process,
+        ):
+            too_long = threading.Timer(max(min(_CHILD_S, self.until - time.time()), 1), process.kill)
+            too_long.start()
+            if gpu and said(process, "ready"):
+                with self.gpu, contextlib.suppress(BrokenPipeError):
+                    print("go", file=process.stdin, flush=True)
+                    said(process, "free")
+            process.wait()
+            in_time = too_long.is_alive()
+            too_long.cancel()
+        if not in_time:
             return "too long"
         return "done" if process.returncode == 0 else f"exit code {process.returncode}"
 
 
+def said(process: subprocess.Popen[str], word: str) -> bool:
+    """Whether a process says a word, before it ends."""
+    assert process.stdout is not None
+    return any(line.strip() == word for line in iter(process.stdout.readline, ""))
+
+
 def pack(out: Path) -> None:
-    """All recordings in one file; their traces are not compressed twice."""
-    with tarfile.open(out / "runs.tar.xz", "w:xz", preset=1) as packed:
-        for path in sorted((out / "runs").glob("*/*")):
+    """All recordings in some files; their traces are not compressed twice."""
+    runs = sorted((out / "runs").iterdir())
+    threads = [
+        threading.Thread(target=pack_some, args=(out / f"runs_{i}.tar.xz", runs[i::_ARCHIVES]))
+        for i in range(_ARCHIVES)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
+def pack_some(archive: Path, runs: list[Path]) -> None:
+    with tarfile.open(archive, "w:xz", preset=1) as packed:
+        for path in sorted(file for run in runs for file in run.iterdir()):
             data = path.read_bytes()
             if path.suffix == ".gz":
                 data = gzip.compress(gzip.decompress(data), compresslevel=0)
-            entry = tarfile.TarInfo(str(path.relative_to(out)))
+            entry = tarfile.TarInfo(f"runs/{path.parent.name}/{path.name}")
             entry.size = len(data)
             packed.addfile(entry, io.BytesIO(data))
 
@@ -310,6 +333,6 @@ def main() -> None:
 STAGES = {"record": record, "predict": predict, "measure": measure}
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "4")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     main()

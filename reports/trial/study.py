@@ -12,8 +12,8 @@ Each of ``programs`` is written to a folder of its own and passes three stages, 
   with what the trial kept, the script as an expert would edit it (`expert`), and the first two again;
 - ``NAME.overhead.json``: the bare step beside one that is heard as in a trial.
 
-A stage that has a file is not run again, so that the same OUT goes on (one that failed leaves ``.failed`` instead); NAMES (joined with commas) choose, in their
-order. With several GPUs each takes the next program. No stage begins that the budget does not hold, and each is killed
+A stage that has a file is not run again, so that the same OUT goes on (one that failed leaves ``.failed`` instead, and
+the others are run all the same); NAMES (joined with commas) choose, in their order. With several GPUs each takes the next program. No stage begins that the budget does not hold, and each is killed
 when its time is over. `score.py` reads OUT. ``--tiny`` makes all sizes small, for a try on a CPU.
 """
 
@@ -90,8 +90,14 @@ class Study:
             path.with_suffix(".part").write_text(json.dumps(found, indent=1))
             path.with_suffix(".part").rename(path.with_suffix(".failed") if failed else path)
             print(f"{name}: {stage} {'failed' if failed else 'done'} in {found['took_s']:.0f} s", flush=True)
-            if failed and stage == "trial":
-                return  # what it keeps is not known yet
+            if stage == "trial":
+                self.forget_other_later(name, found["try"])
+
+    def forget_other_later(self, name: str, found: dict[str, Any] | None) -> None:
+        """Of a trial that was made again and keeps something else, the later measurement is made again too."""
+        later = self.out / f"{name}.later.json"
+        if later.exists() and json.loads(later.read_text())["kept"] != kept_names(found):
+            later.unlink()
 
     def trial(self, name: str, folder: Path, gpu: int | None) -> dict[str, Any] | None:
         """The trial itself; what went wrong where it gave nothing."""
@@ -111,7 +117,7 @@ class Study:
         """Step times of fresh processes."""
         trial = self.out / f"{name}.trial.json"
         found = json.loads(trial.read_text())["try"] if trial.exists() else None
-        kept = ",".join(found["final"]["changes"]) if found else ""
+        kept = kept_names(found)
         runs = [("bare", "-", "train.py")]
         runs += [("kept", kept, "train.py")] if kept else []
         runs += [(f"expert: {way}", "-", f"{way.replace(' ', '_')}.py") for way in EXPERT[name]]
@@ -162,6 +168,11 @@ class Study:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         return code, path.read_bytes()[start:].decode("utf-8", "replace")
+
+
+def kept_names(found: dict[str, Any] | None) -> str:
+    """What a trial kept; nothing where it failed."""
+    return ",".join(found["final"]["changes"]) if found else ""
 
 
 def gpus() -> list[int | None]:

@@ -135,6 +135,13 @@ def test_copies_that_mostly_run_beside_kernels_are_well_placed(at, told):
     assert ("copies-run-alone" in findings(apart(at=at))) is told
 
 
+def test_copies_can_hide_behind_no_more_than_all_kernels():
+    builder = TraceBuilder(format="kineto").kernel(0, 200 * US, launch=(0, 10))
+    builder.copy(300 * US, 9_900 * US, launch=(20, 30)).range(0, 10_000 * US, "ProfilerStep#1")
+    (row,) = rows(builder.trace(), "copies")
+    assert row.ns == 200 * US
+
+
 def test_copies_on_the_stream_that_computes_are_told_once():
     found = findings(apart(stream=7))
     assert "copies-on-compute-stream" in found

@@ -1,11 +1,13 @@
 """Recording under the real nsys, on the CPU: what NVTX receives, read back with plain SQL."""
 
+import fcntl
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import termios
 import textwrap
 from pathlib import Path
 
@@ -78,8 +80,8 @@ def database(tmp_path_factory):
     return files[0]
 
 
-def recording(folder, steps, *options):
-    """``profkit record nsys`` around a small training, in a process group of its own."""
+def recording(folder, steps, *options, terminal=None):
+    """``profkit record nsys`` around a small training, in a process group of its own, at a terminal if one is given."""
     program = """
         import os, sys, time, torch
         model = torch.nn.Linear(4, 1)
@@ -99,7 +101,8 @@ def recording(folder, steps, *options):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
+        start_new_session=True, stdin=terminal,
+        preexec_fn=None if terminal is None else lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )  # fmt: skip
 
 
@@ -151,14 +154,21 @@ class TestRealNsys:
         assert (tmp_path / "out" / "report_2.sqlite").exists(), "nothing is ever replaced"
 
     @pytest.mark.slow
-    def test_ctrl_c_reaches_the_program_and_what_there_is_is_exported(self, tmp_path):
-        with recording(tmp_path, 100_000) as process:
+    @pytest.mark.parametrize("to", ["terminal", "group", "alone"])
+    def test_ctrl_c_reaches_the_program_and_what_there_is_is_exported(self, tmp_path, to):
+        keyboard, terminal = os.openpty()
+        with recording(tmp_path, 100_000, terminal=terminal if to == "terminal" else None) as process:
             while process.stdout.readline() not in ("ready\n", ""):
                 pass
-            os.killpg(process.pid, signal.SIGINT)
+            if to == "terminal":
+                os.write(keyboard, b"\x03")
+            else:
+                (os.killpg if to == "group" else os.kill)(process.pid, signal.SIGINT)
             out, error = process.communicate(timeout=120)
+        os.close(keyboard)
+        os.close(terminal)
         assert (tmp_path / "checkpoint").exists(), error
-        assert "Wrote out/report.sqlite" in out
+        assert "Wrote out/report.sqlite" in out, error
         assert [row[0] for row in ranges(tmp_path / "out" / "report.sqlite")].count("optimizer") >= 10
 
 

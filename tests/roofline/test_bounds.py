@@ -428,14 +428,26 @@ def test_a_depthwise_kernel_with_more_instructions_than_bytes_is_compute():
     assert direct.dram_bytes[0] == 2 * (2 * 8 * 64 * 32 * 32 + 64 * 9)  # 16 bits, though no one wrote a type
 
 
+@pytest.mark.parametrize(("lean", "side"), [(False, B.COMPUTE), (True, B.MEMORY)])
+def test_a_product_that_cannot_be_bound_by_arithmetic_is_not(lean, side):
+    trace = trace_of([{"name": GEMM, "ns": 90_000}])
+    none = np.full(1, -1)
+    work = bound_operations(trace, none, np.empty(0, np.int64), [CARD], lean=np.array([lean]))
+    assert work.bound[0] == side
+
+
 @pytest.mark.parametrize(
     ("name", "side"),
     [
+        ("Cijk_B_PostGSU2", OperationBound.MEMORY),
+        (
+            "void paged_attention_ll4mi_reduce_kernel<__hip_bfloat16, __hip_bfloat16, 128>",
+            OperationBound.MEMORY,
+        ),
         ("_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu", OperationBound.MEMORY),
         ("_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x64x1_swiglu", OperationBound.COMPUTE),
     ],
 )
-def test_a_narrow_tile_of_16_bits_is_lean_though_its_name_tells_no_unit(name, side):
+def test_a_name_alone_tells_a_product_that_only_reads(name, side):
     (kernel,) = classify([name])
-    assert kernel.unit is None
     assert infer_side(kernel) is side

@@ -39,6 +39,13 @@ def test_a_steps_parts_are_by_marks():
     )
 
 
+def test_marks_between_hashes_are_read():
+    made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1")
+    made.range(0, 300, "## forward ##").range(300, 900, "## backward ##").range(900, 1000, "## optimizer ##")
+    params = told(made)
+    assert [params[f"{part}_share"] for part in ("forward", "backward", "optimizer")] == [0.3, 0.6, 0.1]
+
+
 def test_parts_name_their_busiest_operators_per_step():
     made = TraceBuilder(devices=0, format="kineto")
     for at in (0, 1000, 2000):

@@ -3,7 +3,12 @@
 import numpy as np
 
 from profkit.model import RangeKind
-from profkit.timeline.launches import find_launches, launch_calls, launches_without_kernel
+from profkit.timeline.launches import (
+    find_launches,
+    launch_calls,
+    launches_without_kernel,
+    unstarted_launches,
+)
 from tests.builders import LOADER, MAIN, TraceBuilder
 
 
@@ -150,3 +155,16 @@ def test_a_number_that_two_operators_have_names_none():
         200, 300, launch=(60, 65), external=2
     )
     assert find_launches(made.trace()).operator.tolist() == [1]
+
+
+def test_launches_behind_the_last_recorded_operation_had_not_started():
+    made = TraceBuilder().call(50, 51, "cudaLaunchKernel", correlation=90)
+    made.kernel(60, 900, launch=(55, 56))
+    for at, start in enumerate((400, 500, 950)):
+        made.call(start, start + 1, "cudaLaunchKernel", correlation=91 + at)
+    trace = made.trace()
+
+    # One was lost before that operation, and one was made when the device had long been idle.
+    calls = unstarted_launches(trace, find_launches(trace))
+    assert sorted(trace.calls.start_ns[calls].tolist()) == [400, 500]
+    assert launches_without_kernel(trace, find_launches(trace)) == 4

@@ -2,6 +2,7 @@
 
 import pytest
 
+from profkit.rendering.sentences import finding_message
 from profkit.report.assembly import summarise
 from profkit.timeline.launches import find_launches
 from profkit.timeline.steps import find_steps
@@ -111,7 +112,21 @@ def test_the_window_without_steps_is_from_the_first_operation_to_the_last():
     assert result.window.device_ns == 300 * US
     assert (result.step.found_by, result.step.recorded_ns) == ("none", None)
     assert (result.step.startup_ns, result.step.teardown_ns) == (1_000 * US, 200 * US)
-    assert told["no-steps"] == {"startup_ns": 1_000 * US, "teardown_ns": 200 * US}
+    assert told["no-steps"] == {"startup_ns": 1_000 * US, "teardown_ns": 200 * US, "weights": False}
+
+
+def test_the_window_without_steps_begins_after_the_weights_were_copied():
+    made = TraceBuilder()
+    for at in range(12):
+        made.copy(at * 100 * US, at * 100 * US + 50 * US, launch=(at * 100 * US, at * 100 * US + US))
+    made.kernel(2_000 * US, 2_100 * US, launch=(1_990 * US, 1_995 * US))
+    result = summarise([made.trace()])
+    (told,) = [finding for finding in result.health.findings if finding.code == "no-steps"]
+
+    assert result.window.device_ns == 100 * US
+    assert told.params["weights"]
+    assert "after the weights were copied" in finding_message(told)
+    assert "tear-down" not in finding_message(told)
 
 
 @pytest.mark.parametrize("ran_us", [4, 900])

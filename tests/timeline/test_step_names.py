@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from profkit.timeline.decoding import decodes_few
 from profkit.timeline.launches import find_launches
 from profkit.timeline.phases import find_phases
 from profkit.timeline.range_names import compiles, loads_code
@@ -87,3 +88,22 @@ def test_a_name_of_a_million_letters_is_judged_at_once():
     assert compiles("Driver Compiler" * 70_000 + "\n")
     assert not compiles("(dynamo_timed)" * 70_000 + "\n")
     assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "few"),
+    [
+        ("execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)", True),
+        ("execute_96_context_1(sq64sk64sqsq64sqsk64)_generation_32(sq32sk55086sqsq32sqsk55086)", False),
+        ("execute_256_context_0(sq0sk0sqsq0sqsk0)_generation_256(sq256sk9sqsq256sqsk9)", False),
+        ("step[DECODE bs=16]", True),
+        ("step[EXTEND bs=1 toks=4096]", False),
+        ("[Executor] _forward_step 9: 0 ctx reqs, 8 gen reqs", True),
+        ("forward", False),
+    ],
+)
+def test_what_a_small_decode_launches_reads_weights_for_little_arithmetic(name, few):
+    made = TraceBuilder().range(0, 100, name)
+    made.kernel(50, 90, launch=(10, 12)).kernel(140, 190, launch=(110, 112))
+    trace = made.trace()
+    assert decodes_few(trace, find_launches(trace)).tolist() == [few, False]

@@ -146,3 +146,12 @@ def test_a_tile_begins_with_what_waited_for_work_of_before_the_recording():
 
         assert found.tile_start_ns.tolist() == [[expected]]
         assert found.tile_end_ns.tolist() == [[begun + 9_000]]
+
+
+def test_a_step_that_launched_late_keeps_the_time_before_its_first_operation():
+    made = TraceBuilder().range(0, 400_000_000, "step")
+    made.kernel(395_000_000, 395_045_000, launch=(331_000_000, 331_010_000))
+    found = steps_of(made)
+
+    assert found.tile_start_ns.tolist() == [[0]]
+    assert found.tile_end_ns.tolist() == [[395_045_000]]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from profkit.model import CopyKind
+from profkit.model import CopyKind, RangeKind
 from profkit.report.assembly import summarise
 from tests.builders import BACKWARD, TraceBuilder
 
@@ -107,3 +107,14 @@ def test_the_first_step_begins_no_earlier_than_the_recording():
     result = summarise([made.trace()])
     assert result.step.found_by == "period"
     assert sum(result.verdict.shares.values()) == result.window.device_ns
+
+
+@pytest.mark.parametrize(
+    ("mark", "steps"), [("FSDP::pre_forward (block.{})", 0), ("FSDP::pre_forward (block)", 5)]
+)
+def test_repetitions_that_each_run_a_module_of_their_own_are_layers(mark, steps):
+    made = training(optimizer=False, threads=False)
+    for each in range(5):
+        made.range(each * 300 * US, each * 300 * US + 20 * US, mark.format(each), kind=RangeKind.ANNOTATION)
+
+    assert len(summarise([made.trace()]).window.steps) == steps

@@ -1,12 +1,14 @@
 """The page of a trial."""
 
 import re
+from html import unescape
 
 import pytest
 
 from profkit.model.rows import Interval
 from profkit.trial.document import ByHand, Kept, LossRow, TrialRow, TryDocument
 from profkit.trial.page import try_page
+from profkit.trial.sentences import trial_text
 
 
 def around(likely):
@@ -21,9 +23,12 @@ def document(*rows, by_hand=()):
         variation=None,
         noise=0.01,
         trials=list(rows),
-        final=Kept(speedup=None, before_ms=20.0, after_ms=10.0, changes=[], patch=["a < b"], environment=[]),
+        final=Kept(
+            speedup=None, before_ms=20.0, after_ms=10.0, changes=["bf16"], patch=["a < b"], environment=[]
+        ),
         loss=LossRow(unchanged=True, why=""),
-        baseline_peak_bytes=None,
+        baseline_peak_bytes=1 << 30,
+        baseline_warmup_s=2.0,
         duration_s=60.0,
         notes=[],
         by_hand=by_hand,
@@ -54,6 +59,14 @@ def test_an_interval_reaches_from_its_low_to_its_high_end():
     low, high = map(float, re.search(r'class="measured kept" d="M([\d.]+) [\d.]+H([\d.]+)"', page).groups())
     dot = float(re.search(r'class="dot best" cx="([\d.]+)"', page)[1])
     assert low < dot < high
+
+
+def test_a_change_says_what_it_costs_beside_time():
+    slow = TrialRow(change="compile", measured=around(1.5), peak_bytes=3 << 29, warmup_s=14.0, why="so")
+    for text in (try_page(document(slow)), trial_text(document(slow))):
+        assert "so; memory 1.00 -> 1.50 GiB; start and warm-up 2.0 -> 14.0 s" in unescape(text)
+    fast = TrialRow(change="tf32", measured=around(1.5), warmup_s=2.5, why="so")
+    assert "warm-up" not in trial_text(document(fast))
 
 
 def test_texts_are_escaped():

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from profkit.errors import RecordingError
-from profkit.trial import search
+from profkit.trial import attempts, search
 from profkit.trial.messages import Block, Facts, OptimizerFacts
 from profkit.trial.plan import Plan
 from profkit.trial.running import Failed, Program
@@ -56,6 +56,9 @@ class Stand:
             ns /= self.machine.gains.get(name, 1.0)
         return ns
 
+    def pause(self, standing):
+        pass
+
     def stop(self):
         self.is_up = False
 
@@ -77,6 +80,7 @@ class Machine:
 def machine(monkeypatch):
     made = Machine()
     monkeypatch.setattr(search, "Side", made.side)
+    monkeypatch.setattr(attempts, "Side", made.side)
     return made
 
 
@@ -119,6 +123,15 @@ def test_what_is_known_is_told_where_the_trial_is_ended(machine, monkeypatch, at
     assert found.final.changes == ["bf16"]
     assert found.final.speedup.likely == pytest.approx(1.6)
     assert "interrupted" in found.notes[-1]
+
+
+def test_an_end_in_the_middle_of_a_combination_tells_what_is_kept_of_it(machine):
+    machine.failures["bf16", "tf32", "fused-optimizer"] = KeyboardInterrupt()
+    found = run("tf32", "bf16", "fused-optimizer")
+    assert found.final.changes == ["bf16", "tf32"]
+    assert found.final.speedup.likely == pytest.approx(1.6 * 1.3)
+    assert found.loss.unchanged
+    assert "product" in found.notes[-1]
 
 
 def test_a_combination_that_does_not_start_again_leaves_what_helps_alone(machine, monkeypatch):

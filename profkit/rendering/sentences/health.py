@@ -71,11 +71,19 @@ def _step_outlier(params: Params) -> str:
 
 
 def _no_steps(params: Params) -> str:
-    text = (
-        "No steps are marked and none repeat, so the window goes from the first GPU operation to the last. "
+    first = (
+        "first GPU operation after the weights were copied"
+        if params.get("weights")
+        else "first GPU operation"
     )
-    if params.get("startup_ns") or params.get("teardown_ns"):
-        text += "{startup_ns} of start-up and {teardown_ns} of tear-down are outside it. "
+    text = f"No steps are marked and none repeat, so the window goes from the {first} to the last. "
+    outside = [
+        f"{{{key}}} of {name}"
+        for key, name in (("startup_ns", "start-up"), ("teardown_ns", "tear-down"))
+        if params.get(key)
+    ]
+    if outside:
+        text += f"{' and '.join(outside)} {'are' if len(outside) > 1 else 'is'} outside it. "
     return say(text + "Mark a range named step, or pass --step NAME.", params)
 
 
@@ -119,6 +127,7 @@ FINDINGS: Final[Table] = {
     "Count the same step of the same program.",
     "kernels-without-launch": "{count} of {kernels:kernel} have no launch record: their time counts, their phase is unknown.",
     "launches-captured": "{count:launch} captured into CUDA graphs instead of run: no kernel record is missing for them",
+    "launches-unstarted": "{count:launch} at the end had not started when the recording ended, so they have no kernel record.",
     "launches-without-kernel": "GPU activity is missing: {count:launch} without a kernel record. "
     "The recording was cut, or CUPTI lost records.",
     "kernel-before-launch": "{count:operation} started before the launch call, by up to {most_ns}: "
@@ -126,6 +135,7 @@ FINDINGS: Final[Table] = {
     "no-torch": "Nothing of PyTorch ran: the report gives facts, and no advice. "
     "Mark parts of the program with NVTX ranges to see them apart.",
     "no-phases": 'No phases are marked. Mark them with @profkit.phase("forward").',
+    "no-ranges": "No ranges mark parts of the program. Those of torch.profiler.record_function or NVTX would show them apart.",
     "time-without-phase": "{share} of the GPU's busy time was launched outside every phase.",
     "phases-too-deep": "{count:phase} nested deeper than {deepest} levels count for the outer phases. "
     "Check that the program closes every range.",

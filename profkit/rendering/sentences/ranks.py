@@ -51,7 +51,9 @@ def straggler_sentence(verdict: Verdict) -> str | None:
     where = _WHERE[late.waits_in]
     if verdict.bound == "communication":
         time = percent_text(late.share)
-        lead = f"{_culprit(late)} delays the step, not the network: GPUs wait in {where} for late ranks {time} of the time"
+        lead = (
+            f"{_culprit(late)} delays the step, not the network: GPUs wait for late ranks {time} of the time"
+        )
     else:
         time = percent_text(late.caused_share)
         lead = f"{_culprit(late)} delays the step: the other ranks wait in {where} {time} of their time"
@@ -165,8 +167,8 @@ def _pageable(params: Params) -> str:
 
 def _copies_on_compute_stream(params: Params) -> str:
     return say(
-        f"{{total_ns}} ({{share}} of the window) of host copies run alone on {_stream(params)}, which also computes. "
-        "On a stream of their own, from pinned memory, they can overlap with kernels." + _pageable(params),
+        f"Up to {{total_ns}} ({{share}} of the window) of host copies could run beside kernels, but are on {_stream(params)}, "
+        "which also computes. Give them a stream of their own and pinned memory." + _pageable(params),
         params,
     )
 
@@ -181,7 +183,8 @@ def _collectives_on_compute_stream(params: Params) -> str:
 
 def _copies_run_alone(params: Params) -> str:
     return say(
-        "{total_ns} ({share} of the window) of host copies run alone, although they have a stream of their own. "
+        "Up to {total_ns} ({share} of the window) of host copies could run beside kernels, but run alone, although they "
+        "have a stream of their own. "
         "Start them earlier (a batch ahead), and wait for them as late as possible." + _pageable(params),
         params,
     )
