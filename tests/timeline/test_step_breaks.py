@@ -2,8 +2,8 @@
 
 import pytest
 
-from profkit.rendering.sentences import finding_message
 from profkit.rendering.document_of import document_of
+from profkit.rendering.sentences import finding_message
 from profkit.report.assembly import summarise
 from profkit.timeline.launches import find_launches
 from profkit.timeline.steps import find_steps
