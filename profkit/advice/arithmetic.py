@@ -7,6 +7,7 @@ import numpy as np
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.hardware import TENSOR, VECTOR
 from profkit.model.kernel_class import Family
+from profkit.model.names import Level
 from profkit.roofline.autocast import autocast_rows, autocast_together
 from profkit.simulation.debugging import scaler_kernels
 from profkit.simulation.precision import misaligned, misaligned_sizes, simt_products, wide_products
@@ -18,6 +19,14 @@ _LARGE_PRODUCT_FLOP = 2e10
 _ACCIDENT = 0.01
 """Of the step: where it waits for its host, the device's time counts for less."""
 _MOST_SIZES = 4
+_FIRST_BF16 = 8.0
+"""The compute capability from which on GPUs multiply bf16 (CUDA C++ Programming Guide, compute capabilities)."""
+_FP16_TRAINING = (
+    "Wrap forward and loss, not backward or optimizer; weights stay fp32. Scale the loss: small gradients are zero in fp16.",
+    'scaler = torch.amp.GradScaler("cuda")\nwith torch.autocast("cuda", dtype=torch.float16):\n    loss = loss_fn(model(x), y)\n'
+    "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+)
+_FP16 = ("Load the weights in float16.", "model = model.half()")
 _CONVOLUTIONS_IN_TF32 = "Allow TF32 for convolutions: something turned cuDNN's own switch off."
 
 
@@ -49,13 +58,17 @@ def _autocast(case: Case) -> Evidence | None:
     narrow = facts.matrix & np.isin(facts.dtype.astype(str), ("bf16", "fp16"))
     if facts.share(narrow) > facts.share(chosen):
         return None
-    return Evidence(
-        f"Matrix products with 32-bit inputs take {percent_text(facts.share(chosen))} of the device's time. In 16 bits "
-        "they run at least twice as fast as in TF32, and the kernels around them move half the bytes.",
-        kernels_seen(facts, chosen),
-        ["bf16"],
-        "medium" if facts.compiled.any() else "high",
+    told = (
+        f"Matrix products with 32-bit inputs take {percent_text(facts.share(chosen))} of the device's time."
     )
+    seen = kernels_seen(facts, chosen)
+    confidence: Level = "medium" if facts.compiled.any() else "high"
+    if case.capability >= _FIRST_BF16:
+        faster = "In 16 bits they run at least twice as fast as in TF32, and the kernels around them move half the bytes."
+        return Evidence(f"{told} {faster}", seen, ["bf16"], confidence)
+    faster = "This GPU has Tensor Cores for fp16, not for bf16 or TF32, and the kernels around them would move half the bytes."
+    action, code = _FP16_TRAINING if facts.optimizer.any() else _FP16
+    return Evidence(f"{told} {faster}", seen, ["bf16"], "medium", action, code)
 
 
 def _scaler(case: Case) -> Evidence | None:
@@ -153,10 +166,10 @@ RULES = (
         change="tf32",
     ),
     Rule(
-        "bf16-autocast", "Run forward and loss in bf16 with autocast", _autocast,
-        "Wrap forward and loss, not backward or optimizer; weights stay fp32. Below compute capability 8, use float16 with a GradScaler.",
+        "bf16-autocast", "Run forward and loss in 16 bits with autocast", _autocast,
+        "Wrap forward and loss, not backward or optimizer; weights stay fp32.",
         'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)\nloss.backward()',
-        "Matrix kernels become bf16, and the loss curve stays the same.",
+        "Matrix kernels work in 16 bits, and the loss curve stays the same.",
         ("Casts are kernels too: a host-bound step gets slower.",
          "Sums over many small terms need fp32: autocast keeps norms, softmax and losses there."), _AMP,
         change="bf16",

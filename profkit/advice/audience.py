@@ -37,17 +37,27 @@ _TRAINING: Final = frozenset(
 )  # fmt: skip
 """Rules about gradients, optimizers and what is kept for a backward pass."""
 
-_INFERENCE_WORDS: Final = {
+_INFERENCE_WORDS: Final[dict[str, dict[str, str]]] = {
     "bf16-autocast": {
-        "action": "Load the weights in bfloat16. Below compute capability 8, use float16.",
+        "title": "Run the model in 16 bits",
+        "action": "Load the weights in bfloat16.",
         "code": "model = model.to(torch.bfloat16)",
-        "verify": "Matrix kernels become bf16, and the answers stay as good.",
+        "verify": "Matrix kernels work in 16 bits, and the answers stay as good.",
+    },
+    "cuda-graphs": {"action": 'Compile with mode="reduce-overhead", or capture the whole iteration.'},
+    "fp32-by-accident": {
+        "action": "Cast masks, buffers and parameters to the region's type once. Run norms and products inside the region."
     },
     "hidden-sync": {
-        "code": 'tokens.append(token)   # not: token.item()\ntorch.cuda.set_sync_debug_mode("warn")  # names every wait'
+        "action": "Keep results on the device, and read them once at the end. Copy with non_blocking=True.",
+        "code": 'results.append(result)   # not: result.item()\ntorch.cuda.set_sync_debug_mode("warn")  # names every wait',
     },
     "tf32": {
         "verify": "The sgemm kernels become TF32 ones (tensorop, s1688, tf32), and the answers stay as good."
+    },
+    "warm-up": {
+        "action": "Let a few iterations pass before recording, and record at least three.",
+        "code": "torch.profiler.schedule(wait=5, warmup=1, active=3)",
     },
 }
 """What is said differently of a model that does not train."""
@@ -105,10 +115,8 @@ def suited(rule: Rule, audience: Audience) -> Rule | None:
     if not audience.trains:
         if rule.id in _TRAINING:
             return None
-        words = {"action": rule.action, "code": rule.code, "verify": rule.verify} | _INFERENCE_WORDS.get(
-            rule.id, {}
-        )
-        rule = replace(rule, action=words["action"], code=words["code"], verify=words["verify"])
+        said = replace(rule, **_INFERENCE_WORDS.get(rule.id, {}))  # type: ignore[arg-type] # fields of text alone
+        rule = replace(said, code=said.code.replace("train.py", "main.py"))
     return _on_intel(rule) if audience.vendor == "intel" else rule
 
 

@@ -133,7 +133,7 @@ _COMPILE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
 RULES = (
     Rule(
         "torch-compile", "Compile the model", _compile,
-        'Compile the model once, before training. Modes: default; "reduce-overhead" adds CUDA graphs; "max-autotune" also tunes matmuls.',
+        'Compile the model once, before its first call. Modes: default; "reduce-overhead" adds CUDA graphs; "max-autotune" also tunes matmuls.',
         "model = torch.compile(model)   # model.compile() does nothing to an nn.Sequential of torch's layers",
         'triton_ kernels replace the chains; TORCH_LOGS="graph_breaks,recompiles" stays silent.',
         ("The first steps compile, which takes minutes for large models.", "Changing shapes compile again: pass dynamic=True.",

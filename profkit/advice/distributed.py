@@ -11,6 +11,7 @@ from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.parallel import (
     SEARCH,
     SMALL_NS,
+    all_to_alls_of,
     collectives_of,
     counts_of,
     early_reductions,
@@ -52,12 +53,16 @@ _NARROWED = {
         "policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)\n"
         "fully_shard(layer, mp_policy=policy)",
     ),
+    "all-to-all": (
+        "Start each all-to-all as soon as its input is ready, send 16 bits, and check that no rank has more to send.",
+        "work = dist.all_to_all_single(output, input, async_op=True)\n...   # what does not need it\nwork.wait()",
+    ),
     "": (
         "Start each collective as soon as its input is ready, send 16 bits, and check that no rank is late.",
         "work = dist.all_reduce(tensor, async_op=True)\n...                                           # what does not need it\nwork.wait()",
     ),
 }
-"""What to do and to write, by what shares the model among the ranks."""
+"""What to do and to write, by what takes the time: all-to-alls, else what shares the model among the ranks."""
 _ONE_RANK = " One rank alone does not tell transfer from waiting, so this has no price: analyse the files of all ranks together."
 _ALL_TO_ALL = r"(?is).*all.?to.?all.*"
 
@@ -67,7 +72,8 @@ def _exposed(case: Case) -> Evidence | None:
     alone = float(exposed_ns(facts, chosen).sum())
     if alone < _EXPOSED * case.step.plain_ns:
         return None
-    action, code = _NARROWED[facts.once(wrapper_of)]
+    exchanged = float(exposed_ns(facts, facts.once(all_to_alls_of)).sum())
+    action, code = _NARROWED["all-to-all" if exchanged > 0.5 * alone else facts.once(wrapper_of)]
     told = f"Collectives run alone for {duration_text(alone)} of the step, while nothing computes."
     if case.facts.once(of_one_rank):
         if not _could_save(case, chosen):

@@ -6,20 +6,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
-from profkit.model import CopyKind, OperationKind
+from profkit.model import CopyKind, OperationKind, RangeKind
+from profkit.model.states import State
 from profkit.simulation.copies import SMALL_COPY_BYTES, pageable_copies, small_uploads
 from profkit.simulation.debugging import anomaly_checks, collections_of, finished_in_call
 from profkit.simulation.launching import lift_waits, scalar_reads
 from profkit.simulation.preconditions import values_read_one_by_one
 from profkit.simulation.step_program import LAUNCH
 from profkit.timeline.idle_tables import costliest_syncs, sync_rows
+from profkit.timeline.start_up import allocates
+from profkit.timeline.window_table import states_of
 from profkit.units import bytes_text, duration_text, noun_text
 
 __all__ = ["RULES"]
 
 _WORKERS = 8
+_UNEVEN = 0.1
+"""Of the window."""
 _ALIKE = 1.25
 """Costs and prices within this factor are one number."""
+_MANY_ALLOCATIONS = 32
+"""In a step: so many are no growing segment."""
+_CACHE_IS_OFF = (
+    "No code calls empty_cache(): the cache is probably off. Unset PYTORCH_NO_CUDA_MEMORY_CACHING. Otherwise let segments "
+    "grow, and pad sizes that change."
+)
 _MOST_INPUTS = 16
 """Large tensors of a batch; a step that uploads more brings weights."""
 
@@ -28,7 +39,7 @@ def _loader(case: Case) -> Evidence | None:
     program = case.step.program
     fetching = float(program.input_ns.sum())
     if fetching < 0.01 * case.step.plain_ns:
-        return None
+        return _uneven_loader(case)
     names = _range_names(case, lambda n: n.startswith("enumerate(DataLoader)#"))
     several = any("MultiProcessing" in n for n in names)
     workers = 2 if several else _WORKERS
@@ -43,6 +54,22 @@ def _loader(case: Case) -> Evidence | None:
         ["loader-workers"],
         "medium" if several else "high",
         loader_workers=workers,
+    )
+
+
+def _uneven_loader(case: Case) -> Evidence | None:
+    """Data that only some steps wait for; no price, since the priced step is the median one."""
+    view, steps = case.view, case.view.kept_count
+    idle, window = int(states_of(view, case.device)[State.INPUT]), view.windows[case.device].total_ns
+    if steps < 2 or idle < _UNEVEN * window:
+        return None
+    return Evidence(
+        f"The median step hardly waits for data, but others do: over all {steps} steps, the device is idle for "
+        f"{duration_text(idle / steps)} a step meanwhile. Workers prepare batches too slowly to keep ahead.",
+        [f"input: {duration_text(idle)} in {steps} steps"],
+        None,
+        "medium",
+        action="Give the DataLoader more workers and a longer queue, or do less for each sample.",
     )
 
 
@@ -122,25 +149,23 @@ def _allocator(case: Case) -> Evidence | None:
     # Without marked steps, a start that allocates cannot be told from a steady step that does.
     if not case.view.steps.count or spent < 0.01 * case.step.plain_ns:
         return None
-    calls = case.view.trace.calls
+    calls, ranges, strings = case.view.trace.calls, case.view.trace.ranges, case.view.trace.strings
     launches, rows = case.view.launches, case.facts.program.row
     inside = (calls.start_ns >= launches.time_ns[rows].min()) & (
         calls.start_ns <= launches.return_ns[rows].max()
     )
-    names = case.view.trace.names(calls.name[inside])
-    counted = {
-        n: int((names == n).sum())
-        for n in sorted(set(names.tolist()))
-        if n.startswith(("cudaMalloc", "cudaFree", "cuMem"))
-    }
+    names, counts = np.unique(case.view.trace.names(calls.name[inside]), return_counts=True)
+    counted = {str(n): int(c) for n, c in zip(names, counts, strict=True) if allocates(str(n))}
+    frames = np.unique(ranges.name[ranges.kind == RangeKind.PYTHON])
+    emptied = any("empty_cache" in strings[name] for name in frames.tolist() if name >= 0)
+    many = max((c for n, c in counted.items() if "Free" not in n), default=0) >= _MANY_ALLOCATIONS
     return Evidence(
         f"After warm-up, steps still ask the driver for memory: {duration_text(spent)} a step. PyTorch's cache should serve these requests.",
-        [
-            f"{name}: {count} a step"
-            for name, count in counted.items()
-            if "cpy" not in name and "set" not in name
-        ][:4],
+        [f"{name}: {count} a step" for name, count in counted.items()][:4],
         ["no-allocation"],
+        # With Python's frames in the file, the call would show.
+        action=_CACHE_IS_OFF if many and len(frames) and not emptied else "",
+        code="unset PYTORCH_NO_CUDA_MEMORY_CACHING" if many and len(frames) and not emptied else "",
     )
 
 

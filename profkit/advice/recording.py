@@ -10,7 +10,9 @@ import numpy as np
 from profkit.advice.rule import Case, Evidence, Rule
 from profkit.model import RangeKind
 from profkit.model.report_memory import FitRow
+from profkit.model.states import State
 from profkit.timeline.steps import WARM_UP_RATIO
+from profkit.timeline.window_table import states_of
 from profkit.units import bytes_text, duration_text, noun_text, percent_text
 
 __all__ = ["RULES"]
@@ -21,6 +23,8 @@ _IDLE = 0.15
 _ROOM = 0.5
 _SHORT = 0.92
 _FEWEST_FRAMES = 50
+_COLD = 0.3
+"""Of the window, for what the first uses of libraries and kernels take."""
 _HOST_COUNTS = 0.8
 """Of the step: from here on the device waits for the host now and then."""
 
@@ -114,7 +118,7 @@ def _warm_up(case: Case) -> Evidence | None:
     view = case.view
     steps = view.kept_count
     if not view.steps.count:
-        return None
+        return _first_uses(case)
     length = view.steps.tile_ns[case.device, view.kept_steps]
     if steps >= 3 and length[0] <= WARM_UP_RATIO * float(np.median(length[1:])):
         return None
@@ -134,15 +138,30 @@ def _warm_up(case: Case) -> Evidence | None:
     )
 
 
+def _first_uses(case: Case) -> Evidence | None:
+    spent = int(states_of(case.view, case.device)[State.INITIALISATION])
+    window = case.view.windows[case.device].total_ns
+    if spent < _COLD * window:
+        return None
+    return Evidence(
+        f"For {duration_text(spent)} of {duration_text(window)}, the host sets up libraries and loads kernels: these are "
+        "first uses, which later iterations do not repeat.",
+        [f"initialisation: {duration_text(spent)}"],
+        None,
+        "high",
+    )
+
+
 def _stacks(case: Case) -> Evidence | None:
     ranges, (since, until) = case.view.trace.ranges, case.host_span
     frames = (ranges.kind == RangeKind.PYTHON) & (ranges.start_ns >= since) & (ranges.start_ns < until)
     count, played = int(frames.sum()), case.step.unchanged
     if count < _FEWEST_FRAMES or played.host_ns < _HOST_COUNTS * case.step.plain_ns:
         return None
+    what = "step" if case.view.steps.count else "recording"
     return Evidence(
-        f"The recorder wrote {count} Python frames in the step. The step is host-bound, so recording stacks makes it longer.",
-        [f"{count} frames a step"],
+        f"The recorder wrote {count} Python frames in the {what}. The GPU waits for the host, so recording stacks makes it longer.",
+        [f"{count} frames a {what}"],
         None,
         "low",
     )
@@ -174,15 +193,15 @@ RULES = (
         "Reserved memory comes close to allocated memory.", (), _SETTINGS,
     ),
     Rule(
-        "profiler-stacks", "Measure times without Python stacks", _stacks,
-        "Leave with_stack off when you measure times. Turn it on to find call sites.",
-        "torch.profiler.profile(record_shapes=True)   # not: with_stack=True",
-        "The trace has no Python frames, and the device idles less.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
-    ),
-    Rule(
         "warm-up", "Record after more warm-up", _warm_up,
         "Let a few steps pass before recording, and record at least three.",
         'with profkit.record("runs/today", warmup=5, steps=3) as recorder: ...',
         "The counted steps take about the same time.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
+    ),
+    Rule(
+        "profiler-stacks", "Measure times without Python stacks", _stacks,
+        "Leave with_stack off when you measure times. Turn it on to find call sites.",
+        "torch.profiler.profile(record_shapes=True)   # not: with_stack=True",
+        "The trace has no Python frames, and the device idles less.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
     ),
 )  # fmt: skip

@@ -27,6 +27,9 @@ __all__ = [
 
 _ROWS: Final = 60
 
+_NOTABLE: Final = 0.01
+"""A smaller share of products on an unknown unit is not told."""
+
 
 @dataclass(frozen=True)
 class Format:
@@ -91,7 +94,7 @@ def note_of(report: Document) -> str:
     if unknown == 1:
         return "the unit that computes the products is unknown"
     known = f"{share_text(on)} of the time of products is on Tensor Cores"
-    return known if not unknown else f"{known}, {share_text(unknown)} on an unknown unit"
+    return known if unknown < _NOTABLE else f"{known}, {share_text(unknown)} on an unknown unit"
 
 
 def flop_cell(flop: int | None, scale: Scale) -> str:

@@ -122,7 +122,7 @@ class Joined:
     def unprofiled(self) -> UnprofiledSteps:
         """The steps of all devices without a profiler."""
         step = self.recorded_step
-        return UnprofiledSteps(self.part.unprofiled, step.recorded_ns if step else None)
+        return UnprofiledSteps(self.part.unprofiled, step.recorded_ns if step else None, self.part.shortest)
 
     def _pace(self) -> Mapping[str, Any]:
         found = self.unprofiled.pace

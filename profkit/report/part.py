@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from typing import Any, Final
 
@@ -20,7 +20,8 @@ from profkit.model.states import BUSY_STATES
 from profkit.model.summing import Summed
 from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.ranks.collective_table import communication_rows, merge_communication
-from profkit.report.unprofiled import DeviceStep, device_steps
+from profkit.report.trace_health import TraceHealth
+from profkit.report.unprofiled import DeviceStep, device_steps, with_few_exchanges
 from profkit.report.verdict import Grounds
 from profkit.roofline.autocast import autocast_rows, autocast_together
 from profkit.roofline.kernel_table import KernelSums, kernel_sums, kernels_together
@@ -33,6 +34,7 @@ from profkit.roofline.precision_map import (
     precision_together,
     tf32_rows,
 )
+from profkit.simulation.collectives import Shortest, shortest, shortest_of
 from profkit.timeline.gpu_metrics import utilisation_rows
 from profkit.timeline.idle_tables import SYNCS, idle_row, sync_rows
 from profkit.timeline.phase_table import PHASES, phase_rows
@@ -62,6 +64,7 @@ class TraceFacts:
     idle: Idle
     utilisation: Sequence[UtilisationRow]
     ranks: FileOfRanks
+    health: TraceHealth
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,6 +78,8 @@ class Part:
     traces: Sequence[TraceFacts] = ()
     unprofiled: Sequence[DeviceStep] = ()
     """The step of each device without a profiler."""
+    shortest: Shortest = field(default_factory=dict)
+    """The shortest collectives of each kind."""
     parts: Sequence[PartRow] = ()
     phases: Sequence[PhaseRow] = ()
     kernels: Sequence[KernelSums] = ()
@@ -106,11 +111,13 @@ class Part:
             idle=idle_row(view),
             utilisation=utilisation_rows(view),
             ranks=file_of_ranks(view, 0, devices),
+            health=TraceHealth.of(view),
         )
         return cls(
             traces=[facts],
             grounds=Grounds.of([view]),
             unprofiled=device_steps(view),
+            shortest=shortest(view),
             parts=part_rows(view),
             phases=phase_rows(view),
             kernels=kernel_sums(view),
@@ -134,7 +141,8 @@ class Part:
         return cls(
             grounds=Grounds.together([part.grounds for part in parts]),
             traces=columns["traces"],
-            unprofiled=columns["unprofiled"],
+            unprofiled=with_few_exchanges(columns["unprofiled"]),
+            shortest=shortest_of([part.shortest for part in parts]),
             ranges_too_deep=sum(part.ranges_too_deep for part in parts),
             kernels=kernels_together(
                 kernel.numbered(at) for part, at in zip(parts, first, strict=False) for kernel in part.kernels

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from itertools import count
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profkit.model.names import RESOURCES, Resource
 from profkit.model.report_verdict import Step
 from profkit.model.rows import Interval, replace
 from profkit.model.states import BUSY_STATES, State
+from profkit.simulation.collectives import Shortest
 from profkit.simulation.flop_use import FlopUse, flop_use
-from profkit.simulation.pace import Pace, Savings, pace_of, savings_of
+from profkit.simulation.pace import Exchange, Pace, Savings, exchange_of, pace_of, savings_of
 from profkit.simulation.unprofiled import Source, unprofiled_step
 from profkit.timeline.view import TraceView
 
-__all__ = ["DeviceStep", "UnprofiledSteps", "device_steps"]
+__all__ = ["DeviceStep", "UnprofiledSteps", "device_steps", "with_few_exchanges"]
 
 _MOVED_FROM: Final = (State.HOST, State.QUEUE, State.SYNC, State.INPUT)
 """Where the profiler's time is taken from, in this order: launch, then sync, then input (design, section 2)."""
+
+_MOST_EXCHANGES: Final = 8
+"""The communication of so many devices is replayed: the ranks of one program do the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +40,9 @@ class DeviceStep:
     states_ns: NDArray[np.int64]
     """The step without a profiler by `State`; they add up to ``length_ns.likely``."""
     savings: Savings | None
-    """What it would save with each resource twice as fast."""
+    """What it would save with each resource twice as fast, but communication."""
+    exchange: Exchange | None = None
+    """Its collectives; None without any, and beyond the first devices that have some."""
     flop: FlopUse | None = None
     """What its products would take at the GPU's peak."""
 
@@ -60,9 +69,19 @@ def _device_step(view: TraceView, device: int) -> DeviceStep:
         length_ns=length,
         source=source,
         states_ns=_without_profiler(states, round(length.likely), named=source != "recorded"),
-        savings=None if replayed is None else savings_of(view, device, replayed),
+        savings=None if replayed is None else savings_of(view, replayed),
+        exchange=None if replayed is None else exchange_of(view, replayed),
         flop=None if replayed is None else flop_use(view, device, replayed),
     )
+
+
+def with_few_exchanges(steps: Sequence[DeviceStep]) -> list[DeviceStep]:
+    """Some steps, of which only the first have their collectives: what is not replayed need not be kept."""
+    had = count(1)
+    return [
+        step if step.exchange is None or next(had) <= _MOST_EXCHANGES else with_fields(step, exchange=None)
+        for step in steps
+    ]
 
 
 def _scaled(length: Interval, factor: float) -> Interval:
@@ -113,6 +132,8 @@ class UnprofiledSteps:
     steps: Sequence[DeviceStep] = ()
     recorded_ns: int | None = None
     """The median step as recorded, which stands for the unprofiled one where nothing better is known."""
+    shortest: Shortest = field(default_factory=dict)
+    """The collectives of all recordings."""
 
     @property
     def source(self) -> Source:
@@ -151,7 +172,9 @@ class UnprofiledSteps:
         told = [step.savings for step in self.steps if step.savings is not None]
         if length is None or not told:
             return Pace()
-        return pace_of(_mean(told), length.likely)
+        exchanges = [step.exchange.saved(self.shortest) for step in self.steps if step.exchange]
+        savings = {**_mean(told), "communication": _mean_of(exchanges) if exchanges else [0.0] * 3}
+        return pace_of({resource: savings[resource] for resource in RESOURCES}, length.likely)
 
     def of_step(self, step: Step | None) -> Step | None:
         """The row of the report's step, with its length without a profiler."""
@@ -171,11 +194,13 @@ class UnprofiledSteps:
         return float(model / length_ns), float(every / length_ns)
 
 
-def _mean(told: Sequence[Savings]) -> Savings:
-    """The mean saving over the devices; None of a resource that one of them cannot tell."""
-    mean: dict[str, Sequence[float] | None] = {}
-    for resource in told[0]:
-        rows = [each[resource] for each in told]
-        known = [row for row in rows if row is not None]
-        mean[resource] = np.mean(known, axis=0).tolist() if len(known) == len(rows) else None
-    return mean  # type: ignore[return-value] # the same names, as a Literal
+def _mean(told: Sequence[Savings]) -> dict[Resource, Sequence[float] | None]:
+    """The mean saving over the devices."""
+    return {resource: _mean_of([each[resource] for each in told]) for resource in told[0]}
+
+
+def _mean_of(rows: Sequence[Sequence[float] | None]) -> Sequence[float] | None:
+    """The mean over the devices; None where one of them cannot tell."""
+    known = [row for row in rows if row is not None]
+    mean: list[float] = np.mean(known, axis=0).tolist() if len(known) == len(rows) else []
+    return mean or None

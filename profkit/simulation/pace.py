@@ -10,23 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind
-from profkit.model.names import RESOURCES, Resource
+from profkit.model.names import Resource
 from profkit.model.report_verdict import LimitRow
 from profkit.model.rows import Interval
 from profkit.model.work import OperationBound
-from profkit.simulation.collectives import transfer_ns
+from profkit.simulation.collectives import Kind, Shortest, kinds_of
 from profkit.simulation.replay import replay
 from profkit.simulation.step_program import LAUNCH, Program
 from profkit.simulation.unprofiled import UnprofiledStep
 from profkit.timeline.view import TraceView
 
-__all__ = ["Pace", "Savings", "pace_of", "savings_of"]
+__all__ = ["Exchange", "Pace", "Savings", "exchange_of", "pace_of", "savings_of"]
 
 _SETS_THE_PACE: Final = 0.10
 """What a resource must save of the step to set its pace (design, section 2)."""
 
+_ALONE: Final = 0.1
+"""With more of the collectives' time seen on one device alone, their transfer is not known."""
+
 Savings = Mapping[Resource, Sequence[float] | None]
 """In ns, with a fast, the likely and a slow host; None where it cannot be told."""
+
+Faster = Callable[[Program], Program]
 
 
 @dataclass(frozen=True)
@@ -38,22 +43,61 @@ class Pace:
     between: Sequence[Resource] = ()
 
 
-def savings_of(view: TraceView, device: int, step: UnprofiledStep) -> Savings | None:
-    """What the step of a device would save with each resource twice as fast; None where its replay is too far off."""
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """A device's step with its collectives: what of them is transfer only the other ranks show. It can be pickled."""
+
+    step: UnprofiledStep
+    kinds: Sequence[Kind]
+    number: NDArray[np.int64]
+    """Of each operation its collective's kind, or -1."""
+    copies: NDArray[np.bool_]
+    """Copies between devices, which wait for nobody."""
+
+    def saved(self, shortest: Shortest) -> Sequence[float] | None:
+        """What the step saves with transfers twice as fast, as in `Savings`.
+
+        None where more than a tenth of its collectives were seen on this device alone.
+
+        Args:
+            shortest: The collectives of all recordings.
+        """
+        transfer, devices = np.array([shortest[kind] for kind in self.kinds]).T
+        ns = self.step.recorded.duration_ns
+        chosen = (self.number >= 0) & ~self.copies
+        if ns[chosen & (devices[self.number] < 2)].sum() > _ALONE * ns[chosen].sum():
+            return None
+        saved = np.where(chosen, transfer[self.number], np.where(self.copies, ns, 0)) // 2
+        return _savings(
+            self.step,
+            lambda program: replace(program, duration_ns=np.maximum(program.duration_ns - saved, 0)),
+        )
+
+
+def exchange_of(view: TraceView, step: UnprofiledStep) -> Exchange | None:
+    """The collectives and peer copies of a step; None without any, or where its replay is too far off."""
+    kinds, number = kinds_of(view, step.recorded)
+    if not step.is_understood or not (number >= 0).any():
+        return None
+    copies = view.trace.operations.kind[step.recorded.row] == OperationKind.COPY
+    return Exchange(step, kinds, number, copies & (number >= 0))
+
+
+def savings_of(view: TraceView, step: UnprofiledStep) -> Savings | None:
+    """What the step of a device would save with each resource twice as fast; None where its replay is too far off.
+
+    Of communication only all recordings together tell: see `Exchange`.
+    """
     if not step.is_understood:
         return None
-    programs, lengths = zip(*step.played.values(), strict=True)
-    found: dict[Resource, Sequence[float] | None] = {}
-    for resource, faster in _faster(view, device, step.recorded).items():
-        if faster is None:
-            found[resource] = None
-            continue
-        saved = [
-            _saved(program, faster(program), length) * step.scale
-            for program, length in zip(programs, lengths, strict=True)
-        ]
-        found[resource] = saved if len(saved) == 3 else saved * 3  # A measured step has one host.
-    return found
+    return {resource: _savings(step, faster) for resource, faster in _faster(view, step.recorded).items()}
+
+
+def _savings(step: UnprofiledStep, faster: Faster) -> Sequence[float]:
+    saved = [
+        _saved(program, faster(program), length) * step.scale for program, length in step.played.values()
+    ]
+    return saved if len(saved) == 3 else saved * 3  # A measured step has one host.
 
 
 def _saved(program: Program, faster: Program, length_ns: float) -> float:
@@ -91,22 +135,17 @@ def pace_of(savings: Savings | None, step_ns: float) -> Pace:
     return Pace(rows, "balanced", [first, rival or others[0]])
 
 
-Faster = Callable[[Program], Program]
-
-
-def _faster(view: TraceView, device: int, recorded: Program) -> Mapping[Resource, Faster | None]:
-    """Each resource twice as fast, as a change of any program of the step; None where that cannot be told."""
+def _faster(view: TraceView, recorded: Program) -> Mapping[Resource, Faster]:
+    """Each resource but communication twice as fast, as a change of any program of the step."""
     bound = view.work.bound[recorded.row]
-    half = {
+    return {
         "compute": _half_durations(bound == OperationBound.COMPUTE),
         "memory": _half_durations(bound == OperationBound.MEMORY),
         "device_overhead": _half_overhead(bound == OperationBound.OVERHEAD),
         "host": _half_host,
         "input": _half_input,
         "transfer": _half_durations(bound == OperationBound.TRANSFER),
-        "communication": _half_transfers(view, recorded, bound == OperationBound.COMMUNICATION),
     }
-    return {resource: half[resource] for resource in RESOURCES}
 
 
 def _half_durations(chosen: NDArray[np.bool_]) -> Faster:
@@ -144,18 +183,3 @@ def _half_input(program: Program) -> Program:
     if not fetching.any():
         return program
     return replace(program, gap_ns=program.gap_ns - fetching // 2, input_ns=program.input_ns // 2)
-
-
-def _half_transfers(view: TraceView, recorded: Program, chosen: NDArray[np.bool_]) -> Faster | None:
-    """Collectives and peer copies without half of their transfer: waiting for a late rank stays.
-
-    Of one rank, a collective's waiting and its transfer cannot be told apart.
-    """
-    copies = view.trace.operations.kind[recorded.row] == OperationKind.COPY
-    if not chosen.any():
-        return _the_same
-    if len(view.trace.devices) == 1 and (chosen & ~copies).any():
-        return None
-    transfer = np.where(copies, recorded.duration_ns, transfer_ns([view], view, recorded))
-    saved = np.where(chosen, transfer / 2, 0.0).astype(np.int64)
-    return lambda program: replace(program, duration_ns=np.maximum(program.duration_ns - saved, 0))

@@ -20,6 +20,7 @@ from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
 
 __all__ = [
+    "all_to_alls_of",
     "SEARCH", "SMALL_NS", "collectives_of", "collectives_on_compute_stream", "copies_on_compute_stream", "counts_of", "early_reductions",
     "forward_passes", "gradients_of", "kernel_named", "merge_buckets", "messages_of", "narrow_collectives",
     "of_one_rank", "on_compute_stream", "overlap_collectives", "overlap_copies", "parameter_gathers", "prefetch_parameters", "ranges_named",
@@ -50,9 +51,18 @@ def collectives_of(facts: StepFacts) -> Flags:
 
 def messages_of(facts: StepFacts) -> Flags:
     """Sends and receives between two ranks, as the stages of a pipeline have."""
+    return _of_kind(facts, "send_recv")
+
+
+def all_to_alls_of(facts: StepFacts) -> Flags:
+    """Collectives in which each rank sends something else to every other."""
+    return _of_kind(facts, "all_to_all")
+
+
+def _of_kind(facts: StepFacts, kind: str) -> Flags:
     described = describe_communication(facts.view)
-    message = np.array([key[0] == "send_recv" for key in described.keys] or [False])[described.kind]
-    found: Flags = np.isin(facts.program.row, described.rows[message])
+    chosen = np.array([key[0] == kind for key in described.keys] or [False])[described.kind]
+    found: Flags = np.isin(facts.program.row, described.rows[chosen])
     return found
 
 

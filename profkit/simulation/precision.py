@@ -129,17 +129,22 @@ def to_fp32(edited: EditedStep) -> None:
 
 
 def autocast(edited: EditedStep) -> None:
-    """Forward and backward in bf16: products at the rate of 16 bits, less traffic around them, casts on top."""
+    """Forward and backward in bf16: products at the rate of 16 bits, less traffic around them, casts on top.
+
+    A GPU whose Tensor Cores have no bf16 takes fp16.
+    """
     facts, constants = edited.facts, edited.constants
+    gpu = facts.gpu
+    narrow = "fp16" if gpu and not gpu.peak("bf16", TENSOR) and gpu.peak("fp16", TENSOR) else "bf16"
     chosen = wide_products(facts) & edited.alive & ~facts.optimizer
     sizes = facts.inputs
-    _retime(edited, chosen, "bf16", bytes_factor=0.5)
+    _retime(edited, chosen, narrow, bytes_factor=0.5)
     soft = _follows_products(edited) & edited.alive
     floor = np.minimum(edited.duration_ns, constants.start_ns)
     edited.retime(soft, floor + (edited.duration_ns - floor) * 0.5)
     edited.bytes[chosen] *= 0.5
     edited.bytes[soft] *= 0.5
-    edited.dtype[chosen] = "bf16"
+    edited.dtype[chosen] = narrow
     for row in np.flatnonzero(chosen & (facts.family != Family.ATTENTION)).tolist():
         _add_casts(edited, row, sizes[row])
 

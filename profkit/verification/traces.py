@@ -78,6 +78,7 @@ class _Reading:
         self.placed: Counter[int] = Counter()
         self.memory: list[tuple[int, int]] = []
         """Start and device of memory events."""
+        self.external: list[tuple[Op | Call, object]] = []
         self.labels: list[str] = []
         """Of merged ranks, as they come."""
         self.pids: dict[tuple[str, int], int] = {}
@@ -129,6 +130,7 @@ class _Reading:
     def done(self) -> Recording:
         """The recording, without what cannot be true."""
         found = self.found
+        self._link_by_external_ids()
         self._drop_lost()
         starts = [*self.starts, *found.others[0::2]]
         starts += [event.start for event in found.events()]
@@ -184,15 +186,19 @@ class _Reading:
         shape = tuple(_shape(args.get("grid")) + _shape(args.get("block")))
         stream = _id(event.get("tid") if args.get("stream") is None else args["stream"])
         correlation = _id(args.get("correlation") or 0)
-        self.found.ops.append(Op(kind, name, *times, place, _NOWHERE, correlation, shape, stream))
+        op = Op(kind, name, *times, place, _NOWHERE, correlation, shape, stream)
+        self.found.ops.append(op)
+        self.external.append((op, args.get("External id") or 0))
 
     def _add_call(self, event: dict[str, Any], driver: bool) -> None:
         times, thread = _times(event), (self._pid(event), _id(event.get("tid")))
         if times:
             self.callers[thread[0]] += 1
             name = _VERSION.sub("", _text(event.get("name")))
-            correlation = _id(_args(event).get("correlation") or 0)
-            self.found.calls.append(Call(name, *times, thread, correlation, driver))
+            args = _args(event)
+            call = Call(name, *times, thread, _id(args.get("correlation") or 0), driver)
+            self.found.calls.append(call)
+            self.external.append((call, args.get("External id") or 0))
 
     def _add_span(self, event: dict[str, Any], kind: str) -> None:
         times, name, domain = _times(event), _text(event.get("name")), None
@@ -210,6 +216,14 @@ class _Reading:
         if kind == "overhead":
             self.starts.append(times[0])
         self.found.add_span(Span(name, *times, thread, kind, domain), self.keep)
+
+    def _link_by_external_ids(self) -> None:
+        """Old traces of AMD's GPUs have no other ids; those of newer ones tell the operator instead."""
+        if any(each.correlation for each, _ in self.external):
+            return
+        called = {_id(name) for each, name in self.external if isinstance(each, Call)}
+        for each, name in self.external:
+            each.correlation = _id(name) if isinstance(each, Call) or _id(name) in called else 0
 
     def _drop_lost(self) -> None:
         """Device events written with time and duration 0, long before what launched them, lost their times."""

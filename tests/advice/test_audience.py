@@ -83,10 +83,25 @@ def test_no_advice_of_torch_for_a_program_without_it():
 def test_a_model_that_does_not_train_hears_nothing_of_training():
     for rule in by_name(trains=False).values():
         assert not any(
-            word in rule.code for word in ("backward()", "optimizer", "loss.detach", "register_comm_hook")
+            word in f"{rule.title} {rule.action} {rule.code}"
+            for word in ("backward", "optimizer", "loss", "register_comm_hook", "train", "profkit.record")
         ), rule.id
     assert "fused-optimizer" in by_name()
     assert {"cuda-graphs", "torch-compile", "fused-attention"} <= by_name(trains=False).keys()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ("multi_tensor_apply_kernel<at::native::FusedAdam>", "no-phases"),
+        ("at::native::copy_kernel", "no-ranges"),
+        ("stencil3d(float*, int)", "no-torch"),
+    ],
+)
+def test_only_a_program_that_trains_is_told_to_mark_phases(kernel, said):
+    made = TraceBuilder(threads=((0, ()),)).kernel(10, 1000, launch=(1, 2), name=kernel)
+    codes = {finding.code for finding in summarise([made.trace()]).health.findings}
+    assert codes & {"no-phases", "no-ranges", "no-torch"} == {said}
 
 
 def test_nothing_of_cuda_alone_on_other_vendors():

@@ -1,12 +1,13 @@
 """Steps that look like a rule's evidence and are something else: each was seen to mislead a rule."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from profkit.advice.order import order_of
-from profkit.model import CopyKind
+from profkit.model import CopyKind, RangeKind
 from profkit.model.report_verdict import AdviceRow
 from tests.advice import steps_of_arithmetic as arithmetic
 from tests.advice import steps_of_devices as devices
@@ -148,6 +149,16 @@ def test_exposed_collectives_are_shrunk_by_what_wraps_the_model(mark, word):
 
     assert word in code
     assert ("register_comm_hook" in code) == (word == "register_comm_hook")
+
+
+@pytest.mark.parametrize(("us", "word"), [(4000, "all_to_all_single"), (400, "register_comm_hook")])
+def test_exposed_all_to_alls_are_not_cured_by_a_hook_for_gradients(us, word):
+    def body(step, number):
+        with step.within("DistributedDataParallel.forward"):
+            devices.reducing(step, number)
+            step.launch(devices.SEND_RECV, us, operators=("nccl:all_to_all",))
+
+    assert word in advised(body)["exposed-communication"].code
 
 
 def test_buckets_are_of_ddp_and_of_the_backward_pass():
@@ -324,3 +335,50 @@ def test_an_accident_of_autocast_names_the_operator_and_takes_a_share_of_the_ste
 
     assert row.evidence[0].startswith("aten::add takes bf16 [8, 12, 1024, 1024], fp32 [8, 1, 1024, 1024]")
     assert "fp32-by-accident" not in advised(partial(arithmetic.under_autocast, us=2))
+
+
+@pytest.mark.parametrize(("gpu", "word", "other"), [("NVIDIA GeForce RTX 2080 Ti", "float16", "bfloat16"), ("NVIDIA H100 80GB HBM3", "bfloat16", "GradScaler")])  # fmt: skip
+def test_a_gpu_without_bf16_is_not_told_to_use_it(gpu, word, other):
+    def training(step, number):
+        arithmetic.products(step, number, us=60_000)
+        arithmetic.fused_adam(step, number)
+
+    trace = loop(training)
+    row = advice_on(replace(trace, devices=[replace(d, name=gpu) for d in trace.devices]))["bf16-autocast"]
+
+    assert word in row.code
+    assert other not in row.code
+
+
+@pytest.mark.parametrize(
+    ("frames", "times", "off"),
+    [(["train.py(3): main"], 12, True), (["train.py(3): main"], 2, False), ([], 12, False),
+     (["torch/cuda/memory.py(180): empty_cache"], 12, False)],
+)  # fmt: skip
+def test_a_cache_that_nobody_empties_and_holds_nothing_is_off(frames, times, off):
+    def body(step, number):
+        for _ in range(times):
+            waiting.allocating(step, number, "cudaMalloc")
+        for frame in frames:
+            step.builder.range(step.host * 1000, step.host * 1000 + 10, frame, kind=RangeKind.PYTHON)
+
+    assert ("PYTORCH_NO_CUDA_MEMORY_CACHING" in advised(body)["allocator-churn"].code) is off
+
+
+@pytest.mark.parametrize(("late", "told"), [(4, True), (0, False)])
+def test_a_loader_that_keeps_some_steps_waiting_is_told_without_a_price(late, told):
+    def body(step, number):
+        waiting.loading(step, number, 9_000 if number % 10 < late else 3)
+
+    found = advised(body, steps=20)
+
+    assert ("loader-workers" in found) is told
+    assert not told or found["loader-workers"].speedup is None
+
+
+@pytest.mark.parametrize(("us", "told"), [(400_000, True), (100, False)])
+def test_first_uses_without_steps_are_to_be_recorded_later(us, told):
+    builder = LoopBuilder().kernel(0, 100_000, launch=(0, 5_000))
+    builder.kernel(us * 1000 + 200_000, us * 1000 + 900_000, launch=(120_000, us * 1000 + 150_000))
+
+    assert ("warm-up" in advice_on(builder.trace())) is told

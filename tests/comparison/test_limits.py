@@ -3,6 +3,7 @@
 import pytest
 
 from profkit.comparison import Limits, compare_reports, judge_limits
+from profkit.comparison.gate import _outcome
 from profkit.comparison.limits import DEFAULT_LIMIT, Limit
 from profkit.errors import AnalysisError
 from profkit.model.rows import replace
@@ -45,6 +46,17 @@ def test_a_restless_step_is_unknown_but_far_from_the_limit(after, expected):
     (row,) = judged({"max-step": "+3%"}, report, baseline)
     assert row.outcome == expected
     assert (row.cure is not None) == (expected == "unknown")
+
+
+@pytest.mark.parametrize(
+    ("delta", "noise", "expected"),
+    [(3, 1, "kept"), (3.1, 1, "broken"), (3, 3, "kept"), (3.1, 3, "broken"),
+     (13, 5, "unknown"), (13.1, 5, "broken"), (-7, 5, "kept"), (-6.9, 5, "unknown")],
+)  # fmt: skip
+def test_a_difference_within_twice_the_noise_of_a_limit_of_3_decides_only_where_the_noise_is_smaller(
+    delta, noise, expected
+):
+    assert _outcome(delta, noise, 3) == expected
 
 
 def test_the_limit_and_not_the_noise_is_what_a_quiet_step_must_keep():

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 from tests.fuzz.damage import Made
+from tests.fuzz.grown import grown, name_of
 
 MOST_BYTES = 2_000_000
 """Of a file as it is given; 400 times as much may be in it."""
@@ -60,15 +61,18 @@ FIELDS = tuple(
 )
 
 
-def costly(seed: int, number: int) -> Made:
-    """The file of one number: fields take turns, texts and sizes are drawn."""
+def costly(seed: int, number: int) -> tuple[str, Made]:
+    """The file of one number, and the field that it tries: fields take turns, texts and sizes are drawn."""
     random = Random(f"{seed} {number}")
-    format_, field = FIELDS[number % len(FIELDS)]
+    if number % 3:
+        at = number // 3 * 2 + number % 3 - 1
+        return name_of(at), grown(random.choice(_UNITS), at, random)
+    format_, field = FIELDS[number // 3 % len(FIELDS)]
     count, length = random.choice(_SIZES)
     while True:
         made = made_of(format_, field, random.choice(_UNITS), count, length)
         if len(made.data) <= MOST_BYTES:
-            return made
+            return f"{format_}/{field}", made
         count, length = count - count // 2, length - length // 4
 
 
@@ -204,9 +208,9 @@ def _nsys(field: str, texts: list[str]) -> bytes:
         database.executescript(_TABLES)
         if field in ("kernel", "range", "thread", "symbol", "module", "api"):
             database.executemany("insert into StringIds values (?2, ?1)", [row[:2] for row in rows])
-        database.executemany(
-            _INSERTS[field].format(**fill), [row if "?3" in _INSERTS[field] else row[:2] for row in rows]
-        )
+        sql = _INSERTS[field].format(**fill)
+        width = max(place for place in (1, 2, 3) if f"?{place}" in sql)
+        database.executemany(sql, [row[:width] for row in rows])
         if field == "metric":
             database.executemany(_SAMPLE, rows)
         if field != "gpu":

@@ -24,6 +24,12 @@ def of_category(document: dict, categories: tuple[str, ...]) -> list[dict]:
     return [e for e in events if e.get("ph") == "X" and str(e.get("cat")).lower() in categories]
 
 
+def link_of(document: dict) -> str:
+    """The argument that calls and their device work share."""
+    shared = of_category(document, (*KERNEL, *COPY, *MEMSET, *CALL))
+    return "correlation" if any("correlation" in e.get("args", {}) for e in shared) else "External id"
+
+
 def ns(value: object) -> int:
     scaled = Decimal(str(value)) * 1000
     assert scaled == int(scaled), value

@@ -65,7 +65,8 @@ def _same_device_work(trace: Trace, document: dict) -> None:
         for name, dur in zip(trace.names(rows.name), (rows.end_ns - rows.start_ns).tolist(), strict=True):
             sums[name] += dur
         assert sums == hand.sums_by_name(events)
-        correlations = Counter(int(e.get("args", {}).get("correlation", 0)) for e in events)
+        link = hand.link_of(document)
+        correlations = Counter(int(e.get("args", {}).get(link, 0)) for e in events)
         assert Counter(rows.correlation.tolist()) == correlations
         assert Counter(rows.bytes.tolist()) == Counter(e.get("args", {}).get("bytes", -1) for e in events)
 
@@ -73,9 +74,8 @@ def _same_device_work(trace: Trace, document: dict) -> None:
 def _same_host_work(trace: Trace, document: dict) -> None:
     calls = hand.of_category(document, hand.CALL)
     assert len(trace.calls) == len(calls)
-    assert Counter(trace.calls.correlation.tolist()) == Counter(
-        e["args"].get("correlation", 0) for e in calls
-    )
+    link = hand.link_of(document)
+    assert Counter(trace.calls.correlation.tolist()) == Counter(e["args"].get(link, 0) for e in calls)
     assert int((trace.calls.end_ns - trace.calls.start_ns).sum()) == sum(hand.ns(e["dur"]) for e in calls)
     ranges = hand.of_category(
         document, ("cpu_op", "operator", "user_annotation", "python_function", "overhead")

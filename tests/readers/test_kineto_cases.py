@@ -151,3 +151,19 @@ def test_the_version_of_a_call_is_no_part_of_its_name() -> None:
 def test_hostile_names_are_kept_as_text() -> None:
     trace = trace_of("91_xss_names")
     assert any("<script>" in name for name in trace.names(trace.operations.name))
+
+
+@pytest.mark.parametrize(("newer", "linked"), [(False, [9, 0]), (True, [7, 0])])
+def test_without_correlation_ids_the_external_id_links_calls_and_kernels(tmp_path, newer, linked):
+    """Roctracer once wrote no other; where there are correlation ids, the external id tells the operator."""
+    both = {"External id": 9} | ({"correlation": 7} if newer else {})
+    events = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "hipLaunchKernel", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": both},
+        {"ph": "X", "cat": "kernel", "name": "first", "pid": 0, "tid": 0, "ts": 3, "dur": 1, "args": both | {"device": 0}},
+        {"ph": "X", "cat": "kernel", "name": "second", "pid": 0, "tid": 0, "ts": 5, "dur": 1, "args": {"External id": 8}},
+    ]  # fmt: skip
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({"traceEvents": events}))
+    trace = read(file)
+    assert trace.operations.correlation.tolist() == linked
+    assert trace.calls.correlation.tolist() == linked[:1]

@@ -184,3 +184,23 @@ def test_what_backward_computes_again_is_no_model_flop():
 def test_without_known_products_their_use_is_unknown(file):
     step = profkit.analyze(DATA / file).document.step
     assert (step.mfu, step.hfu) == (None, None)
+
+
+def reducing(step, number, waits_us):
+    step.launch(BF16_GEMM, 2_000, operators=("aten::mm",), shapes=GEMM_SHAPES)
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    step.launch(name, 4_000 + waits_us, operators=("nccl:all_reduce",))
+
+
+def communication_limit(traces):
+    found = {row.resource: row.saving_if_twice_as_fast_ns for row in summarise(traces).limits}
+    return found["communication"]
+
+
+def test_what_transfers_cost_is_told_by_the_files_of_two_ranks_but_not_by_one():
+    early, late = (loop(partial(reducing, waits_us=waits)) for waits in (10_000, 0))
+
+    assert communication_limit([early]) is None
+    # Half of 4 ms of transfer: the 10 ms that the first rank waits for the second stay.
+    assert communication_limit([early, late]).likely == pytest.approx(2_000_000, rel=0.05)
+    assert communication_limit([late, early]).likely == pytest.approx(2_000_000, rel=0.05)

@@ -17,7 +17,7 @@ MS = 1_000_000
 def savings(body):
     (view,), _ = timelines([loop(body)], Options())
     step = unprofiled_step(view, 0)
-    return savings_of(view, 0, step), step.likely_ns
+    return savings_of(view, step), step.likely_ns
 
 
 def products(step, number):
@@ -51,7 +51,7 @@ def test_the_resource_that_the_step_waits_for_sets_its_pace(body, pace):
 
 def test_a_known_step_has_one_host_and_so_no_interval():
     (view,), _ = timelines([loop(launches)], Options(plain_step_ns=2 * MS))
-    saved = savings_of(view, 0, unprofiled_step(view, 0))
+    saved = savings_of(view, unprofiled_step(view, 0))
 
     assert len(set(saved["host"])) == 1
 
@@ -81,7 +81,7 @@ def test_a_replay_that_is_off_by_more_than_a_tenth_says_nothing(monkeypatch):
     step = unprofiled_step(view, 0)
     step.__dict__["replayed_over_recorded"] = 1.11
 
-    assert savings_of(view, 0, step) is None
+    assert savings_of(view, step) is None
 
 
 def test_nothing_has_a_price_where_the_replay_is_not_of_the_recorded_step(monkeypatch):
@@ -89,7 +89,7 @@ def test_nothing_has_a_price_where_the_replay_is_not_of_the_recorded_step(monkey
     assert any(row.saving_ns for row in advise([view]))
     monkeypatch.setattr(UnprofiledStep, "replayed_over_recorded", 1.2)
 
-    assert savings_of(view, 0, unprofiled_step(view, 0)) is None
+    assert savings_of(view, unprofiled_step(view, 0)) is None
     assert not any(row.saving_ns for row in advise([view]))
     asked = what_if([view], ["cuda-graphs"])
     assert not asked.changes

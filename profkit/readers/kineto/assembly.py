@@ -58,6 +58,7 @@ class Assembly:
             "messages": _joined(columns.messages),
         }
         self._collectives = _joined(columns.collectives)
+        self._link_old_rocm()
         self._drop_host_copies()
         self._drop_lost()
         self._drop_incredible()
@@ -73,6 +74,22 @@ class Assembly:
             self._collectives = {name: column[kept] for name, column in self._collectives.items()}
             self._collectives["operation"] = (np.cumsum(keep) - 1)[rows[kept]]
         self._tables[table] = {name: column[keep] for name, column in self._tables[table].items()}
+
+    def _link_old_rocm(self) -> None:
+        """Where no row has a correlation id, as roctracer once wrote, calls and kernels share the external id."""
+        operations, calls = self._tables["operations"], self._tables["calls"]
+        external = calls.pop("external", np.empty(0, np.int64))
+        if (
+            not operations
+            or operations["correlation"].any()
+            or not external.any()
+            or calls["correlation"].any()
+        ):
+            return
+        shared = np.isin(operations["external"], external) & (operations["external"] != 0)
+        operations["correlation"] = np.where(shared, operations["external"], 0)
+        operations["external"] = np.where(shared, 0, operations["external"])
+        calls["correlation"] = external
 
     def _drop_host_copies(self) -> None:
         """Gives copies their name, direction and kind of memory; those within the host are no device work."""

@@ -250,6 +250,7 @@ class TraceColumns:
         columns = self._host_times(events) | {
             "name": self.call_names.column([event.name for event in events]),
             "correlation": opaques([f.correlation or 0 for f in found]),
+            "external": opaques([f.external or 0 for f in found]),
             "driver": np.full(len(events), driver),
         }
         _extend(self.calls, columns)

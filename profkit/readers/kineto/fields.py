@@ -70,6 +70,7 @@ class CallFields(msgspec.Struct, gc=False):
     """Of runtime and driver calls."""
 
     correlation: int | str | None = 0
+    external: int | str | None = msgspec.field(default=0, name="External id")
 
 
 class SyncFields(msgspec.Struct, gc=False):

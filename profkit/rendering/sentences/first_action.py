@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from profkit.model.report import Memory, Report
-from profkit.model.report_memory import OutOfMemory
+from profkit.model.report_memory import HolderRow, OutOfMemory
 from profkit.model.report_verdict import Verdict
 from profkit.rendering.sentences.memory import EXPANDABLE
 from profkit.units import bytes_text
@@ -19,6 +19,14 @@ _OF_SHORTAGE: Final = {
     "limit": "Raise the process's memory limit, if it has one: the GPU itself had room.",
     "outside": "Stop what else uses the GPU: nvidia-smi lists it.",
 }
+
+_TO_HOLD_LESS: Final = {
+    "activation": "Recompute activations (torch.utils.checkpoint), or make the batch smaller.",
+    "parameter": "Shard parameters over ranks, or keep them in a smaller type.",
+    "gradient": "Shard gradients over ranks, or keep them in a smaller type.",
+    "optimizer_state": "Shard the optimizer's state over ranks, or take an optimizer with less.",
+}
+"""By the category of what holds most of the peak."""
 
 
 def first_action(report: Report) -> str | None:
@@ -45,13 +53,28 @@ def _after_failure(oom: OutOfMemory) -> str | None:
 
 
 def _of_memory(memory: Memory) -> str | None:
+    if memory.peak_allocated_bytes is None:
+        return "Record a history of allocations: profkit record memory -- python train.py"
     found = {finding.code: finding.params for finding in memory.findings}
     grown = next((row for row in memory.growth if row.where), None)
     if "leak" in found and grown is not None:
         size = bytes_text(grown.bytes_per_step)
         return f"Find what keeps the tensors of {grown.where} after a step: they grow by {size} each."
     params = found.get("fragmentation")
-    return EXPANDABLE if params is not None and not params["expandable_segments"] else None
+    if params is not None and not params["expandable_segments"]:
+        return EXPANDABLE
+    most = next((row for row in memory.at_peak if row.category is not None), None)
+    return None if most is None else _of_the_peak(most, memory.complete)
+
+
+def _of_the_peak(most: HolderRow, complete: bool) -> str:
+    if most.where is None and complete:
+        return "Record stacks too (profkit record memory), so that the report can say what holds the peak."
+    if most.where is None:
+        return "Record from the start of the program: most of the peak was allocated before that, by unknown code."
+    remedy = _TO_HOLD_LESS.get(str(most.category))
+    held = f"To lower the peak, begin with {most.where}: it holds {bytes_text(most.bytes)} of it, the most."
+    return f"{held} {remedy}" if remedy else held
 
 
 def _without_gpu(verdict: Verdict) -> str | None:
@@ -60,7 +83,9 @@ def _without_gpu(verdict: Verdict) -> str | None:
         return None
     most = parts[0]  # the largest comes first
     if most["part"] == "input":
-        return "Load data beside the step: raise the num_workers of its DataLoader."
+        return "Prepare the next batch while the step runs: with a DataLoader, raise its num_workers."
     names = most["operators"]
     assert isinstance(names, Sequence)
-    return f"Look at {names[0]}: in the largest part of the step, it takes the most time." if names else None
+    if not names:
+        return "Mark the parts of the step with profkit.phase: the recording does not name what takes most of it."
+    return f"Look at {names[0]}: in the largest part of the step, it takes the most time."

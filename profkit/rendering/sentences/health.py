@@ -135,6 +135,7 @@ FINDINGS: Final[Table] = {
     "no-torch": "Nothing of PyTorch ran: the report gives facts, and no advice. "
     "Mark parts of the program with NVTX ranges to see them apart.",
     "no-phases": 'No phases are marked. Mark them with @profkit.phase("forward").',
+    "no-ranges": "No ranges mark parts of the program. Those of torch.profiler.record_function or NVTX would show them apart.",
     "time-without-phase": "{share} of the GPU's busy time was launched outside every phase.",
     "phases-too-deep": "{count:phase} nested deeper than {deepest} levels count for the outer phases. "
     "Check that the program closes every range.",

@@ -19,13 +19,13 @@ def memory_sentence(memory: Memory) -> str:
     if memory.peak_allocated_bytes is None:
         return "The memory peak is unknown: no history of allocations was recorded."
     text = f"Memory peaked at {bytes_text(memory.peak_allocated_bytes)}"
+    if memory.oom:
+        text += ", and an allocation failed"
+    elif any(f.code == "leak" and f.severity == Severity.WARNING for f in memory.findings):
+        text += ", and it grows from step to step"
     held = memory.at_peak[0] if memory.at_peak else None
     if held and held.where and held.category:
         text += f"; {bytes_text(held.bytes)} of it{_use(held.category)} was allocated at {held.where}"
-    if memory.oom:
-        return f"{text}, and an allocation failed."
-    if any(f.code == "leak" and f.severity == Severity.WARNING for f in memory.findings):
-        return f"{text}, and it grows from step to step."
     return f"{text}."
 
 

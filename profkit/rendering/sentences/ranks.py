@@ -51,7 +51,9 @@ def straggler_sentence(verdict: Verdict) -> str | None:
     where = _WHERE[late.waits_in]
     if verdict.bound == "communication":
         time = percent_text(late.share)
-        lead = f"{_culprit(late)} delays the step, not the network: GPUs wait in {where} for late ranks {time} of the time"
+        lead = (
+            f"{_culprit(late)} delays the step, not the network: GPUs wait for late ranks {time} of the time"
+        )
     else:
         time = percent_text(late.caused_share)
         lead = f"{_culprit(late)} delays the step: the other ranks wait in {where} {time} of their time"

@@ -20,11 +20,11 @@ _BOUNDS: Final = {
     "compute": "{subject} is compute-bound: the GPU spends {share} of {time} in compute-bound kernels",
     "memory": "{subject} is memory-bound: the GPU spends {share} of {time} in memory-bound kernels and copies",
     "launch": "{subject} is launch-bound: launch overhead takes {share} of {time}, {how}",
-    "host_work": "{subject} is bound by host work: the GPU is idle for {share} of {time} while the host does other work",
+    "host_work": "{subject} is bound by host work: the GPU is idle for {share} of {time} meanwhile",
     "sync": "{subject} is bound by synchronisation: the GPU is idle after host synchronisation for {share} of {time}",
     "input": "{subject} is input-bound: the GPU waits for data for {share} of {time}",
     "communication": "{subject} is communication-bound: exposed communication takes {share} of {time}",
-    "transfer": "{subject} is bound by host copies: exposed copies to or from the host take {share} of {time}",
+    "transfer": "{subject} is bound by host copies: exposed host copies take {share} of {time}",
     "other": "Other idle time takes {share} of {time}, mostly {how}",
     "unclassified": "The bottleneck is unknown: {share} of {time} is GPU work that this file does not identify",
 }
@@ -32,7 +32,7 @@ _BOUNDS: Final = {
 _CAUSES: Final = {
     "host": "mostly waiting for the host to launch",
     "queue": "mostly queue latency between very short kernels",
-    "small_kernels": "mostly kernels too short to do useful work",
+    "small_kernels": "mostly kernels too short to be useful",
     "initialisation": "because CUDA initialises or loads kernels",
     "allocation": "because of memory allocation (cudaMalloc, cudaFree)",
     "compilation": "because kernels are compiled",
@@ -47,7 +47,7 @@ _UNDECIDED: Final[Table] = {
     "memory-only": "a memory snapshot has no kernel times",
     "numerics-only": "a recording of numerics has no times",
     "counters-only": "hardware counters of single kernels show no idle time",
-    "no-kernel-records": "its {launches:launch} have no kernel record, so all GPU activity is missing",
+    "no-kernel-records": "its {launches:launch has|launches have} no kernel record, so all GPU activity is missing",
     "no-gpu-events": "it has no GPU events",
     "no-events": "it has no CPU or GPU events",
     "impossible-times": "most GPU times are impossible, because operations overlap later ones on the same stream",
@@ -55,8 +55,8 @@ _UNDECIDED: Final[Table] = {
     "kernels-unrecognised": "most GPU time is in unrecognised kernels",
     "steps-damaged": "records are missing from {damaged} of its {steps:step}",
     "steps-without-work": "{idle} of its {steps:step} launched nothing on a GPU",
-    "kernels-lost": "{lost:launch} have no kernel record, more than the {kernels} that have one",
-    "graphs-lost": "{graphs:CUDA graph launch} without a kernel record hide about {hidden:kernel}, "
+    "kernels-lost": "{lost:launch has|launches have} no kernel record, more than the {kernels} that have one",
+    "graphs-lost": "{graphs:CUDA graph launch hides|CUDA graph launches hide} about {hidden:kernel} without a record, "
     "more than the {kernels} recorded, so its idle time is not real",
 }
 
@@ -93,8 +93,8 @@ def _step_estimated(params: Params) -> str:
     words = _BOUND_WORDS.get(bound, f"bound by {share_label(bound).lower()}")
     low, high = (duration_text(int(str(params[name]))) for name in ("low_ns", "high_ns"))
     return say(
-        f"The step without the profiler is an estimate of {low if low == high else f'{low} to {high}'}; "
-        f"with it, the step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
+        f"Without the profiler, the step takes an estimated {low if low == high else f'{low} to {high}'}; "
+        f"with it, the median step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
         params,
     )
 
