@@ -152,8 +152,8 @@ class FitChanges:
             longer = sequence_times(self.sequence, operators)
             yield PricedChange("sequence", self.sequence, longer, (_longer(self.sequence),))
         if self.batch != 1:
-            longer = _longer(self.batch**_BATCH_GROWTH)
-            yield PricedChange("batch", self.batch, batch_times(self.batch), (longer,))
+            slower = _longer(self.batch**_BATCH_GROWTH)
+            yield PricedChange("batch", self.batch, batch_times(self.batch), (slower,))
         if self.accumulate > 1:
             parts, time = self.accumulate, (_launched(self.accumulate),)
             yield PricedChange("accumulate", parts, accumulate_over(parts), time)

@@ -257,13 +257,14 @@ def _backward_begin(recorded: MemoryProgram, segment: Segment) -> int:
     kept = segment.rows[segment.rows != result]
     first = int(recorded.freed[kept].min(initial=recorded.end))
     freed = int(recorded.freed[result])
-    if freed <= first and not recorded.makes_gradients[_allocations_before(recorded, freed)].any():
+    if freed <= first and not recorded.makes_gradients[slice(*_allocations_before(recorded, freed))].any():
         first = freed
-    return _allocations_before(recorded, first).start
+    begin, _ = _allocations_before(recorded, first)
+    return begin
 
 
-def _allocations_before(recorded: MemoryProgram, state: int) -> slice:
-    """The events that allocate, uninterrupted, before what is freed at a state."""
+def _allocations_before(recorded: MemoryProgram, state: int) -> tuple[int, int]:
+    """The first event and the one behind the last of those that allocate, uninterrupted, before what is freed at a state."""
     allocates = recorded.replayed.events.action == Action.ALLOC
     last = state - 1
     while last > 0 and not allocates[last]:
@@ -271,7 +272,7 @@ def _allocations_before(recorded: MemoryProgram, state: int) -> slice:
     begin = last
     while begin > 0 and allocates[begin - 1]:
         begin -= 1
-    return slice(begin, last + 1)
+    return begin, last + 1
 
 
 def _recomputed(
