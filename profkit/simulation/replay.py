@@ -126,8 +126,9 @@ def without_recorder(
     Args:
         program: As recorded.
         cost: What the recorder took for each host event.
-        plain_step_ns: The step's time without the recorder: then the host is scaled until the replay gives it. Where
-            the device alone takes that long, it only bounds the host.
+        plain_step_ns: The step's time without the recorder: then the host is scaled until the replay gives it, to what
+            a replay is off by. Nearer is no better: of a step that waits for its device it hardly tells one host from
+            another.
         host: A factor on the estimated time of the host.
 
     Returns:
@@ -136,16 +137,17 @@ def without_recorder(
     estimated = _without_recorder(program, cost, host)
     if plain_step_ns is None:
         return estimated
+    length = replay(estimated).step_ns
     alone = replay(slower_host(program, 0.0)).step_ns
-    if alone >= DEVICE_ALONE * plain_step_ns:
-        most = max(plain_step_ns, round(alone * 1.02))
-        return estimated if replay(estimated).step_ns <= most else _slowed_to(estimated, most)
+    least, most = DEVICE_ALONE * plain_step_ns, max(plain_step_ns / DEVICE_ALONE, alone * 1.02)
+    if least <= length <= most:
+        return estimated
     if replay(program).step_ns <= plain_step_ns:
         return program
-    return _slowed_to(_without_recorder(program, cost, 1.0), plain_step_ns)
+    return _slowed_to(estimated, least if length < least else most)
 
 
-def _slowed_to(program: Program, step_ns: int) -> Program:
+def _slowed_to(program: Program, step_ns: float) -> Program:
     """The program with its host's time scaled, up or down, until the replay takes so long."""
     low, high = 0.0, 1.0
     while high < _MOST_SLOWED and replay(slower_host(program, high)).step_ns < step_ns:

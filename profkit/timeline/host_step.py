@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,7 @@ from profkit.timeline.launches import launch_calls
 from profkit.timeline.range_names import fetches_data, matching
 from profkit.timeline.view import TraceView
 
-__all__ = ["PARTS", "host_facts", "records_no_gpu"]
+__all__ = ["PARTS", "host_facts", "ran_on_cpu"]
 
 PARTS: Final = ("input", "optimizer", "backward", "forward", "rest")
 """What a step consists of; where two run at once on several threads, the first of them counts."""
@@ -42,12 +42,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def records_no_gpu(views: Sequence[TraceView]) -> bool:
-    """Whether the recordings are of programs that ran on the CPU alone."""
-    return bool(views) and all(_ran_on_cpu(view.trace) for view in views)
-
-
-def _ran_on_cpu(trace: Trace) -> bool:
+def ran_on_cpu(trace: Trace) -> bool:
     """Whether nothing ran on a GPU: none is there, or operators that only a CPU has ran, and nothing was launched.
 
     A job whose collectives are NCCL's used a GPU, though the file has no row of it.
