@@ -19,7 +19,7 @@ from profkit.errors import AnalysisError, ReadError
 from profkit.report import FileSummary, workers
 from profkit.report.many_files import summarise_many
 from profkit.report.views import Options
-from profkit.report.workers import Failure, Task, summarise_path
+from profkit.report.workers import Failure, Task, work_on
 from tests.shared import DATA
 
 RANK_0 = DATA / "kineto" / "ddp_rank0.json.gz"
@@ -192,7 +192,7 @@ def test_only_damaged_files_are_an_error(tmp_path):
 
 
 def test_a_file_that_is_larger_than_a_worker_may_hold_is_a_failure():
-    found = summarise_path(Task(path=str(RANK_0), options=Options(), expand_limit=100_000))
+    found = work_on(Task(path=str(RANK_0), options=Options(), expand_limit=100_000))
     assert isinstance(found, Failure)
     assert "expands to more than" in found.message
 

@@ -72,7 +72,7 @@ def _tried(program: Program, plan: Plan, tell: Callable[[str], None], state: str
     known = _read(path, program, machine)
 
     def keep(rows: Sequence[TrialRow]) -> None:
-        alone = [row for row in rows if not row.beside and row.measured]
+        alone = [row for row in rows if not row.beside and not row.together and row.measured]
         write_whole(path, msgspec.json.encode(_State(list(program.command), machine, alone)))
 
     with _ended_by_sigterm():

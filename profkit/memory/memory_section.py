@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from profkit.memory.snapshot_section import history_origin_ns, summarise_memory
+from profkit.memory.snapshot_section import history_span, summarise_memory
 from profkit.memory.trace_section import summarise_trace_memory, trace_memory_later
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.report_memory import Memory, PhaseSpan
-from profkit.timeline.view import TraceView
+from profkit.timeline.view import Span, TraceView
 
-__all__ = ["fullest", "memory_row"]
+__all__ = ["MemoryFound", "fullest", "memory_found", "overlap"]
 
 
-def memory_row(
+@dataclass(frozen=True, eq=False)
+class MemoryFound:
+    """The memory section of a report, and what it was made from."""
+
+    section: Memory
+    history: MemoryHistory | None = None
+    """The snapshot; None where the timelines recorded allocations themselves."""
+    view: TraceView | None = None
+    """The timeline that was recorded at the same time as the snapshot."""
+
+
+def memory_found(
     histories: Sequence[MemoryHistory], views: Sequence[TraceView], offsets: Sequence[int]
-) -> Memory | None:
+) -> MemoryFound | None:
     """The memory section: of one snapshot, else of what the timelines recorded.
 
     Of several snapshots it is one that was recorded during a timeline, and of those the one with the highest peak.
@@ -35,22 +47,20 @@ def memory_row(
             (summarise_trace_memory(view.trace, _phases(view, 0)), offset)
             for view, offset in zip(views, offsets, strict=True)
         ]
-        return fullest([trace_memory_later(section, offset) for section, offset in recorded if section])
+        section = fullest([trace_memory_later(section, offset) for section, offset in recorded if section])
+        return MemoryFound(section) if section else None
     sizes = _gpu_bytes(views)
-    joined, apart = [], []
+    joined, apart = list[MemoryFound](), list[MemoryFound]()
     for history in histories:
-        view = next((at for at, each in enumerate(views) if _overlaps(history, each)), None)
-        if view is not None:
-            epoch = views[view].trace.unix_epoch_ns or 0
-            phases = _phases(views[view], epoch)
-            joined.append(summarise_memory(history, epoch - offsets[view], phases, sizes))
-        elif any(
-            each.operator_trace is not None and _overlaps(history, each.operator_trace) for each in views
-        ):
-            joined.append(summarise_memory(history, gpu_bytes=sizes))
-        else:
-            apart.append(summarise_memory(history, gpu_bytes=sizes))
-    return fullest(joined or apart)
+        at = next((at for at, each in enumerate(views) if _overlaps(history, each)), None)
+        if at is not None:
+            epoch = views[at].trace.unix_epoch_ns or 0
+            section = summarise_memory(history, epoch - offsets[at], _phases(views[at], epoch), sizes)
+            joined.append(MemoryFound(section, history, views[at]))
+            continue
+        beside = any(v.operator_trace is not None and _overlaps(history, v.operator_trace) for v in views)
+        (joined if beside else apart).append(MemoryFound(summarise_memory(history, gpu_bytes=sizes), history))
+    return max(joined or apart, key=lambda found: found.section.peak_allocated_bytes or 0)
 
 
 def fullest(sections: Sequence[Memory]) -> Memory | None:
@@ -69,12 +79,15 @@ def _gpu_bytes(views: Sequence[TraceView]) -> dict[int, int]:
 
 def _overlaps(history: MemoryHistory, view: TraceView) -> bool:
     """Whether a snapshot's history and a timeline were recorded at the same time."""
-    epoch = view.trace.unix_epoch_ns
-    times = history.events.time_ns[history.events.time_ns >= 0]
-    first = history_origin_ns(history)
-    if epoch is None or first is None or not len(times):
-        return False
-    return first < view.span[1] + epoch and int(times.max()) > view.span[0] + epoch
+    epoch, span = view.trace.unix_epoch_ns, history_span(history)
+    return (
+        epoch is not None and span is not None and overlap(span, (view.span[0] + epoch, view.span[1] + epoch))
+    )
+
+
+def overlap(history: Span, timeline: Span) -> bool:
+    """Whether a snapshot's history and a timeline were recorded at the same time, both in Unix time."""
+    return history[0] < timeline[1] and history[1] > timeline[0]
 
 
 def _phases(view: TraceView, epoch: int) -> list[PhaseSpan]:

@@ -41,7 +41,7 @@ from profkit.model.report_memory import (
 )
 from profkit.model.rows import replace
 
-__all__ = ["history_origin_ns", "summarise_memory"]
+__all__ = ["history_origin_ns", "history_span", "summarise_memory"]
 
 _MOST_OWNERS: Final = 200
 _MOST_STEPS: Final = 500
@@ -99,6 +99,13 @@ def history_origin_ns(history: MemoryHistory) -> int | None:
     times = np.concatenate([history.events.time_ns, history.annotations.start_ns])
     known = times[times >= 0]
     return int(known.min()) if len(known) else None
+
+
+def history_span(history: MemoryHistory) -> tuple[int, int] | None:
+    """From the earliest event or annotation to the last event, in Unix time; None without events that have times."""
+    times = history.events.time_ns[history.events.time_ns >= 0]
+    first = history_origin_ns(history)
+    return (first, int(times.max())) if first is not None and len(times) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ __all__ = [
     "open_range",
     "recording",
     "start_span",
+    "warm_up",
 ]
 
 R = TypeVar("R")
@@ -68,6 +69,8 @@ class _NoTorch:
 _profiler: Any = _NoTorch()
 _history_on = False
 """Whether the CUDA memory history is on. Asking torch costs up to 1.2 us, so `_history_switch` listens."""
+_warming_up = False
+"""Whether a profiler warms up, so that a recording hears of phases that nothing records yet."""
 _tracing_context: Callable[[], Any] = bool
 _domain: Any = None
 """The NVTX domain while a tool is attached; a tool attaches when the process starts or never."""
@@ -82,8 +85,8 @@ _WORK: Final = ("flop", "bytes")
 
 
 def recording() -> bool:
-    """Whether anything records phases now: an NVTX tool, torch.profiler or the memory history."""
-    if _domain is not None or _profiler._is_profiler_enabled or _history_on:
+    """Whether anything records phases now, or is about to: an NVTX tool, torch.profiler or the memory history."""
+    if _domain is not None or _profiler._is_profiler_enabled or _history_on or _warming_up:
         return not _tracing()
     return False
 
@@ -126,6 +129,13 @@ def follow(follower: Follower | None) -> None:
     """Tell ``follower`` of the phases that are recorded from now on; None ends that."""
     global _follower
     _follower = follower
+    warm_up(on=False)
+
+
+def warm_up(*, on: bool) -> None:
+    """Let the follower hear of phases while its profiler warms up."""
+    global _warming_up
+    _warming_up = on
 
 
 def open_range(name: str) -> Opened:

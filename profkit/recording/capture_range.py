@@ -46,6 +46,10 @@ class CaptureRange:
             else:
                 self._open_step(step + 1)
 
+    def leave_step(self) -> None:
+        """Close the step's range."""
+        self._close_step()
+
     def stop(self, stage: Stage) -> None:
         """Close what is open."""
         if stage is Stage.ACTIVE:

@@ -60,7 +60,11 @@ class EventMarks:
         nested = kind is not Kind.MODULE and any(entry[2] == name for entry in stack)
         if name is not None and not nested:
             later = kind is Kind.OPTIMIZER and calls_closure(subject)  # it begins when the closure has ended
-            stack.append((kind, id(subject), name, NOTHING_OPEN if later else open_marks(name, {})))
+            opened = NOTHING_OPEN if later else open_marks(name, {})
+            if recording():
+                stack.append((kind, id(subject), name, opened))
+            else:
+                close_marks(opened)  # the recording has ended with the step before
 
     def left(self, kind: Kind, subject: Any, values: Any = None) -> None:
         """A stretch ends, and with it whatever is still open within it."""

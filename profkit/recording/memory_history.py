@@ -62,6 +62,9 @@ class MemoryHistory:
             if following is not Stage.WARMUP:
                 self._end()
 
+    def leave_step(self) -> None:
+        """The history has no steps."""
+
     def stop(self, stage: Stage) -> None:
         """Write what there is, and turn the history off."""
         if self._on and stage is Stage.ACTIVE:

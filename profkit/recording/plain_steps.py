@@ -25,6 +25,7 @@ class PlainSteps:
     def __init__(self) -> None:
         self._marks: list[tuple[int, Any]] = []
         self._done = False
+        self._interrupted: set[int] = set()
 
     def start(self, stage: Stage) -> None:
         """The first waiting step begins."""
@@ -40,14 +41,18 @@ class PlainSteps:
         self._mark()
         self._done = following is not Stage.WAIT
 
+    def leave_step(self) -> None:
+        """Something that is no step lies in the time that runs now: it does not count."""
+        self._interrupted.add(len(self._marks))
+
     def stop(self, stage: Stage) -> None:
         """Nothing is left to do."""
         self._done = True
 
     def times_ns(self) -> list[int]:
         """The steps' times; empty when no step waited or only a cold first one did."""
-        times = [_between_ns(a, b) for a, b in zip(self._marks, self._marks[1:], strict=False)]
-        return times[1:]
+        pairs = enumerate(zip(self._marks, self._marks[1:], strict=False), 1)
+        return [_between_ns(*pair) for at, pair in pairs if at > 1 and at not in self._interrupted]
 
     def _mark(self) -> None:
         import torch

@@ -7,10 +7,11 @@ were. Everything is taken off again when the last listener leaves.
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from profkit.recording import backends
 from profkit.recording.notices import warn
@@ -41,6 +42,8 @@ class Kind(Enum):
     """The forward of a module, of whatever depth. Not heard within compiled code."""
     LOSS = "loss"
     """A loss function of ``torch.nn.functional``; the subject is the function."""
+    EVALUATION = "evaluation"
+    """An evaluation by Lightning or Transformers, where the program has imported it."""
 
 
 class Listener(Protocol):
@@ -54,6 +57,13 @@ class Listener(Protocol):
     def left(self, kind: Kind, subject: Any, values: Any) -> None:
         """A stretch ends; ``values`` are the inputs and the output of a module's forward, else None."""
 
+
+_EVALUATIONS: Final = (
+    ("lightning.pytorch.loops.evaluation_loop", "_EvaluationLoop", "run"),
+    ("pytorch_lightning.loops.evaluation_loop", "_EvaluationLoop", "run"),
+    ("transformers.trainer", "Trainer", "evaluate"),
+)
+"""Modules, classes and methods."""
 
 _listeners: dict[Kind, tuple[Listener, ...]] = dict.fromkeys(Kind, ())
 _undo: dict[Kind, Callable[[], object]] = {}
@@ -258,6 +268,12 @@ def _hear_losses() -> Callable[[], object]:
     return lambda: [each() for each in undo]
 
 
+def _hear_evaluations() -> Callable[[], object]:
+    found = [(getattr(sys.modules.get(module), owner, None), name) for module, owner, name in _EVALUATIONS]
+    undo = [_hear_method(owner, name, Kind.EVALUATION) for owner, name in found if owner is not None]
+    return lambda: [each() for each in undo]
+
+
 def _calls(function: Any, kind: Kind, subject: Any = None) -> Any:
     @functools.wraps(function, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -289,4 +305,5 @@ _INSTALLERS: dict[Kind, Callable[[], Callable[[], object]]] = {
     Kind.LOADER: _hear_loaders,
     Kind.MODULE: _hear_modules,
     Kind.LOSS: _hear_losses,
+    Kind.EVALUATION: _hear_evaluations,
 }

@@ -22,8 +22,9 @@ from profkit.recording.nvtx_domain import under_nsys
 from profkit.recording.plain_steps import PlainSteps
 from profkit.recording.program_events import Kind, listen, unlisten
 from profkit.recording.run_facts import describe_environment, first_facts
+from profkit.recording.shortfall import shortfall
 from profkit.recording.stages import Part, Schedule, Stage
-from profkit.recording.step_ends import StepEnds
+from profkit.recording.step_ends import Evaluations, StepEnds
 from profkit.recording.torch_profiler import TorchProfiler
 from profkit.recording.triggers import Trigger, make_trigger
 
@@ -169,12 +170,14 @@ class Recorder:
         self._trigger: Trigger | None = None
         self.phases: set[str] = set()
         self.heard: Mapping[str, int] | None = None
-        self.on_stage: Callable[[Stage], None] = _ignore
+        self.on_stage: Callable[[Stage], object] = bool  # nobody follows
         self.children_record = False
         self.when_done: Callable[[], object] | None = None
         self._active_ns: list[int] = []
         self._step_began_ns = 0
-        self._ends = StepEnds(self._advance, lambda: self._schedule.stage(self._step) is Stage.WAIT)
+        self._left_ns: int | None = None
+        self._ends = StepEnds(self._advance, lambda: self.stage is Stage.WAIT, self._leave_step)
+        self._evaluations = Evaluations(self._ends)
         self.problems: list[str] = []
 
     @property
@@ -193,7 +196,7 @@ class Recorder:
             self._tell_once("step() is called on another thread than the one that records")
 
     def step_heard(self) -> None:
-        """Tell that a hook has heard a training step end: it ends once no range of the program is open."""
+        """Tell that a hook has heard a training step end: it ends outside of the program's ranges."""
         if self.recording_here and not self._ends.end_outside():
             self._tell_once("the program trains on another thread than the one that records")
 
@@ -218,7 +221,8 @@ class Recorder:
 
     def _advance(self) -> None:
         """End the step that runs, and begin the next."""
-        took_ns = time.perf_counter_ns() - self._step_began_ns
+        took_ns = (self._left_ns or time.perf_counter_ns()) - self._step_began_ns
+        self._left_ns = None
         if self._trigger is not None and self.stage is Stage.WAIT and self._trigger.fired(took_ns):
             self._schedule.begin = self._step + 1
         stage, following = self._schedule.stage(self._step), self._schedule.stage(self._step + 1)
@@ -228,8 +232,11 @@ class Recorder:
             self._try(part, functools.partial(part.step, self._step, stage, following))
         if self._schedule.ends_cycle(self._step):
             self._write_facts("running")
+        backends.warm_up(on=following is Stage.WARMUP)
         if following is Stage.DONE:
             self._hear_no_more()
+        elif not self._step:
+            listen(self._evaluations)  # the program has imported by now what trains it
         self._step += 1
         if following is not stage:
             self.on_stage(following)
@@ -237,6 +244,15 @@ class Recorder:
         if following is Stage.DONE and self.when_done is not None:
             self.stop()
             self.when_done()
+
+    def _leave_step(self) -> None:
+        """End the step that runs before the next begins, for what lies between steps."""
+        if self.stage is not Stage.WAIT and self._schedule.stage(self._step + 1) in (Stage.WAIT, Stage.DONE):
+            self._ends.finish()
+            return
+        self._left_ns = None if self.stage is Stage.WAIT else time.perf_counter_ns()
+        for part in list(self._parts):
+            self._try(part, part.leave_step)
 
     def start(self) -> None:
         """Start recording, as far as it is possible here."""
@@ -261,9 +277,9 @@ class Recorder:
         backends.follow(self)
         listen(self._ends)
         self._make_parts(self._folder)
-        stage = self._schedule.stage(0)
+        backends.warm_up(on=self.stage is Stage.WARMUP)
         for part in list(self._parts):
-            self._try(part, functools.partial(part.start, stage))
+            self._try(part, functools.partial(part.start, self.stage))
         self._step_began_ns = time.perf_counter_ns()
 
     def stop(self, error: BaseException | None = None, cause: str | None = None) -> None:
@@ -282,10 +298,9 @@ class Recorder:
         memory = self._memory
         if memory is not None and memory in self._parts and is_out_of_memory(error) and not memory.oom_files:
             self._try(memory, memory.out_of_memory)
-        stage = self._schedule.stage(self._step)
         try:
             for part in list(self._parts):
-                self._try(part, functools.partial(part.stop, stage))
+                self._try(part, functools.partial(part.stop, self.stage))
         finally:
             self._hear_no_more()
             _active = None
@@ -306,6 +321,7 @@ class Recorder:
             self._trigger.close()
         backends.follow(None)
         unlisten(self._ends)
+        unlisten(self._evaluations)
 
     def _make_parts(self, folder: RunFolder) -> None:
         options = self._options
@@ -318,10 +334,9 @@ class Recorder:
         if options.trace and under_nsys():
             self._parts.append(CaptureRange(opens=options.capture, shapes=bool(options.shapes)))
         elif options.trace:
-            self._make_profiler(folder)
+            self._make_profiler(folder, options)
 
-    def _make_profiler(self, folder: RunFolder) -> None:
-        options = self._options
+    def _make_profiler(self, folder: RunFolder, options: record) -> None:
         wanted = {
             "record_shapes": options.shapes is not False,
             "with_stack": options.stacks,
@@ -351,28 +366,13 @@ class Recorder:
             self._tell(problem)
 
     def _tell_what_is_missing(self) -> None:
-        schedule, profiler = self._schedule, self._torch
-        if schedule.steps is None or (profiler is None and not under_nsys()) or self.children_record:
+        if (self._torch is None and not under_nsys()) or self.children_record:
             return
-        if self._trigger is not None and schedule.begin is None:
-            self._tell(f"no trace was written: nothing asked for one by {self._trigger.asked_by}")
-            return
-        needs = f"{schedule.wait}+{schedule.warmup}+{schedule.steps}"
-        called = f"step() was called {self._step} times, the schedule needs {needs}"
-        if self.stage in (Stage.WAIT, Stage.WARMUP) and self._step < schedule.cycle and not self.files:
-            hint = "Lower wait= or warmup=" if self._step else self._why_no_step()
-            self._tell(f"no trace was written: {called}. {hint}")
-        elif profiler is not None and profiler.cycles and not profiler.cycles[-1]["complete"]:
-            self._tell(
-                f"the last trace holds {profiler.cycles[-1]['steps']} of {schedule.steps} steps: {called}"
-            )
-
-    def _why_no_step(self) -> str:
-        if self.heard is None:
-            return "Call recorder.step() at the end of every training step"
-        if self.heard.get("backward"):
-            return "No optimizer of torch made a step: --step-by backward, or --whole"
-        return "No optimizer ran: --whole records everything, --step-by module or loader finds other steps"
+        cycles = self._torch.cycles if self._torch else []
+        asked_by = self._trigger.asked_by if self._trigger else None
+        missing = shortfall(self._schedule, self._step, cycles, self.heard, asked_by)
+        if missing is not None:
+            self._tell(missing)
 
     def _write_facts(self, state: str) -> None:
         plain = self._plain.times_ns() if self._plain and (state != "running" or self.files) else []
@@ -393,7 +393,3 @@ class Recorder:
             self._folder.describe(facts)  # type: ignore[union-attr]
         except Exception as error:  # noqa: BLE001 - a recording never takes the program down
             self._tell(f"run.json was not written: {error}")
-
-
-def _ignore(stage: Stage) -> None:
-    """Nobody follows the stages."""

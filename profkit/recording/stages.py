@@ -77,5 +77,8 @@ class Part(Protocol):
     def step(self, step: int, stage: Stage, following: Stage) -> None:
         """Step number ``step``, which was for ``stage``, is over; the next is for ``following``."""
 
+    def leave_step(self) -> None:
+        """The step that runs is over before the next begins: what follows is in neither. Then `step` is called."""
+
     def stop(self, stage: Stage) -> None:
         """The recording stops within a step for ``stage``."""

@@ -66,6 +66,13 @@ class TorchProfiler:
         if following is Stage.DONE:
             self._foreign.unwatch()
 
+    def leave_step(self) -> None:
+        """Close the mark of the step, which torch's profiler would close where the next one begins."""
+        mark = getattr(self._profile, "step_rec_fn", None)
+        if mark is not None:
+            self._profile.step_rec_fn = None
+            mark.__exit__(None, None, None)
+
     def stop(self, stage: Stage) -> None:
         """Stop, and write what the running cycle has."""
         try:

@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from profkit.advice import advise
-from profkit.memory import memory_row
+from profkit.memory import MemoryFound, memory_found
 from profkit.model import Finding, Trace
 from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.report import InputRow, Method, Report
 from profkit.model.report import Options as StatedOptions
 from profkit.model.report_memory import Memory
+from profkit.model.report_numerics import Numerics
 from profkit.model.report_ranks import RankComparison
-from profkit.model.report_verdict import Health
-from profkit.model.rows import replace
+from profkit.model.summing import added
 from profkit.ranks import compare_ranks, file_of_ranks, report_offsets
+from profkit.readers.registry import role_of
 from profkit.report.fit_rows import fit_rows
-from profkit.report.health import health_row, undecided_reason
+from profkit.report.health import health_row, told_together, undecided_reason
 from profkit.report.identity import identified
-from profkit.report.joining import Joined
+from profkit.report.joining import Joined, Told
 from profkit.report.method import threshold_rows
 from profkit.report.numerics import numerics_rows
 from profkit.report.part import Part, device_rows
+from profkit.report.trace_health import TraceHealth
 from profkit.report.views import Options, analysed_views
-from profkit.timeline.host_step import host_facts
 from profkit.timeline.lanes import timeline_row
 from profkit.timeline.range_tables import ranges_too_deep
 from profkit.timeline.view import TraceView
 
 __all__ = [
-    "doubts_of",
-    "health_of",
+    "FileFacts",
     "input_row",
+    "memory_of",
     "method_of",
+    "report_of",
     "summarise",
     "time_offsets",
     "timelines",
-    "undecided_of",
 ]
-
 
 _FINDINGS_ON_THE_PROGRAM: Final = frozenset(
     {"out-of-memory", "leak", "fragmentation", "allocator-churn", "private-pools"}
@@ -48,6 +49,33 @@ _FINDINGS_ON_THE_PROGRAM: Final = frozenset(
 
 _OF_THE_HOST: Final = frozenset({"host-only", "no-gpu-events"})
 """What is said of recordings that show the host alone."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FileFacts:
+    """What a report says of each recording that is no timeline's: small, and gathered file by file."""
+
+    inputs: Sequence[InputRow]
+    """One a file that it was read from."""
+    findings: Sequence[Finding]
+    """What its reader found."""
+    dropped: Mapping[str, int]
+    numerics: Sequence[Numerics]
+
+    @classmethod
+    def of(cls, recording: Trace | MemoryHistory, read: Sequence[Trace | MemoryHistory]) -> FileFacts:
+        """Those of one recording.
+
+        Args:
+            recording: What is analysed.
+            read: What it was joined from.
+        """
+        return cls(
+            inputs=[input_row(each) for each in read],
+            findings=recording.findings if isinstance(recording, Trace) else (),
+            dropped=recording.dropped,
+            numerics=numerics_rows([recording]),
+        )
 
 
 def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | None = None) -> Report:
@@ -61,37 +89,72 @@ def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | No
     found = identified(recordings)
     recordings = found.recordings
     views = analysed_views(recordings, options)
-    histories = [r for r in recordings if isinstance(r, MemoryHistory)]
     joined = Joined.of(Part.together([Part.of(view) for view in views]), options.device or 0)
-    memory = memory_row(histories, views, joined.offsets)
-    undecided = undecided_of(recordings, views)
-    fit = fit_rows(recordings, views)
-    return Report(
-        **joined.tables(memory),
-        inputs=[input_row(r) for r in found.read],
-        health=health_of(recordings, views, joined.part, memory, [*found.findings, *joined.ranks.findings]),
-        verdict=joined.verdict(
-            undecided=undecided,
-            facts=doubts_of(undecided, views),
+    memory = memory_of(recordings, views, joined.offsets)
+    fit = fit_rows(memory, [r for r in recordings if isinstance(r, Trace)], views)
+    section = memory.section if memory else None
+    return report_of(
+        joined,
+        [FileFacts.of(recording, read) for recording, read in zip(recordings, found.read, strict=True)],
+        Told(
+            memory=section,
+            fit=fit,
+            advice=advise([v for v in views if v.has_timeline], section, fit),
+            timeline=timeline_row(views, joined.offsets, joined.device_ids),
         ),
-        numerics=numerics_rows(recordings),
-        advice=advise([v for v in views if v.has_timeline], memory, fit),
-        fit=fit,
-        timeline=timeline_row(views, joined.offsets, joined.device_ids),
-        method=replace(method_of(recordings, views, options), ranks=joined.ranks.method),
+        found.findings,
+        method_of(recordings, views, options),
     )
 
 
-def health_of(
-    recordings: Sequence[Trace | MemoryHistory],
-    views: Sequence[TraceView],
-    part: Part,
-    memory: Memory | None,
-    findings: Sequence[Finding] = (),
-) -> Health:
-    """How far some recordings can be trusted, with what else was found."""
-    deep = ranges_too_deep(part.ranges_too_deep)
-    return health_row(views, [*_findings(recordings, memory), *findings, *deep], _dropped(recordings))
+def report_of(
+    joined: Joined, files: Sequence[FileFacts], told: Told, findings: Sequence[Finding], method: Method
+) -> Report:
+    """The report, however its parts were gathered.
+
+    Args:
+        joined: The timelines.
+        files: The recordings.
+        told: What a few of them tell for all.
+        findings: What was found of the recordings together.
+        method: How it was made, but for the comparison of ranks.
+    """
+    traces = [trace.health for trace in joined.part.traces]
+    of_memory = told.memory.findings if told.memory is not None else ()
+    found = [
+        *told_together(file.findings for file in files),
+        # Of the memory section's findings those on the snapshot, not on the program.
+        *(f for f in of_memory if f.code not in _FINDINGS_ON_THE_PROGRAM),
+        *findings,
+        *joined.ranks.findings,
+        *ranges_too_deep(joined.part.ranges_too_deep),
+    ]
+    dropped: Mapping[str, int] = added({}, *(file.dropped for file in files))
+    undecided = _undecided(traces, joined, files)
+    of_host = undecided is not None and undecided.code in _OF_THE_HOST
+    return joined.report(
+        told,
+        inputs=[row for file in files for row in file.inputs],
+        health=health_row(traces, found, dropped, joined.recorded_step),
+        verdict=joined.verdict(undecided=undecided, facts=traces[0].host[1:] if of_host and traces else ()),
+        numerics=[row for file in files for row in file.numerics],
+        method=method,
+    )
+
+
+def _undecided(traces: Sequence[TraceHealth], joined: Joined, files: Sequence[FileFacts]) -> Fact | None:
+    """Why the recordings cannot give a verdict."""
+    if traces or not files:
+        return undecided_reason(traces, joined.part.grounds.states)
+    of_memory = any(role_of(row.format) == "memory" for file in files for row in file.inputs)
+    return Fact("memory-only" if of_memory else "numerics-only")
+
+
+def memory_of(
+    recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView], offsets: Sequence[int]
+) -> MemoryFound | None:
+    """The memory section of some recordings."""
+    return memory_found([r for r in recordings if isinstance(r, MemoryHistory)], views, offsets)
 
 
 def timelines(
@@ -99,21 +162,9 @@ def timelines(
 ) -> tuple[list[TraceView], Memory | None]:
     """The analysed traces of some recordings, and the memory section: what an exported timeline is made from."""
     recordings = identified(recordings).recordings
-    histories = [r for r in recordings if isinstance(r, MemoryHistory)]
     views = analysed_views(recordings, options)
-    return views, memory_row(histories, views, time_offsets(views))
-
-
-def undecided_of(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView]) -> Fact | None:
-    """Why some recordings cannot give a verdict."""
-    if views or not recordings:
-        return undecided_reason(views)
-    return Fact("memory-only" if any(isinstance(r, MemoryHistory) for r in recordings) else "numerics-only")
-
-
-def doubts_of(undecided: Fact | None, views: Sequence[TraceView]) -> list[Fact]:
-    """What the host's time goes to, where no GPU was recorded."""
-    return host_facts(views[0])[1:] if undecided and undecided.code in _OF_THE_HOST else []
+    memory = memory_of(recordings, views, time_offsets(views))
+    return views, memory.section if memory else None
 
 
 def time_offsets(views: Sequence[TraceView]) -> list[int]:
@@ -135,21 +186,6 @@ def input_row(recording: Trace | MemoryHistory) -> InputRow:
         ranks=sorted({r for r in (*ranks, source.rank) if r is not None}),
         facts=dict(source.facts),
     )
-
-
-def _findings(recordings: Sequence[Trace | MemoryHistory], memory: Memory | None) -> list[Finding]:
-    """What the readers found, and of the memory section's findings those on the snapshot, not on the program."""
-    found = [f for r in recordings if isinstance(r, Trace) for f in r.findings]
-    of_memory = memory.findings if memory is not None else ()
-    return [*found, *(f for f in of_memory if f.code not in _FINDINGS_ON_THE_PROGRAM)]
-
-
-def _dropped(recordings: Sequence[Trace | MemoryHistory]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for recording in recordings:
-        for reason, count in recording.dropped.items():
-            total[reason] = total.get(reason, 0) + count
-    return total
 
 
 def method_of(

@@ -7,6 +7,7 @@ can do: every rule was tried on some eighty recordings of several tools and year
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from profkit.model.findings import Param
 from profkit.roofline.thresholds import IMPOSSIBLE, MOST_EFFICIENT
 from profkit.timeline.view import TraceView
 
-__all__ = ["contradictions", "overrun_ns"]
+__all__ = ["Contradictions", "contradiction_findings"]
 
 _NOTABLE: Final = 0.01
 """A share of the operations below this is told as information only."""
@@ -31,16 +32,58 @@ _QUEUE: Final = ("process", "device", "context", "stream")
 """What together names one queue of work: a stream of one context of one process."""
 
 
-def contradictions(views: Sequence[TraceView]) -> list[Finding]:
-    """What the traces say that cannot all be true."""
-    return [*_overruns(views), *_clocks(views), *_clashes(views), *_too_efficient(views)]
+@dataclass(frozen=True, kw_only=True)
+class Contradictions:
+    """What a trace says that cannot all be true."""
+
+    overruns: int
+    """Operations that run past the next but one of their stream."""
+    written_ns: int
+    """How long these are said to be."""
+    possible_ns: int
+    """How long they can be."""
+    longest: str | None
+    device_steps_back: int
+    host_steps_back: int
+    steps_out_of_order: int
+    clashes: int
+    kernels_too_efficient: int
+    kernels_impossible: int
+    highest_efficiency: float
+    """Of the kernels that are too efficient; else 0."""
+    copies_impossible: int
+
+    @classmethod
+    def of(cls, view: TraceView) -> Contradictions:
+        """Those of one trace."""
+        operations = view.trace.operations
+        rows, after = _overrunning(view)
+        length = operations.end_ns[rows] - operations.start_ns[rows]
+        excess = view.work.excess[~np.isnan(view.work.excess)]
+        return cls(
+            overruns=len(rows),
+            written_ns=int(length.sum()),
+            possible_ns=int((operations.start_ns[after] - operations.start_ns[rows]).sum()),
+            longest=view.trace.strings[int(operations.name[rows[np.argmax(length)]])] if len(rows) else None,
+            device_steps_back=_device_steps_back(view),
+            host_steps_back=_host_steps_back(view),
+            steps_out_of_order=_steps_out_of_order(view),
+            clashes=_clashing(view),
+            kernels_too_efficient=len(excess),
+            kernels_impossible=int((excess > IMPOSSIBLE).sum()),
+            highest_efficiency=float(excess.max(initial=0)),
+            copies_impossible=_impossible_copies(view),
+        )
 
 
-def overrun_ns(view: TraceView) -> int:
-    """How long operations are said to run past the next but one of their own stream, in ns."""
-    rows, after = _overrunning(view)
-    operations = view.trace.operations
-    return int((operations.end_ns[rows] - operations.start_ns[after]).sum())
+def contradiction_findings(found: Sequence[Contradictions], operation_ns: int) -> list[Finding]:
+    """What the traces say that cannot all be true.
+
+    Args:
+        found: Those of each trace.
+        operation_ns: The summed time of all operations.
+    """
+    return [*_overruns(found, operation_ns), *_clocks(found), *_clashes(found), *_too_efficient(found)]
 
 
 def _in_queue_order(view: TraceView, rows: Rows) -> tuple[Rows, NDArray[np.bool_]]:
@@ -79,33 +122,25 @@ def _overrunning(view: TraceView) -> tuple[Rows, Rows]:
     return order[at], order[at + 1]
 
 
-def _overruns(views: Sequence[TraceView]) -> list[Finding]:
-    count, raw, clipped, total, names = 0, 0, 0, 0, list[str]()
-    for view in views:
-        operations = view.trace.operations
-        rows, after = _overrunning(view)
-        length = operations.end_ns[rows] - operations.start_ns[rows]
-        count, raw = count + len(rows), raw + int(length.sum())
-        clipped += int((operations.start_ns[after] - operations.start_ns[rows]).sum())
-        total += int((operations.end_ns - operations.start_ns).sum())
-        if len(rows):
-            names.append(view.trace.strings[int(operations.name[rows[np.argmax(length)]])])
+def _overruns(found: Sequence[Contradictions], operation_ns: int) -> list[Finding]:
+    count = sum(each.overruns for each in found)
     if not count:
         return []
-    severity = Severity.ERROR if raw - clipped > _NOTABLE * total else Severity.WARNING
-    params: dict[str, Param] = {"written_ns": raw, "possible_ns": clipped, "longest": names[0][:80]}
+    written, possible = sum(each.written_ns for each in found), sum(each.possible_ns for each in found)
+    longest = next(each.longest for each in found if each.longest is not None)
+    severity = Severity.ERROR if written - possible > _NOTABLE * operation_ns else Severity.WARNING
+    params: dict[str, Param] = {"written_ns": written, "possible_ns": possible, "longest": longest[:80]}
     return [Finding("busy-over-100", severity, count=count, params=params)]
 
 
-def _clocks(views: Sequence[TraceView]) -> list[Finding]:
-    device = sum(_device_steps_back(view) for view in views)
-    host = sum(_host_steps_back(view) for view in views)
-    steps = sum(_steps_out_of_order(view) for view in views)
-    count = device + host + steps
-    if not count:
-        return []
-    params = {"operations": device, "calls": host, "steps": steps}
-    return [Finding("clock-went-back", Severity.WARNING, count=count, params=params)]
+def _clocks(found: Sequence[Contradictions]) -> list[Finding]:
+    params = {
+        "operations": sum(each.device_steps_back for each in found),
+        "calls": sum(each.host_steps_back for each in found),
+        "steps": sum(each.steps_out_of_order for each in found),
+    }
+    count = sum(params.values())
+    return [Finding("clock-went-back", Severity.WARNING, count=count, params=params)] if count else []
 
 
 def _device_steps_back(view: TraceView) -> int:
@@ -146,13 +181,13 @@ def _steps_out_of_order(view: TraceView) -> int:
     return int(np.count_nonzero(found[1:] < found[:-1]))
 
 
-def _clashes(views: Sequence[TraceView]) -> list[Finding]:
-    """Two launches, one after the other, with one id: which of them launched the operation is not known."""
-    count = sum(_clashing(view) for view in views)
+def _clashes(found: Sequence[Contradictions]) -> list[Finding]:
+    count = sum(each.clashes for each in found)
     return [Finding("correlation-clash", Severity.WARNING, count=count)] if count else []
 
 
 def _clashing(view: TraceView) -> int:
+    """Two launches, one after the other, with one id: which of them launched the operation is not known."""
     trace = view.trace
     calls = trace.calls
     if not len(calls):
@@ -170,22 +205,21 @@ def _clashing(view: TraceView) -> int:
     return int(np.unique(pairs, axis=1).shape[1])
 
 
-def _too_efficient(views: Sequence[TraceView]) -> list[Finding]:
-    excess = np.concatenate([view.work.excess for view in views] or [np.zeros(0)])
-    excess = excess[~np.isnan(excess)]
-    copies = sum(_impossible_copies(view) for view in views)
-    if not len(excess) and not copies:
+def _too_efficient(found: Sequence[Contradictions]) -> list[Finding]:
+    kernels = sum(each.kernels_too_efficient for each in found)
+    copies = sum(each.copies_impossible for each in found)
+    if not kernels and not copies:
         return []
-    wrong = copies + int((excess > IMPOSSIBLE).sum())
+    wrong = copies + sum(each.kernels_impossible for each in found)
     params: dict[str, Param] = {
         "limit_share": MOST_EFFICIENT,
-        "kernels": len(excess),
-        "highest_share": float(excess.max(initial=0)),
+        "kernels": kernels,
+        "highest_share": max(each.highest_efficiency for each in found),
         "copies": copies,
         "impossible": wrong,
     }
     severity = Severity.WARNING if wrong else Severity.INFO
-    return [Finding("efficiency-over-105", severity, count=len(excess) + copies, params=params)]
+    return [Finding("efficiency-over-105", severity, count=kernels + copies, params=params)]
 
 
 def _impossible_copies(view: TraceView) -> int:

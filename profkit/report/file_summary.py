@@ -9,27 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.advice import advise
-from profkit.memory import memory_row
+from profkit.memory import history_span
 from profkit.model import Trace
-from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
-from profkit.model.report import InputRow, Method
+from profkit.model.report import Method
 from profkit.model.report_memory import Memory
-from profkit.model.report_numerics import Numerics
-from profkit.model.report_time import Timeline
-from profkit.model.report_verdict import AdviceRow, Health
-from profkit.report.assembly import doubts_of, health_of, input_row, method_of, undecided_of
-from profkit.report.identity import Identity, identity_of
-from profkit.report.joining import Joined
-from profkit.report.numerics import numerics_rows
+from profkit.report.assembly import FileFacts, memory_of, method_of
+from profkit.report.fit_rows import fit_rows
+from profkit.report.identity import Identity, identity_of, joined_recording
+from profkit.report.joining import Told
 from profkit.report.part import Part
 from profkit.report.views import Options, analysed_views
 from profkit.timeline.lanes import timeline_row
-from profkit.timeline.view import TraceView, step_device_ns
+from profkit.timeline.view import Span, TraceView, step_device_ns
 
-__all__ = ["FileSummary", "summarise_file"]
+__all__ = ["FileSummary", "summarise_file", "tell"]
 
 Column = NDArray[np.int64]
+Recording = Trace | MemoryHistory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,21 +35,13 @@ class FileSummary:
 
     part: Part
     """Of a snapshot, that of no trace."""
-    sources: Sequence[InputRow]
-    """One a file that it was read from."""
+    facts: FileFacts
     identity: Identity | None
     """What it is a recording of."""
-    health: Health
-    undecided: Fact | None
-    doubts: Sequence[Fact]
-    """What else is to be said where nothing is decided."""
     memory: Memory | None
-    """Of a trace, in its own times."""
-    advice: Sequence[AdviceRow]
-    """Empty unless it was asked for."""
-    numerics: Sequence[Numerics]
-    timeline: Timeline | None
-    """In the trace's own times and device numbers; None unless it was asked for."""
+    """In its own times."""
+    history_span: Span | None
+    """Of a snapshot: from its first to its last event, in Unix time."""
     method: Method
     step_device_ns: Column
     """The length of every step, also of those that were left out."""
@@ -67,47 +56,69 @@ class FileSummary:
 
 
 def summarise_file(
-    recording: Trace | MemoryHistory,
+    read: Sequence[Recording],
     options: Options,
     *,
-    beside: Sequence[Trace | MemoryHistory] = (),
+    beside: Sequence[Recording] = (),
     gives: bool = False,
     left_out: NDArray[np.bool_] | None = None,
-    whole: bool = False,
 ) -> FileSummary:
     """Summarise one recording: a pure function, to be run anywhere.
 
     Args:
-        recording: What a reader returned.
+        read: What a reader returned; of several files that follow each other on one device, all.
         options: What the person said about it.
         beside: Recordings of the same program that give it shapes or counters.
         gives: Whether it only gives such things to others: then it has no tables.
         left_out: Which steps are left out of the window, when the whole report has decided.
-        whole: Whether to give advice and a timeline too.
     """
+    recording = joined_recording(read)
     views = [] if gives else analysed_views([recording, *beside], options, left_out)
     view = views[0] if views else None
-    joined = Joined.of(Part.together([Part.of(each) for each in views]))
-    histories = [recording] if isinstance(recording, MemoryHistory) else []
-    memory = memory_row(histories, views, [0] * len(views))
-    undecided = undecided_of([recording], views)
+    memory = memory_of([recording], views, [0] * len(views))
     return FileSummary(
-        part=joined.part,
-        sources=[input_row(recording)],
+        part=Part.together([Part.of(each) for each in views]),
+        facts=FileFacts.of(recording, read),
         identity=identity_of(recording),
-        health=health_of([recording], views, joined.part, memory, joined.ranks.findings),
-        undecided=undecided,
-        doubts=doubts_of(undecided, views),
-        memory=memory,
-        advice=advise([v for v in views if v.has_timeline], memory) if whole else [],
-        numerics=numerics_rows([recording]),
-        timeline=timeline_row(views, [0], joined.device_ids) if whole else None,
+        memory=memory.section if memory else None,
+        history_span=history_span(recording) if isinstance(recording, MemoryHistory) else None,
         method=method_of([recording], views, options),
         step_device_ns=step_device_ns(view) if view else np.empty(0, np.int64),
         kinds=view.steps.kinds if view else [],
         damaged=view.steps.damaged if view else np.zeros(0, bool),
         left_out=~view.kept_steps if view else np.zeros(0, bool),
         work_ns=_work_ns(view) if view else [],
+    )
+
+
+def tell(
+    recordings: Sequence[Recording],
+    options: Options,
+    left_out: NDArray[np.bool_] | None,
+    offset_ns: int,
+    known: Told | None,
+) -> Told:
+    """What one recording tells for the whole report.
+
+    Args:
+        recordings: The recording, and those that are laid beside it.
+        options: What the person said about them.
+        left_out: Which steps the report leaves out.
+        offset_ns: What to add to its times to have report times.
+        known: What is told of the memory; None to find that out.
+
+    Returns:
+        Its memory, or its advice and its timeline, with its own device numbers.
+    """
+    views = analysed_views(recordings, options, left_out)
+    offsets = [offset_ns] * len(views)
+    if known is None:
+        memory = memory_of(recordings, views, offsets)
+        traces = [each for each in recordings if isinstance(each, Trace)]
+        return Told(memory=memory.section if memory else None, fit=fit_rows(memory, traces, views))
+    return Told(
+        advice=advise([v for v in views if v.has_timeline], known.memory, known.fit),
+        timeline=timeline_row(views, offsets, [list(range(len(v.trace.devices))) for v in views]),
     )
 
 

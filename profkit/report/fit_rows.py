@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from profkit.memory import MemoryFound
 from profkit.model import Trace
-from profkit.model.memory_history import MemoryHistory
 from profkit.model.report_memory import FitRow
 from profkit.simulation.answer import first_step
 from profkit.simulation.block_operators import block_operators
@@ -30,19 +30,20 @@ _WORTH_SAYING: Final = 0.01
 """Of the peak: what changes less is not told."""
 
 
-def fit_rows(recordings: Sequence[Trace | MemoryHistory], views: Sequence[TraceView]) -> list[FitRow]:
+def fit_rows(memory: MemoryFound | None, traces: Sequence[Trace], views: Sequence[TraceView]) -> list[FitRow]:
     """The changes that move the peak by 1 % or more; none without a memory history and the step of a trace.
 
     Args:
-        recordings: What the readers returned.
-        views: The analysed traces among them.
+        memory: The memory section, and the snapshot that it is of.
+        traces: The traces of the report.
+        views: Those that are timelines; the step is of the one that was recorded with the snapshot, where one was.
     """
-    history = next((each for each in recordings if isinstance(each, MemoryHistory)), None)
-    step = first_step(views) if history is not None else None
-    program = memory_program(history) if history is not None and step is not None else None
+    if memory is None or memory.history is None:
+        return []
+    step = first_step([memory.view] if memory.view else views)
+    program = memory_program(memory.history) if step is not None else None
     if program is None:
         return []
-    traces = [each for each in recordings if isinstance(each, Trace)]
     operators = next((made for each in traces if (made := block_operators(program, each))), None)
     layered = bool(find_segments(program))
     rows = []

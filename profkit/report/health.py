@@ -2,278 +2,246 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from profkit.advice.audience import audience_of
-from profkit.model import Finding, OperationKind, Severity, Trace
+from profkit.model import Finding, Severity
 from profkit.model.findings import Fact, Param
-from profkit.model.report_verdict import Health
+from profkit.model.report_verdict import Health, Step
+from profkit.model.rows import replace
 from profkit.model.states import State
-from profkit.report.contradictions import contradictions, overrun_ns
-from profkit.report.importer import importer_findings
-from profkit.report.step_findings import step_findings, too_few_whole
+from profkit.report.contradictions import contradiction_findings
+from profkit.report.step_findings import idle_steps, step_findings, too_few_whole
+from profkit.report.trace_health import CounterUse, TraceHealth
 from profkit.report.verdict import UNDECIDED
 from profkit.roofline.beside_collectives import overlap_findings
-from profkit.roofline.clock_changes import clock_findings
-from profkit.timeline.host_step import host_facts, records_no_gpu
-from profkit.timeline.launches import launches_captured, launches_without_kernel, unstarted_launches
-from profkit.timeline.phase_table import unattributed_ns
+from profkit.roofline.clock_changes import clock_finding
 from profkit.timeline.phases import DEEPEST_PHASE
-from profkit.timeline.view import TraceView
-from profkit.timeline.window_table import states_of
 
-__all__ = ["health_row", "undecided_reason"]
+__all__ = ["health_row", "told_together", "undecided_reason"]
 
 _NOTABLE: Final = 0.01
 """A share of lost or unlinked work below this is told as information only."""
 
 _MOST_FINDINGS: Final = 60
 
+_MOST_ALIKE: Final = 3
+"""Of one finding with other numbers in each file, these are told; the rest is counted."""
 
-def health_row(views: Sequence[TraceView], findings: Sequence[Finding], dropped: dict[str, int]) -> Health:
+Traces = Sequence[TraceHealth]
+
+
+def health_row(
+    traces: Traces, findings: Sequence[Finding], dropped: Mapping[str, int], step: Step | None
+) -> Health:
     """The health section.
 
     Args:
-        views: The traces, with their windows.
-        findings: What the readers found.
+        traces: What it rests on.
+        findings: What was found in the files, but for their timelines.
         dropped: Events that the readers left out, by reason.
+        step: The step as recorded.
     """
-    found = [*findings, *_counters(views), *_dropped(dropped)]
-    views = [v for v in views if v.has_timeline]
-    unlaunched = sum(_unlaunched(v) for v in views)
-    lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
-    without_phase = unattributed_ns(views)
-    unstarted = sum(int(unstarted_launches(v.trace, v.launches).sum()) for v in views)
-    found += [*_lost(views, unlaunched, lost - unstarted), *_causality(views), *contradictions(views)]
-    if unstarted:
-        found.append(Finding("launches-unstarted", Severity.INFO, count=unstarted))
+    found = [*findings, *_counters(traces), *_dropped(dropped)]
+    traces = [t for t in traces if t.has_timeline]
+    unlaunched, lost = sum(t.unlaunched for t in traces), sum(t.launches_lost for t in traces)
+    unstarted = sum(t.launches_unstarted for t in traces)
+    found += [*_lost(traces, unlaunched, lost - unstarted), *_causality(traces)]
+    found += contradiction_findings([t.contradictions for t in traces], sum(t.operation_ns for t in traces))
+    found += _counted("launches-unstarted", Severity.INFO, unstarted)
     if all(f.code != "graphs-opaque" for f in findings):
-        found += _graphs(views)
-    found += _captured(views) + clock_findings(views) + overlap_findings(views)
-    found += (
-        _attribution(views, without_phase)
-        + _warm_up(views)
-        + step_findings(views)
-        + importer_findings(views)
-        + _without_work(views)
-        + _too_deep(views)
-    )
+        found += _counted("graphs-opaque", Severity.WARNING, sum(t.graphs for t in traces))
+    # Launches that were captured launched nothing, so that nothing of them is missing.
+    found += _counted("launches-captured", Severity.INFO, sum(t.launches_captured for t in traces))
+    found += clock_finding([each for t in traces for each in t.clock])
+    found += overlap_findings([t.slowed for t in traces])
+    found += _attribution(traces)
+    found += _steps(traces, step)
+    found += [t.importer for t in traces if t.importer][:1]
+    found += _without_work(traces)
+    found += _too_deep(traces)
     found.sort(key=lambda f: f.severity, reverse=True)
-    moved = sum(int(states_of(v, d)[State.PROFILER]) for v in views for d in range(len(v.trace.devices)))
     return Health(
         ok=all(f.severity < Severity.WARNING for f in found),
         findings=found[:_MOST_FINDINGS],
         kernels_without_launch=unlaunched,
         launches_without_kernel=lost,
-        warm_up_tail=sum(int(v.warm_up_tail.sum()) for v in views),
-        gpu_ns_without_phase=without_phase,
+        warm_up_tail=sum(t.warm_up_tail for t in traces),
+        gpu_ns_without_phase=sum(t.without_phase_ns for t in traces),
         events_dropped=dict(sorted(dropped.items())),
-        profiler_overhead_ns=moved if moved else None,
+        profiler_overhead_ns=sum(t.profiler_ns for t in traces) or None,
     )
 
 
-def undecided_reason(views: Sequence[TraceView]) -> Fact | None:
-    """Why the files cannot give a verdict, or None when they can."""
-    if views and not any(v.has_timeline for v in views):
+def told_together(files: Iterable[Sequence[Finding]]) -> list[Finding]:
+    """What is the same in several files, once; and of what only has other numbers in each, the worst.
+
+    Args:
+        files: What was found in each file.
+    """
+    same: dict[tuple[str, str], list[Finding]] = {}
+    in_files: Counter[tuple[str, str]] = Counter()
+    for findings in files:
+        keys = [(finding.code, repr(finding.params)) for finding in findings]
+        in_files.update(set(keys))
+        for key, finding in zip(keys, findings, strict=True):
+            same.setdefault(key, []).append(finding)
+    told: dict[str, list[Finding]] = {}
+    for key, group in same.items():
+        more: dict[str, Param] = {"same_files": in_files[key] - 1} if in_files[key] > 1 else {}
+        once = replace(group[0], count=sum(f.count for f in group), params={**group[0].params, **more})
+        told.setdefault(once.code, []).append(once)
+    return [each for alike in told.values() for each in _worst(alike)]
+
+
+def _worst(alike: Sequence[Finding]) -> list[Finding]:
+    if len(alike) <= _MOST_ALIKE:
+        return list(alike)
+    order = sorted(alike, key=lambda f: (f.severity.rank, f.count), reverse=True)
+    *kept, last = order[:_MOST_ALIKE]
+    more = sum(1 + int(str(f.params.get("same_files", 0))) for f in order[_MOST_ALIKE:])
+    return [*kept, replace(last, params={**last.params, "alike_files": more})]
+
+
+def undecided_reason(traces: Traces, states: NDArray[np.int64]) -> Fact | None:
+    """Why the files cannot give a verdict, or None when they can.
+
+    Args:
+        traces: What is known of their health.
+        states: The window's time in each `State`, in ns, over all devices.
+    """
+    if traces and not any(t.has_timeline for t in traces):
         return Fact("counters-only")
-    if not any(len(v.trace.operations) for v in views):
-        lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
-        if lost:
+    if not any(t.operations for t in traces):
+        if lost := sum(t.launches_lost for t in traces):
             return Fact("no-kernel-records", {"launches": lost})
-        if records_no_gpu(views) and (told := host_facts(views[0])):
-            return Fact("host-only", told[0].params)
-        any_host = any(len(v.trace.ranges) or len(v.trace.calls) for v in views)
-        return Fact("no-gpu-events" if any_host else "no-events")
-    states = np.zeros(len(State), np.int64)
-    for view in views:
-        for device in range(len(view.trace.devices)):
-            states += states_of(view, device)
-    overrun = sum(overrun_ns(v) for v in views)
-    if overrun > UNDECIDED * max(sum(_summed_ns(v) for v in views), 1):
+        if traces and all(t.ran_on_cpu for t in traces) and traces[0].host:
+            return Fact("host-only", traces[0].host[0].params)
+        return Fact("no-gpu-events" if any(t.shows_host for t in traces) else "no-events")
+    overrun_ns = sum(t.contradictions.written_ns - t.contradictions.possible_ns for t in traces)
+    if overrun_ns > UNDECIDED * max(sum(t.operation_ns for t in traces), 1):
         return Fact("impossible-times")
-    if steps := _steps_reason(views):
+    if steps := _steps_reason(traces):
         return steps
     if states[State.UNCLASSIFIED] > UNDECIDED * max(int(states.sum()), 1):
-        opaque = any((v.trace.operations.kind == OperationKind.GRAPH).any() for v in views)
-        return Fact("graphs-opaque" if opaque else "kernels-unrecognised")
-    return _missing_reason(views)
+        return Fact("graphs-opaque" if any(t.graphs for t in traces) else "kernels-unrecognised")
+    return _missing_reason(traces)
 
 
-def _steps_reason(views: Sequence[TraceView]) -> Fact | None:
+def _steps_reason(traces: Traces) -> Fact | None:
     """Why the steps cannot give a verdict: most are damaged, or empty."""
-    damaged, steps = too_few_whole(views)
+    damaged, steps = too_few_whole([t.steps for t in traces])
     if damaged:
         return Fact("steps-damaged", {"damaged": damaged, "steps": steps})
-    idle, steps = _idle_steps(views)
+    idle, steps = idle_steps([t.steps for t in traces])
     if idle >= UNDECIDED * max(steps, 1):
         # Steps whose kernels are lost only look empty.
-        return _missing_reason(views) or Fact("steps-without-work", {"idle": idle, "steps": steps})
+        return _missing_reason(traces) or Fact("steps-without-work", {"idle": idle, "steps": steps})
     return None
 
 
-def _missing_reason(views: Sequence[TraceView]) -> Fact | None:
+def _missing_reason(traces: Traces) -> Fact | None:
     """Why the file cannot give a verdict when most of its kernels are missing; a lost graph hides as many as others have."""
-    kernels = sum(int((v.trace.operations.kind == OperationKind.KERNEL).sum()) for v in views)
-    lost = sum(launches_without_kernel(v.trace, v.launches) for v in views)
+    kernels, lost = sum(t.kernels for t in traces), sum(t.launches_lost for t in traces)
     if lost > UNDECIDED * (lost + kernels):
         return Fact("kernels-lost", {"lost": lost, "kernels": kernels})
-    hidden, graphs = (sum(counts) for counts in zip(*map(_hidden_in_graphs, views), strict=True))
+    hidden, graphs = sum(t.hidden_kernels for t in traces), sum(t.graphs_lost for t in traces)
     if kernels and hidden > UNDECIDED * (hidden + kernels):
         return Fact("graphs-lost", {"graphs": graphs, "hidden": hidden, "kernels": kernels})
     return None
 
 
-def _counters(views: Sequence[TraceView]) -> list[Finding]:
+def _counted(code: str, severity: Severity, count: int) -> list[Finding]:
+    return [Finding(code, severity, count=count)] if count else []
+
+
+def _counters(traces: Traces) -> list[Finding]:
     """What hardware counters have no timeline for, and what each file of them gave to the timelines."""
-    alone = sum(len(v.trace.counters) for v in views if not v.has_timeline)
-    found = [Finding("counters-only", Severity.INFO, count=alone)] if alone else []
-    files = {id(used.counters): used.counters for view in views for used in view.counters}
-    return found + [_matched_counters(views, counters) for counters in files.values()]
+    found = _counted("counters-only", Severity.INFO, sum(t.counters for t in traces if not t.has_timeline))
+    files: dict[tuple[str, int], list[CounterUse]] = {}
+    for used in (used for t in traces for used in t.counters_used):
+        files.setdefault((used.file, used.counted), []).append(used)
+    kernel_ns = sum(t.kernel_ns for t in traces)
+    return found + [_matched_counters(uses, kernel_ns) for uses in files.values()]
 
 
-def _matched_counters(views: Sequence[TraceView], counters: Trace) -> Finding:
-    kernels, covered_ns, kernel_ns = set[int](), 0, 0
-    for view in views:
-        operations = view.trace.operations
-        duration = np.where(
-            operations.kind == OperationKind.KERNEL, operations.end_ns - operations.start_ns, 0
-        )
-        kernel_ns += int(duration.sum())
-        for used in view.counters:
-            if used.counters is counters:
-                kernels.update(used.match[used.match >= 0].tolist())
-                covered_ns += int(duration[used.match >= 0].sum())
-    file, counted = counters.source.name, len(counters.counters)
-    if not kernels:
+def _matched_counters(uses: Sequence[CounterUse], kernel_ns: int) -> Finding:
+    file, counted = uses[0].file, uses[0].counted
+    matched = frozenset[int]().union(*(used.rows for used in uses))
+    if not matched:
         params: dict[str, Param] = {"file": file, "counted": counted}
         return Finding("counters-unlike", Severity.WARNING, count=counted, params=params)
-    params = {"file": file, "counted": counted, "time_share": covered_ns / max(kernel_ns, 1)}
-    return Finding("counters-matched", Severity.INFO, count=len(kernels), params=params)
+    share = sum(used.covered_ns for used in uses) / max(kernel_ns, 1)
+    params = {"file": file, "counted": counted, "time_share": share}
+    return Finding("counters-matched", Severity.INFO, count=len(matched), params=params)
 
 
-def _captured(views: Sequence[TraceView]) -> list[Finding]:
-    """Launches that were captured: they launched nothing, so that nothing of them is missing."""
-    count = sum(launches_captured(v.trace, v.launches) for v in views)
-    if not count:
-        return []
-    return [Finding("launches-captured", Severity.INFO, count=count)]
-
-
-def _hidden_in_graphs(view: TraceView) -> tuple[int, int]:
-    """About how many kernels are missing because graph launches left no record, and how many of these there are."""
-    calls, operations = view.trace.calls, view.trace.operations
-    graph = np.array(["GraphLaunch" in text for text in view.trace.strings] or [False])[calls.name] & (
-        calls.driver == 0
-    )
-    if not graph.any() or not view.launches.linked.any():
-        return 0, 0
-    of_call = np.bincount(
-        view.launches.call[view.launches.linked & (operations.kind == OperationKind.KERNEL)],
-        minlength=len(calls),
-    )
-    recorded = graph & (of_call > 0)
-    lost = int((graph & (of_call == 0)).sum())
-    return (round(lost * float(of_call[recorded].mean())), lost) if recorded.any() else (0, 0)
-
-
-def _summed_ns(view: TraceView) -> int:
-    operations = view.trace.operations
-    return int((operations.end_ns - operations.start_ns).sum())
-
-
-def _unlaunched(view: TraceView) -> int:
-    kernels = view.trace.operations.kind == OperationKind.KERNEL
-    return int((kernels & ~view.launches.linked & ~view.warm_up_tail).sum())
-
-
-def _lost(views: Sequence[TraceView], unlaunched: int, lost: int) -> list[Finding]:
-    kernels = sum(int((v.trace.operations.kind == OperationKind.KERNEL).sum()) for v in views)
+def _lost(traces: Traces, unlaunched: int, lost: int) -> list[Finding]:
+    kernels = sum(t.kernels for t in traces)
     found = []
     if unlaunched:
         severity = Severity.WARNING if unlaunched > _NOTABLE * kernels else Severity.INFO
-        found.append(
-            Finding("kernels-without-launch", severity, count=unlaunched, params={"kernels": kernels})
-        )
-    if lost:
-        severity = Severity.WARNING if lost > _NOTABLE * (lost + kernels) else Severity.INFO
-        found.append(Finding("launches-without-kernel", severity, count=lost))
-    return found
+        params: dict[str, Param] = {"kernels": kernels}
+        found.append(Finding("kernels-without-launch", severity, count=unlaunched, params=params))
+    severity = Severity.WARNING if lost > _NOTABLE * (lost + kernels) else Severity.INFO
+    return found + _counted("launches-without-kernel", severity, lost)
 
 
-def _dropped(dropped: dict[str, int]) -> list[Finding]:
+def _dropped(dropped: Mapping[str, int]) -> list[Finding]:
     return [
-        Finding(f"dropped-{reason.replace('_', '-')}", Severity.WARNING, count=count)
+        each
         for reason, count in sorted(dropped.items())
-        if count
+        for each in _counted(f"dropped-{reason.replace('_', '-')}", Severity.WARNING, count)
     ]
 
 
-def _causality(views: Sequence[TraceView]) -> list[Finding]:
-    early, most_ns = 0, 0
-    for view in views:
-        linked = view.launches.linked
-        lead = view.launches.time_ns[linked] - view.trace.operations.start_ns[linked]
-        early += int((lead > 0).sum())
-        most_ns = max(most_ns, int(lead.max(initial=0)))
-    total = sum(len(v.trace.operations) for v in views)
+def _causality(traces: Traces) -> list[Finding]:
+    early = sum(t.early for t in traces)
     if not early:
         return []
-    severity = Severity.WARNING if early > _NOTABLE * total else Severity.INFO
-    return [Finding("kernel-before-launch", severity, count=early, params={"most_ns": most_ns})]
+    severity = Severity.WARNING if early > _NOTABLE * sum(t.operations for t in traces) else Severity.INFO
+    params = {"most_ns": max(t.most_early_ns for t in traces)}
+    return [Finding("kernel-before-launch", severity, count=early, params=params)]
 
 
-def _graphs(views: Sequence[TraceView]) -> list[Finding]:
-    graphs = sum(int((v.trace.operations.kind == OperationKind.GRAPH).sum()) for v in views)
-    return [Finding("graphs-opaque", Severity.WARNING, count=graphs)] if graphs else []
-
-
-def _attribution(views: Sequence[TraceView], without_phase_ns: int) -> list[Finding]:
-    if not any(len(v.trace.operations) for v in views):
+def _attribution(traces: Traces) -> list[Finding]:
+    if not any(t.operations for t in traces):
         return []
-    if not any(v.phases.paths for v in views):
+    if not any(t.has_phases for t in traces):
         # profkit's own marks are Python's: a program without it can have NVTX ranges.
-        programs = [audience_of(v) for v in views]
-        words = "no-phases" if any(p.trains for p in programs) else "no-ranges"
-        return [Finding(words if any(p.torch for p in programs) else "no-torch", Severity.INFO)]
-    busy = sum(int(states_of(v, d)[: State.INPUT].sum()) for v in views for d in range(len(v.trace.devices)))
-    if busy and without_phase_ns > 0.1 * busy:
-        return [Finding("time-without-phase", Severity.INFO, params={"share": without_phase_ns / busy})]
+        words = "no-phases" if any(t.program.trains for t in traces) else "no-ranges"
+        return [Finding(words if any(t.program.torch for t in traces) else "no-torch", Severity.INFO)]
+    busy_ns, without_ns = sum(t.busy_ns for t in traces), sum(t.without_phase_ns for t in traces)
+    if busy_ns and without_ns > 0.1 * busy_ns:
+        return [Finding("time-without-phase", Severity.INFO, params={"share": without_ns / busy_ns})]
     return []
 
 
-def _too_deep(views: Sequence[TraceView]) -> list[Finding]:
-    count = sum(view.phases.too_deep for view in views)
+def _steps(traces: Traces, step: Step | None) -> list[Finding]:
+    if any(t.steps.count for t in traces):
+        return step_findings([t.steps for t in traces])
+    if step is None or not any(t.operations for t in traces):
+        return []
+    params: dict[str, Param] = {
+        "startup_ns": step.startup_ns or 0,
+        "teardown_ns": step.teardown_ns or 0,
+        "weights": any(t.steps.leaves_weights_out for t in traces),
+    }
+    return [Finding("no-steps", Severity.INFO, params=params)]
+
+
+def _without_work(traces: Traces) -> list[Finding]:
+    idle, steps = idle_steps([t.steps for t in traces])
+    severity = Severity.WARNING if idle >= UNDECIDED * steps else Severity.INFO
+    params = {"steps": steps}
+    return [Finding("steps-without-work", severity, count=idle, params=params)] if idle else []
+
+
+def _too_deep(traces: Traces) -> list[Finding]:
+    count = sum(t.phases_too_deep for t in traces)
     params = {"deepest": DEEPEST_PHASE}
     return [Finding("phases-too-deep", Severity.WARNING, count=count, params=params)] if count else []
-
-
-def _idle_steps(views: Sequence[TraceView]) -> tuple[int, int]:
-    """How many steps have no work on any device, of how many; of recordings some of whose steps have some."""
-    counts = [
-        np.bincount(v.step_of_operation + 1, minlength=v.steps.count + 1)[1:][~v.steps.damaged] for v in views
-    ]
-    counts = [count for count in counts if count.any()]
-    return sum(int((count == 0).sum()) for count in counts), sum(map(len, counts))
-
-
-def _without_work(views: Sequence[TraceView]) -> list[Finding]:
-    idle, steps = _idle_steps(views)
-    if not idle:
-        return []
-    severity = Severity.WARNING if idle >= UNDECIDED * steps else Severity.INFO
-    return [Finding("steps-without-work", severity, count=idle, params={"steps": steps})]
-
-
-def _warm_up(views: Sequence[TraceView]) -> list[Finding]:
-    stepped = [v for v in views if v.steps.count]
-    if not stepped:
-        return []
-    steps = stepped[0].steps.count
-    before = ~stepped[0].steps.damaged[: int(np.argmax(stepped[0].kept_steps))]
-    left_out = int(np.count_nonzero(before))
-    return (
-        [Finding("warm-up-steps", Severity.INFO, count=left_out, params={"steps": steps})] if left_out else []
-    )

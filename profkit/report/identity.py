@@ -228,17 +228,18 @@ class Identified:
 
     recordings: Sequence[Trace | MemoryHistory]
     """Those of one device as one."""
-    read: Sequence[Trace | MemoryHistory]
-    """Those that they were made from: those of each device in the order of time, and none of another run."""
+    read: Sequence[Sequence[Trace | MemoryHistory]]
+    """Those that each was made from, in the order of time; none of another run."""
     findings: Sequence[Finding]
 
 
 def identified(recordings: Sequence[Trace | MemoryHistory]) -> Identified:
     """Find out which recordings are of one run, and join those that follow each other on one device."""
     found = grouped([identity_of(recording) for recording in recordings])
+    groups = [[recordings[at] for at in group] for group in found.groups]
     return Identified(
-        recordings=[joined_recording([recordings[at] for at in group]) for group in found.groups],
-        read=[recordings[at] for group in found.groups for at in group],
+        recordings=[joined_recording(group) for group in groups],
+        read=groups,
         findings=found.findings,
     )
 

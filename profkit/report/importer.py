@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from profkit.model import Finding, OperationKind, Severity, Trace
@@ -11,7 +10,7 @@ from profkit.readers.registry import format_named
 from profkit.timeline.launches import launches_without_kernel
 from profkit.timeline.view import TraceView
 
-__all__ = ["importer_findings"]
+__all__ = ["importer_finding"]
 
 _LOST: Final = 0.05
 """A recording that lost so much of its launches' kernels is damaged."""
@@ -21,20 +20,15 @@ _YEAR_OF_CUDA: Final = {12: 2022, 13: 2025}
 year in its version, and one of an earlier year is surely older; which release of the same year is, is not told."""
 
 
-def importer_findings(views: Sequence[TraceView]) -> list[Finding]:
+def importer_finding(view: TraceView) -> Finding | None:
     """That an export lacks rows, and whether its nsys is older than the CUDA that it recorded."""
-    for view in views:
-        source, is_older = view.trace.source, _is_older(view.trace)
-        known = format_named(source.format)
-        if not (known and known.imported and _lacks_rows(view, is_older=is_older)):
-            continue
-        params = {
-            "version": source.tool_version if is_older else None,
-            "cuda": source.facts.get("cuda"),
-        }
-        severity = Severity.WARNING if len(view.trace.operations) else Severity.ERROR
-        return [Finding("importer-lost-rows", severity, params=params)]
-    return []
+    source, is_older = view.trace.source, _is_older(view.trace)
+    known = format_named(source.format)
+    if not (known and known.imported and _lacks_rows(view, is_older=is_older)):
+        return None
+    params = {"version": source.tool_version if is_older else None, "cuda": source.facts.get("cuda")}
+    severity = Severity.WARNING if len(view.trace.operations) else Severity.ERROR
+    return Finding("importer-lost-rows", severity, params=params)
 
 
 def _lacks_rows(view: TraceView, *, is_older: bool) -> bool:

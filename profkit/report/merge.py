@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.advice import MOST_DEVICES, saving_of
-from profkit.memory import fullest, trace_memory_later
+from profkit.advice.order import order_of
+from profkit.memory import fullest, overlap, trace_memory_later
 from profkit.model import Finding
-from profkit.model.findings import Fact
 from profkit.model.report import Report
 from profkit.model.report_memory import Memory
 from profkit.model.report_time import Timeline
-from profkit.model.report_verdict import AdviceRow, Health
+from profkit.model.report_verdict import AdviceRow
 from profkit.model.rows import replace
-from profkit.model.states import State
-from profkit.model.summing import added
+from profkit.report.assembly import report_of
 from profkit.report.file_summary import FileSummary
-from profkit.report.joining import Joined
+from profkit.report.joining import Joined, Told
 from profkit.report.part import Part
-from profkit.report.verdict import UNDECIDED, Grounds
-from profkit.timeline.lanes import shifted
 from profkit.timeline.steps import steps_left_out
 
-__all__ = ["common_left_out", "files_shown", "merge_files"]
-
-_MADE_ANEW: Final = frozenset(
-    {
-        "parallelism", "ranks-missing", "ranks-not-compared", "straggler", "small-buckets", "waits-in-messages", "collectives-unmatched", "ranks-repeated",
-        "recordings-apart", "recordings-uneven",
-        "copies-on-compute-stream", "collectives-on-compute-stream", "streams-take-turns",
-        "copies-run-alone", "copies-without-wait",
-    }
-)  # fmt: skip
-"""Findings that are about all ranks together."""
-
-_ONLY_OF_ALL: Final = frozenset({"no-phases", "no-ranges", "no-steps", "no-torch"})
-"""Findings that hold for a report only when they hold for every file."""
-
-_SAME_EVERYWHERE: Final = frozenset({"warm-up-steps", "steps-by-period", "steps-differ", "step-outlier"})
+__all__ = ["Merged", "common_left_out", "snapshot_told"]
 
 
 def common_left_out(files: Sequence[FileSummary]) -> NDArray[np.bool_]:
@@ -52,111 +34,111 @@ def common_left_out(files: Sequence[FileSummary]) -> NDArray[np.bool_]:
     )
 
 
-def files_shown(files: Sequence[FileSummary]) -> set[int]:
-    """The files whose advice and timeline the report has: those of the devices that did most."""
-    work = [(-ns, at) for at, f in enumerate(files) for ns in f.work_ns]
-    busiest = _busiest_file(files)
-    return {at for _, at in sorted(work)[:MOST_DEVICES]} | ({busiest} if busiest is not None else set())
+def snapshot_told(files: Sequence[FileSummary]) -> tuple[int, int | None] | None:
+    """The snapshot whose memory is told, and the timeline that was recorded at the same time; None without a snapshot.
+
+    One that was recorded during another file comes before the others, and of those the one with the highest peak.
+    """
+    at_once = {
+        at: next((b for b, other in enumerate(files) if _at_once(snapshot, other)), None)
+        for at, snapshot in enumerate(files)
+        if snapshot.memory is not None and not snapshot.part.traces
+    }
+    known = [at for at, other in at_once.items() if other is not None] or list(at_once)
+    if not known:
+        return None
+    peaks = {at: memory.peak_allocated_bytes or 0 for at in known if (memory := files[at].memory)}
+    told = max(known, key=lambda at: peaks[at])
+    other = at_once[told]
+    return told, other if other is not None and files[other].part.traces else None
 
 
-def _busiest_file(files: Sequence[FileSummary]) -> int | None:
-    busy = [max((d.busy_ns for t in f.part.traces for d in t.devices), default=-1) for f in files]
-    return busy.index(max(busy)) if busy and max(busy) >= 0 else None
+def _at_once(snapshot: FileSummary, other: FileSummary) -> bool:
+    span, identity = snapshot.history_span, other.identity
+    return span is not None and identity is not None and identity.timed and overlap(span, identity.span)
 
 
-def _advice(files: Sequence[FileSummary]) -> list[AdviceRow]:
-    """Each advice once, from the file where it saves most; only the files shown have any."""
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """Files whose timelines are put together, of the same leading steps left out."""
+
+    files: Sequence[FileSummary]
+    joined: Joined
+    first_trace: Sequence[int]
+    """The number of the first trace of each file."""
+
+    @classmethod
+    def of(cls, files: Sequence[FileSummary]) -> Merged:
+        """Put the timelines of some files together."""
+        first = list(accumulate((len(f.part.traces) for f in files), initial=0))[:-1]
+        return cls(files, Joined.of(Part.together([f.part for f in files])), first)
+
+    def shown(self) -> set[int]:
+        """The files whose advice and timeline the report has: those of the devices that did most."""
+        work = [(-ns, at) for at, f in enumerate(self.files) for ns in f.work_ns]
+        busiest = self.busiest
+        return {at for _, at in sorted(work)[:MOST_DEVICES]} | ({busiest} if busiest is not None else set())
+
+    @property
+    def busiest(self) -> int | None:
+        """The file of the device that was busy longest."""
+        busy = [max((d.busy_ns for t in f.part.traces for d in t.devices), default=-1) for f in self.files]
+        return busy.index(max(busy)) if busy and max(busy) >= 0 else None
+
+    def offset_ns(self, file: int) -> int:
+        """What to add to a file's times to have report times."""
+        return self.joined.offsets[self.first_trace[file]] if self.files[file].part.traces else 0
+
+    def own_memory(self) -> Memory | None:
+        """That of the fullest timeline, in the report's times."""
+        return fullest(
+            [
+                trace_memory_later(f.memory, self.offset_ns(at))
+                for at, f in enumerate(self.files)
+                if f.memory and f.part.traces
+            ]
+        )
+
+    def told(self, memory: Told, shown: Mapping[int, Told]) -> Told:
+        """What the files shown tell together.
+
+        Args:
+            memory: What is told of the memory.
+            shown: What each of them tells.
+        """
+        return Told(
+            memory=memory.memory,
+            fit=memory.fit,
+            advice=_advice(shown.values()),
+            timeline=self._timeline(shown),
+        )
+
+    def report(self, told: Told, findings: Sequence[Finding] = ()) -> Report:
+        """One report, whose tables are those of all files in one process.
+
+        Args:
+            told: What a few files tell for all.
+            findings: What was found of the files together.
+        """
+        method = replace(
+            next((f for f in self.files if f.part.traces), self.files[0]).method,
+            steps_found=[count for f in self.files for count in f.method.steps_found],
+            events=sum(f.method.events for f in self.files),
+        )
+        return report_of(self.joined, [f.facts for f in self.files], told, findings, method)
+
+    def _timeline(self, told: Mapping[int, Told]) -> Timeline | None:
+        at = self.busiest
+        made = told[at].timeline if at is not None and at in told else None
+        if at is None or made is None:
+            return None
+        return replace(made, device=made.device + self.joined.first_device[self.first_trace[at]])
+
+
+def _advice(told: Iterable[Told]) -> list[AdviceRow]:
+    """Each advice once, from the file where it saves most."""
     found: dict[str, AdviceRow] = {}
-    for row in (row for f in files for row in f.advice):
+    for row in (row for each in told for row in each.advice):
         if saving_of(row) >= saving_of(found.get(row.id, row)):
             found[row.id] = row
-    return sorted(found.values(), key=lambda row: -saving_of(row))
-
-
-def merge_files(files: Sequence[FileSummary]) -> Report:
-    """One report of many files, whose tables are those of all of them in one process.
-
-    Args:
-        files: The summaries, of the same leading steps left out.
-    """
-    joined = Joined.of(Part.together([f.part for f in files]))
-    undecided, doubts = _undecided(files, joined.part.grounds)
-    memory = _memory(files, joined.offsets)
-    return Report(
-        **joined.tables(memory),
-        inputs=[row for f in files for row in f.sources],
-        health=_health(files, joined.ranks.findings),
-        verdict=joined.verdict(undecided=undecided, facts=doubts),
-        numerics=[row for f in files for row in f.numerics],
-        advice=_advice(files),
-        timeline=_timeline(files, joined),
-        method=replace(
-            next((f for f in files if f.part.traces), files[0]).method,
-            steps_found=[count for f in files for count in f.method.steps_found],
-            events=sum(f.method.events for f in files),
-            ranks=joined.ranks.method,
-        ),
-    )
-
-
-def _undecided(files: Sequence[FileSummary], grounds: Grounds) -> tuple[Fact | None, Sequence[Fact]]:
-    """Why the files cannot decide, and what else the first of them says then."""
-    files = [f for f in files if f.part.traces] or files
-    told = next((f for f in files if f.undecided), None)
-    unknown = int(grounds.states[State.UNCLASSIFIED]) > UNDECIDED * max(int(grounds.states.sum()), 1)
-    if told is None or not (unknown or all(f.undecided for f in files)):
-        return None, ()
-    return told.undecided, told.doubts
-
-
-def _memory(files: Sequence[FileSummary], offsets: Sequence[int]) -> Memory | None:
-    """That of the fullest snapshot, else of the fullest timeline, in the report's times."""
-    snapshots = [f.memory for f in files if f.memory and not f.part.traces]
-    traces = accumulate((len(f.part.traces) for f in files), initial=0)
-    recorded = [
-        trace_memory_later(f.memory, offsets[at])
-        for f, at in zip(files, traces, strict=False)
-        if f.memory and f.part.traces
-    ]
-    return fullest(snapshots or recorded)
-
-
-def _timeline(files: Sequence[FileSummary], joined: Joined) -> Timeline | None:
-    at = _busiest_file(files)
-    made = files[at].timeline if at is not None else None
-    if at is None or made is None:
-        return None
-    trace = sum(len(f.part.traces) for f in files[:at])
-    return shifted(replace(made, device=made.device + joined.first_device[trace]), joined.offsets[trace])
-
-
-def _health(files: Sequence[FileSummary], made_anew: Sequence[Finding]) -> Health:
-    parts = [f.health for f in files]
-    timelines = sum(bool(f.part.traces) for f in files)
-    found: dict[str, list[Finding]] = {}
-    for part in parts:
-        for finding in part.findings:
-            if finding.code not in _MADE_ANEW:
-                found.setdefault(finding.code, []).append(finding)
-    for code in _ONLY_OF_ALL:
-        if len(found.get(code, ())) < timelines:
-            found.pop(code, None)
-    findings = [_finding(code, same) for code, same in found.items()]
-    findings += made_anew
-    findings.sort(key=lambda f: -f.severity.rank)
-    overhead = [part.profiler_overhead_ns for part in parts if part.profiler_overhead_ns is not None]
-    total: Health = added(*(replace(part, ok=False, findings=(), profiler_overhead_ns=0) for part in parts))
-    return replace(
-        total,
-        ok=all(part.ok for part in parts),
-        findings=findings,
-        profiler_overhead_ns=sum(overhead) if overhead else None,
-    )
-
-
-def _finding(code: str, same: Sequence[Finding]) -> Finding:
-    worst = max(same, key=lambda f: f.severity.rank)
-    count = worst.count if code in _SAME_EVERYWHERE | _ONLY_OF_ALL else sum(f.count for f in same)
-    more = len(same) - 1 if code not in _SAME_EVERYWHERE | _ONLY_OF_ALL else 0
-    params = {**worst.params, "more_files": more} if more else worst.params
-    return replace(worst, count=count, params=params)
+    return sorted(found.values(), key=order_of)

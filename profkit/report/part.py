@@ -20,6 +20,7 @@ from profkit.model.states import BUSY_STATES
 from profkit.model.summing import Summed
 from profkit.ranks import FileOfRanks, file_of_ranks
 from profkit.ranks.collective_table import communication_rows, merge_communication
+from profkit.report.trace_health import TraceHealth
 from profkit.report.unprofiled import DeviceStep, device_steps, with_few_exchanges
 from profkit.report.verdict import Grounds
 from profkit.roofline.autocast import autocast_rows, autocast_together
@@ -63,6 +64,7 @@ class TraceFacts:
     idle: Idle
     utilisation: Sequence[UtilisationRow]
     ranks: FileOfRanks
+    health: TraceHealth
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,6 +111,7 @@ class Part:
             idle=idle_row(view),
             utilisation=utilisation_rows(view),
             ranks=file_of_ranks(view, 0, devices),
+            health=TraceHealth.of(view),
         )
         return cls(
             traces=[facts],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,12 +11,12 @@ from numpy.typing import NDArray
 
 from profkit.model import Finding, Severity
 from profkit.model.findings import Param
-from profkit.model.names import SHARES, ShareName
+from profkit.model.names import SHARES, FoundBy, ShareName
 from profkit.model.states import SHARE_OF_STATE, State
-from profkit.timeline.step_times import step_times
 from profkit.timeline.view import TraceView
+from profkit.timeline.window_table import largest_share, shares_row
 
-__all__ = ["step_findings", "too_few_whole"]
+__all__ = ["StepHealth", "idle_steps", "step_findings", "too_few_whole"]
 
 _UNLIKE: Final = 1.3
 """Kinds of steps whose median lengths differ by more than this are told apart."""
@@ -28,35 +29,57 @@ _OUTLIER: Final = 1.5
 """A kept step longer than this times the median is named."""
 
 
-def step_findings(views: Sequence[TraceView]) -> list[Finding]:
-    """How the steps of some traces were found, where nobody marked them, and their kinds where these differ."""
-    stepped = [view for view in views if view.steps.count]
-    if not stepped:
-        if not any(len(view.trace.operations) for view in views):
-            return []
-        times = step_times(views)
-        params: dict[str, Param] = {
-            "startup_ns": times.startup_ns or 0,
-            "teardown_ns": times.teardown_ns or 0,
-            "weights": any(_leaves_weights_out(view) for view in views),
-        }
-        return [Finding("no-steps", Severity.INFO, params=params)]
-    steps = stepped[0].steps
-    found = []
-    if steps.found_by == "period":
-        found.append(Finding("steps-by-period", Severity.INFO, count=steps.count))
-    damaged = np.logical_or.reduce([_padded(view.steps.damaged, steps.count) for view in stepped])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepHealth:
+    """The steps of a trace."""
+
+    count: int
+    found_by: FoundBy
+    damaged: NDArray[np.bool_]
+    warm_up: int
+    """Whole steps before the first that is kept."""
+    operations: NDArray[np.int64]
+    """How many each whole step has."""
+    unlike: Sequence[Finding]
+    """That they are of several kinds, or that some are far longer."""
+    leaves_weights_out: bool
+
+    @classmethod
+    def of(cls, view: TraceView) -> StepHealth:
+        """Those of one trace, with its window."""
+        steps = view.steps
+        first_kept = int(np.argmax(view.kept_steps)) if steps.count else 0
+        per_step = np.bincount(view.step_of_operation + 1, minlength=steps.count + 1)[1:]
+        return cls(
+            count=steps.count,
+            found_by=steps.found_by,
+            damaged=steps.damaged,
+            warm_up=int(np.count_nonzero(~steps.damaged[:first_kept])),
+            operations=per_step[~steps.damaged],
+            unlike=(_kinds(view) or _outliers(view)) if steps.count else (),
+            leaves_weights_out=not steps.count and _leaves_weights_out(view),
+        )
+
+
+def step_findings(found: Sequence[StepHealth]) -> list[Finding]:
+    """How the steps of some traces were found, where nobody marked them, and their kinds where these differ.
+
+    Args:
+        found: Those of each trace, of which some has steps: all have the same, and the first that has some tells.
+    """
+    stepped = [steps for steps in found if steps.count]
+    first, findings = stepped[0], []
+    if first.warm_up:
+        params: dict[str, Param] = {"steps": first.count}
+        findings.append(Finding("warm-up-steps", Severity.INFO, count=first.warm_up, params=params))
+    if first.found_by == "period":
+        findings.append(Finding("steps-by-period", Severity.INFO, count=first.count))
+    damaged = np.logical_or.reduce([_padded(steps.damaged, first.count) for steps in stepped])
     if damaged.any():
         numbers = np.flatnonzero(damaged).tolist()
-        found.append(
-            Finding(
-                "steps-damaged",
-                Severity.WARNING,
-                count=len(numbers),
-                params={"steps": steps.count, "numbers": numbers},
-            )
-        )
-    return found + (_kinds(stepped[0]) or _outliers(stepped[0]))
+        params = {"steps": first.count, "numbers": numbers}
+        findings.append(Finding("steps-damaged", Severity.WARNING, count=len(numbers), params=params))
+    return [*findings, *first.unlike]
 
 
 def _leaves_weights_out(view: TraceView) -> bool:
@@ -70,13 +93,19 @@ def _leaves_weights_out(view: TraceView) -> bool:
     return any(first < begin for first, begin in zip(began, hulls, strict=True))
 
 
-def too_few_whole(views: Sequence[TraceView]) -> tuple[int, int]:
+def too_few_whole(found: Sequence[StepHealth]) -> tuple[int, int]:
     """How many steps are damaged and of how many, where fewer than two whole ones are left of several; else zeros."""
-    for view in views:
-        damaged, steps = int(view.steps.damaged.sum()), view.steps.count
-        if 2 * damaged > steps and steps - damaged < _FEWEST_WHOLE:
-            return damaged, steps
+    for steps in found:
+        damaged = int(steps.damaged.sum())
+        if 2 * damaged > steps.count and steps.count - damaged < _FEWEST_WHOLE:
+            return damaged, steps.count
     return 0, 0
+
+
+def idle_steps(found: Sequence[StepHealth]) -> tuple[int, int]:
+    """How many steps have no work on any device, of how many; of recordings some of whose steps have some."""
+    counts = [steps.operations for steps in found if steps.operations.any()]
+    return sum(int((count == 0).sum()) for count in counts), sum(map(len, counts))
 
 
 def _padded(flags: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
@@ -94,8 +123,16 @@ def _kinds(view: TraceView) -> list[Finding]:
     medians = [int(np.median(length[kinds == names[at]])) for at in order]
     if len(names) < 2 or max(medians) <= _UNLIKE * min(medians):
         return []
+    states = np.zeros((len(State), len(kinds)), np.int64)
+    kept = view.kept_steps
+    for device, segments in enumerate(view.segments):
+        states += segments.within(
+            view.steps.tile_start_ns[device, kept], view.steps.tile_end_ns[device, kept]
+        )
+    shares = [shares_row(states[:, kinds == names[at]].sum(axis=1)) for at in order]
     params: dict[str, Param] = {
         "kinds": [str(names[at]) for at in order],
+        "bounds": [largest_share(own) for own in shares],
         "counts": [int(count[at]) for at in order],
         "medians_ns": medians,
     }

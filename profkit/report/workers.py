@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,12 @@ from profkit.model import Trace
 from profkit.model.memory_history import MemoryHistory
 from profkit.readers import read
 from profkit.readers.remote import shown_name, without_secrets
-from profkit.report.assembly import input_row
-from profkit.report.file_summary import FileSummary, summarise_file
+from profkit.report.file_summary import FileSummary, summarise_file, tell
 from profkit.report.identity import joined_recording
+from profkit.report.joining import Told
 from profkit.report.views import Options
 
-__all__ = ["AUTO", "LOCAL", "MANY_FILES", "Failure", "Task", "Workers", "summarise_path", "workers"]
+__all__ = ["AUTO", "LOCAL", "MANY_FILES", "Ask", "Failure", "Result", "Task", "Workers", "work_on", "workers"]
 
 MANY_FILES: Final = 8
 """From this many files on, starting workers costs less than it saves."""
@@ -82,6 +82,16 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ask:
+    """To tell something for the whole report, where the summaries are there already."""
+
+    offset_ns: int
+    """What to add to the file's times to have report times."""
+    known: Told | None
+    """What is told of the memory; None to find that out."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """One file, and what to make of it."""
 
@@ -89,29 +99,36 @@ class Task:
     then: Sequence[str] = ()
     """Files that follow it on the same device: all are one recording."""
     beside: Sequence[Sequence[str]] = ()
-    """Recordings of the same program that give it shapes or counters; those of each group follow each other."""
+    """Recordings of the same program that give it something; those of each group follow each other."""
     gives: bool = False
     """Whether it only gives something to the timelines of others."""
     options: Options
     left_out: NDArray[np.bool_] | None = None
-    whole: bool = False
+    ask: Ask | None = None
+    """None to summarise it."""
     expand_limit: int | None = None
 
 
-def summarise_path(task: Task) -> FileSummary | Failure:
-    """Read and summarise one file; whatever goes wrong with it is returned, not raised."""
+Result: TypeAlias = FileSummary | Told | Failure
+
+
+def work_on(task: Task) -> Result:
+    """Read one file, and summarise it or what is asked; whatever goes wrong with it is returned, not raised."""
     name = shown_name(task.path)
     try:
         parts = _read(task, (task.path, *task.then))
-        summary = summarise_file(
-            joined_recording(parts),
+        beside = [joined_recording(_read(task, paths)) for paths in task.beside]
+        if task.ask is None:
+            return summarise_file(
+                parts, task.options, beside=beside, gives=task.gives, left_out=task.left_out
+            )
+        return tell(
+            [joined_recording(parts), *beside],
             task.options,
-            beside=[joined_recording(_read(task, paths)) for paths in task.beside],
-            gives=task.gives,
-            left_out=task.left_out,
-            whole=task.whole,
+            task.left_out,
+            task.ask.offset_ns,
+            task.ask.known,
         )
-        return replace(summary, sources=[input_row(part) for part in parts])
     except ProfkitError as error:
         return _failure(task, str(error))
     except Exception as error:  # noqa: BLE001 - one rank's surprise must not cost the report of the others
@@ -135,7 +152,7 @@ class Workers(Protocol):
 
     expand_limit: int | None
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, FileSummary | Failure]]:
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """The results with the tasks' numbers, in any order."""
 
 
@@ -144,9 +161,9 @@ class _ThisProcess:
 
     expand_limit: int | None = None
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, FileSummary | Failure]]:
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         for at, task in enumerate(tasks):
-            yield at, summarise_path(task)
+            yield at, work_on(task)
 
 
 class _Dask:
@@ -158,7 +175,7 @@ class _Dask:
         known = [limit for limit in limits if limit]
         self.expand_limit = min(known) // _EXPANDED_SHARE if known else None
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, FileSummary | Failure]]:
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """The results. A worker that dies takes the files with it that wait for it: each is tried again alone."""
         killed = []
         for at, future in self._submitted(dict(enumerate(tasks))):
@@ -173,7 +190,7 @@ class _Dask:
     def _submitted(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Any]]:
         from distributed import as_completed
 
-        number = {self._client.submit(summarise_path, task, pure=False): at for at, task in tasks.items()}
+        number = {self._client.submit(work_on, task, pure=False): at for at, task in tasks.items()}
         for future in as_completed(list(number)):
             yield number.pop(future), future
             future.release()
@@ -183,9 +200,9 @@ def _is_killed(future: Any) -> bool:
     return future.status == "error" and type(future.exception()).__name__ == "KilledWorker"
 
 
-def _result(future: Any, task: Task) -> FileSummary | Failure:
+def _result(future: Any, task: Task) -> Result:
     if future.status == "finished":
-        found: FileSummary | Failure = future.result()
+        found: Result = future.result()
         return found
     if _is_killed(future):
         why = "its worker died, probably out of memory"
@@ -252,14 +269,14 @@ class _Local:
             self._cluster.result().close()
         self._starter.shutdown()
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, FileSummary | Failure]]:
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """The results; the files that are left when the workers are there are theirs."""
         left = iter(enumerate(tasks))
         while not self._cluster.done():
             at, task = next(left, (-1, None))
             if task is None:
                 return
-            yield at, summarise_path(task)
+            yield at, work_on(task)
         rest = list(left)
         with self._started() as started:
             for place, result in started.run([task for _, task in rest]):

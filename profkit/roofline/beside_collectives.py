@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from profkit.roofline.kernel_table import group_kernels
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.view import TraceView
 
-__all__ = ["overlap_findings"]
+__all__ = ["SlowedKernels", "overlap_findings", "slowed_kernels"]
 
 _LEAST_SLOWDOWN: Final = 0.05
 _LEAST_LAUNCHES: Final = 3
@@ -23,24 +24,33 @@ _LEAST_SHARE: Final = 0.01
 """Of the kernels' time: less is not worth a sentence."""
 
 
-def overlap_findings(views: Sequence[TraceView]) -> list[Finding]:
+@dataclass(frozen=True)
+class SlowedKernels:
+    """The kernels of a trace that are slower beside a collective."""
+
+    kernels: Sequence[tuple[int, str, float]]
+    """What it costs in ns, the name, and by how much the kernel is slower."""
+    total_ns: int
+    """The time of all kernels that are no collective."""
+
+
+def overlap_findings(found: Sequence[SlowedKernels]) -> list[Finding]:
     """A finding where kernels take longer beside a collective than the same kernels alone: one for all traces."""
-    each = [_slowed(view) for view in views]
-    slowed = [kernel for kernels, _ in each for kernel in kernels]
+    slowed = [kernel for each in found for kernel in each.kernels]
     lost_ns = sum(ns for ns, _, _ in slowed)
-    if not slowed or lost_ns < _LEAST_SHARE * sum(total for _, total in each):
+    if not slowed or lost_ns < _LEAST_SHARE * sum(each.total_ns for each in found):
         return []
     _, name, slowdown = max(slowed)
     params: dict[str, Param] = {"lost_ns": lost_ns, "kernel": name, "slowdown_share": slowdown}
     return [Finding("slowed-by-collectives", Severity.INFO, count=len(slowed), params=params)]
 
 
-def _slowed(view: TraceView) -> tuple[list[tuple[int, str, float]], int]:
-    """The slowed kernels with what it costs and by how much they are slower, and the time of all that are no collective."""
+def slowed_kernels(view: TraceView) -> SlowedKernels:
+    """Which kernels of a trace are slower beside a collective."""
     operations = view.trace.operations
     rows, group, keys = group_kernels(view)
     if not (view.state[rows] == State.COMMUNICATION).any():
-        return [], 0
+        return SlowedKernels((), 0)
     start, end = operations.start_ns[rows], operations.end_ns[rows]
     duration = (end - start).astype(np.int64)
     beside_ns = np.zeros(len(rows), np.int64)
@@ -62,4 +72,4 @@ def _slowed(view: TraceView) -> tuple[list[tuple[int, str, float]], int]:
             slowed.append(
                 (int(beside.sum() - usual * len(beside)), made.short_name or keys[at].name, slowdown)
             )
-    return slowed, int(duration[~sends].sum())
+    return SlowedKernels(slowed, int(duration[~sends].sum()))

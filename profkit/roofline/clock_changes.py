@@ -14,7 +14,7 @@ from profkit.model.states import State
 from profkit.roofline.kernel_table import group_kernels
 from profkit.timeline.view import TraceView
 
-__all__ = ["clock_findings"]
+__all__ = ["clock_changes", "clock_finding"]
 
 _LEAST_SLOWDOWN: Final = 0.08
 """Medians of equal launches lie within 3 % of each other on our recordings; power limits take off 10 to 30 %."""
@@ -29,9 +29,13 @@ neighbour; a lower clock slows all that compute."""
 Column = NDArray[np.int64]
 
 
-def clock_findings(views: Sequence[TraceView]) -> list[Finding]:
-    """A finding where kernels became slower and stayed so: one for all devices, with the numbers of the worst."""
-    found = [f for view in views for device in range(len(view.trace.devices)) for f in _slower(view, device)]
+def clock_changes(view: TraceView) -> list[Finding]:
+    """A finding for each device of a trace whose kernels became slower and stayed so."""
+    return [found for device in range(len(view.trace.devices)) for found in _slower(view, device)]
+
+
+def clock_finding(found: Sequence[Finding]) -> list[Finding]:
+    """One finding for all devices, with the numbers of the worst."""
     if not found:
         return []
     worst = max(found, key=lambda finding: float(str(finding.params["slowdown_share"])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -14,9 +14,10 @@ from profkit.model.findings import Fact
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.launches import launch_calls
 from profkit.timeline.range_names import fetches_data, matching
+from profkit.timeline.steps import leading_steps_left_out
 from profkit.timeline.view import TraceView
 
-__all__ = ["PARTS", "host_facts", "records_no_gpu"]
+__all__ = ["PARTS", "host_facts", "ran_on_cpu"]
 
 PARTS: Final = ("input", "optimizer", "backward", "forward", "rest")
 """What a step consists of; where two run at once on several threads, the first of them counts."""
@@ -42,12 +43,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def records_no_gpu(views: Sequence[TraceView]) -> bool:
-    """Whether the recordings are of programs that ran on the CPU alone."""
-    return bool(views) and all(_ran_on_cpu(view.trace) for view in views)
-
-
-def _ran_on_cpu(trace: Trace) -> bool:
+def ran_on_cpu(trace: Trace) -> bool:
     """Whether nothing ran on a GPU: none is there, or operators that only a CPU has ran, and nothing was launched.
 
     A job whose collectives are NCCL's used a GPU, though the file has no row of it.
@@ -59,7 +55,8 @@ def _ran_on_cpu(trace: Trace) -> bool:
     if launch_calls(trace, trace.calls.name).any():
         return False
     is_there = facts.get("gpus", "0") != "0" or any(key.startswith(("cuda", "hip")) for key in facts)
-    return named(_ONLY_ON_CPU) or not (is_there or len(trace.calls))
+    # An nsys export without a GPU may be of a process that started another one on it.
+    return named(_ONLY_ON_CPU) or not (is_there or len(trace.calls) or trace.source.format == "nsys")
 
 
 def _any_named(trace: Trace, parts: tuple[str, ...]) -> bool:
@@ -73,6 +70,8 @@ def host_facts(view: TraceView) -> list[Fact]:
     """
     ranges, steps = view.trace.ranges, view.steps
     kept = np.flatnonzero(view.kept_steps) if steps.count else np.empty(0, np.int64)
+    # Steps without a device have no tiles that could tell warm-up.
+    kept = kept[leading_steps_left_out(steps.end_ns[kept] - steps.start_ns[kept]) :]
     start, end = (
         (steps.start_ns[kept], steps.end_ns[kept])
         if len(kept)

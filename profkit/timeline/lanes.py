@@ -16,7 +16,7 @@ from profkit.timeline.phases import phase_at
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import states_of
 
-__all__ = ["MOST_BARS", "shifted", "timeline_row"]
+__all__ = ["MOST_BARS", "timeline_row"]
 
 MOST_BARS: Final = 1_500
 """Bars that a lane shows, the longest first."""
@@ -63,10 +63,10 @@ def timeline_row(
         lanes=[lane for lane, _ in lanes],
         left_out=sum(left_out for _, left_out in lanes),
     )
-    return shifted(made, offset)
+    return _shifted(made, offset)
 
 
-def shifted(timeline: Timeline, ns: int) -> Timeline:
+def _shifted(timeline: Timeline, ns: int) -> Timeline:
     """The timeline with a time added to all of its instants, in ns."""
 
     def later(bar: Bar) -> Bar:

@@ -39,15 +39,14 @@ def judged_phases(rows: Sequence[PhaseRow], memory: Memory | None) -> list[Phase
     ]
 
 
-def unattributed_ns(views: Sequence[TraceView]) -> int:
+def unattributed_ns(view: TraceView) -> int:
     """Busy time of the window whose operation has no phase."""
     total = 0
-    for view in views:
-        for device in range(len(view.trace.devices)):
-            segments = view.window_segments(device)
-            busy = segments.state < State.INPUT
-            none = view.phases.at(segments.operation) < 0
-            total += int((segments.end_ns - segments.start_ns)[busy & none].sum())
+    for device in range(len(view.trace.devices)):
+        segments = view.window_segments(device)
+        busy = segments.state < State.INPUT
+        none = view.phases.at(segments.operation) < 0
+        total += int((segments.end_ns - segments.start_ns)[busy & none].sum())
     return total
 
 

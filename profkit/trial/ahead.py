@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from profkit.trial.changes import same_kind
@@ -32,6 +33,8 @@ def at_once(facts: Facts, peak_bytes: int | None) -> int:
         facts: Of the program.
         peak_bytes: The most that one was seen to hold on the GPU.
     """
+    if facts.in_process:
+        return 1
     counts = [facts.cpus, int(facts.host_free_bytes // _HOST_BYTES)]
     if facts.gpu_free_bytes is not None:
         counts.append(int(facts.gpu_free_bytes // (_GPU_BYTES + _FRAGMENTED * (peak_bytes or 0))))
@@ -76,21 +79,69 @@ class Ahead:
         Nothing may be timed meanwhile. One that fails tells so where it is started again. What is there and no more
         wanted is stopped.
         """
-        if self.most < 2 or not wanted or wanted[0] in self._sides:
-            return
+        if wanted and wanted[0] not in self._sides:
+            fresh = self.launch(wanted, others)
+            self.wait(fresh, others)
+
+    def launch(self, wanted: Sequence[Names], others: Sequence[Side] = ()) -> list[Names]:
+        """Start the first of these that the machine holds, with ``others``, and do not wait; what is new of them."""
+        if self.most < 2:
+            return []
         for names in [each for each in self._sides if each not in wanted]:
             self._sides.pop(names).stop()
         room = self.most - len(others) - len(self._sides)
         fresh = [names for names in dict.fromkeys(wanted) if names not in self._sides][: max(room, 0)]
-        sides = {names: self._new(names) for names in fresh}
-        self._sides |= sides
-        for side in (*others, *sides.values()):
+        self._sides |= {names: self._new(names) for names in fresh}
+        for side in (*others, *(self._sides[names] for names in fresh)):
             side.launch()
-        for side in (*others, *sides.values()):
+        return fresh
+
+    def wait(self, wanted: Sequence[Names], others: Sequence[Side] = ()) -> None:
+        """Wait until those of these that are there have warmed up; one that fails tells so where it is started again."""
+        for side in (*others, *(self._sides[names] for names in wanted if names in self._sides)):
             try:
                 side.start()
             except Failed:
                 side.stop()
+
+    def adopt(
+        self,
+        wanted: Sequence[Names],
+        stands_for: Callable[[Names, Names], bool],
+        patience_s: Callable[[Names], float],
+    ) -> None:
+        """Give what was launched by guess the names that it stands for; what stands for none of these is stopped.
+
+        Args:
+            wanted: The names.
+            stands_for: Whether a guess, the first, is what is wanted, the second.
+            patience_s: How long their start may take.
+        """
+        guessed, self._sides = self._sides, {}
+        for names in wanted:
+            guess = next((each for each in guessed if stands_for(each, names)), None)
+            if guess is not None:
+                self._sides[names] = guessed.pop(guess)
+                self._sides[names].hurry(patience_s(names))
+        for side in guessed.values():
+            side.stop()
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """What still starts disturbs no turn meanwhile."""
+        starting = list(self._sides.values())
+        for side in starting:
+            side.pause(standing=True)
+        try:
+            yield
+        finally:
+            for side in starting:
+                side.pause(standing=False)
+
+    @property
+    def count(self) -> int:
+        """How many are there."""
+        return len(self._sides)
 
     def has(self, names: Sequence[str]) -> bool:
         """Whether a side of these changes is there."""

@@ -21,8 +21,6 @@ _LEAST_GAIN: Final = 0.01
 """Less is not worth a line of code."""
 _UNSTEADY: Final = math.log(1.15)
 """Two unchanged programs that differ by more have nothing to tell about changes."""
-_TURNS: Final = 12
-"""Enough to see 1 %; what tells a change from noise is its own interval."""
 BASELINES_SHARE: Final = 0.25
 """Of the budget."""
 
@@ -56,8 +54,8 @@ class Baselines:
         assert first.facts is not None
         return first.facts
 
-    def measure(self, sides: Sequence[Side], end: float) -> None:
-        """Time sides of other seeds beside it; each is stopped."""
+    def measure(self, sides: Sequence[Side], end: float, most_turns: int) -> None:
+        """Time sides of other seeds beside it, in so many turns at most; each is stopped."""
         share = BASELINES_SHARE * self._plan.budget_s
         until = min(max(self._begun + share, time.monotonic() + share / 2), end)
         others = []
@@ -66,7 +64,7 @@ class Baselines:
                 break
             self._tell(f"the unchanged program with another seed ({shift})")
             try:
-                self._run_seed(other, until, end)
+                self._run_seed(other, until, end, most_turns)
             except Failed as failure:
                 self._notes.append(f"another seed: {failure.why}")
             others.append(other.losses)
@@ -77,11 +75,11 @@ class Baselines:
             self.noise = max(_LEAST_GAIN, abs(self.variation.likely - 1))
         self.curves = Curves(self.side.losses, others)
 
-    def _run_seed(self, other: Side, until: float, end: float) -> None:
+    def _run_seed(self, other: Side, until: float, end: float, most_turns: int) -> None:
         other.start()
         if self.variation is None:
             until = max(until, time.monotonic() + (end - time.monotonic()) / 4)
-            found = compare(self.side, other, self._plan.steps, 0.0, until, _TURNS)
+            found = compare(self.side, other, self._plan.steps, 0.0, until, most_turns)
             self.variation = found.ratio
             self.ns += found.before_ns
             return

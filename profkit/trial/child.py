@@ -20,6 +20,7 @@ from profkit.recording.program_events import listen, unlisten
 from profkit.recording.run_script import run_as_main
 from profkit.recording.step_finder import StepFinder
 from profkit.trial.changes import Change, changes_named
+from profkit.trial.devices import peak_bytes, wait_for_device
 from profkit.trial.losses import Losses
 from profkit.trial.messages import Block, Hello, Order, Talk, Turn
 from profkit.trial.observe import Observer
@@ -80,19 +81,19 @@ class Turns:
             return
         self._left -= 1
         if self._observer is not None and self._first_ns is None:
-            _wait_for_device()
+            wait_for_device()
             self._first_ns = time.perf_counter_ns() - self._start_ns
         if self._left <= 0:
             self._ended()
 
     def _start(self) -> None:
-        _wait_for_device()
+        wait_for_device()
         self._start_ns = time.perf_counter_ns()
 
     def _ended(self) -> None:
-        _wait_for_device()
+        wait_for_device()
         ns = time.perf_counter_ns() - self._start_ns
-        block = Block(steps=self._steps, ns=ns, losses=self._losses.take(), peak_bytes=_peak_bytes())
+        block = Block(steps=self._steps, ns=ns, losses=self._losses.take(), peak_bytes=peak_bytes())
         if self._observer is not None:
             block.first_ns, block.facts = self._first_ns, self._observer.facts()
             self._observer = None
@@ -108,19 +109,6 @@ class Turns:
         assert isinstance(turn, Turn)
         self._left = self._steps = turn.steps
         self._leading_in = True
-
-
-def _wait_for_device() -> None:
-    import torch
-
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-
-
-def _peak_bytes() -> int | None:
-    import torch
-
-    return torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None
 
 
 if __name__ == "__main__":

@@ -10,7 +10,17 @@ from profkit.model.rows import Interval, Row
 from profkit.rendering.report_json import ascii_json
 from profkit.rendering.schema import schema_of
 
-__all__ = ["TRY_SCHEMA", "ByHand", "Kept", "LossRow", "TrialRow", "TryDocument", "encode", "try_schema"]
+__all__ = [
+    "TRY_SCHEMA",
+    "ByHand",
+    "Kept",
+    "LossRow",
+    "TrialRow",
+    "TryDocument",
+    "changes_of",
+    "encode",
+    "try_schema",
+]
 
 TRY_SCHEMA: Final = "profkit.try/1"
 
@@ -22,6 +32,8 @@ class TrialRow(Row, frozen=True, kw_only=True):
     """Its name."""
     beside: tuple[str, ...] = ()
     """The changes that both sides had."""
+    together: tuple[str, ...] = ()
+    """More changes that only the changed side had: they were measured as one."""
     predicted: Interval | None = None
     """The speed-up by a recording's replay; null where none was given."""
     measured: Interval | None = None
@@ -40,6 +52,11 @@ class TrialRow(Row, frozen=True, kw_only=True):
     """The program's start until the warm-up has ended, with compilation, which is at the second step."""
     peak_bytes: int | None = None
     """The most memory that torch held on the GPU; null without one."""
+
+
+def changes_of(row: TrialRow) -> tuple[str, ...]:
+    """All that the changed side of a trial had."""
+    return (*row.beside, row.change, *row.together)
 
 
 class ByHand(Row, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 from profkit.model.rows import Interval
 from profkit.trial.changes import change_named
 from profkit.trial.curves import Likeness
-from profkit.trial.document import Kept, LossRow, TrialRow
+from profkit.trial.document import Kept, LossRow, TrialRow, changes_of
 from profkit.trial.messages import Facts
 from profkit.trial.ratio import spread_of_times
 from profkit.trial.turns import Comparison
@@ -36,7 +35,7 @@ def final_of(
     """
     known = _best_known(rows) if whole is None else []
     if known:
-        kept = [row.change for row in known]
+        kept = changes_of(known[-1])
     changes = [change_named(name) for name in kept]
     final = Kept(
         speedup=None,
@@ -63,16 +62,18 @@ def final_of(
 
 def _best_known(rows: Sequence[TrialRow]) -> list[TrialRow]:
     """The chain of kept changes that gains most, each measured beside those before it."""
-    kept = {(*row.beside, row.change): row for row in rows if row.kept and row.measured}
-    chains = [[kept.get(names[: at + 1]) for at in range(len(names))] for names in kept]
-    whole = [[row for row in chain if row] for chain in chains if None not in chain]
-    return max(whole, key=lambda chain: _product(chain).likely, default=[])
+    chains: dict[tuple[str, ...], list[TrialRow]] = {(): []}
+    for row in rows:
+        if row.kept and row.measured and row.beside in chains:
+            chains[changes_of(row)] = [*chains[row.beside], row]
+    return max(chains.values(), key=lambda chain: _product(chain).likely)
 
 
 def _product(chain: Sequence[TrialRow]) -> Interval:
     """The speed-up of a chain; its interval is as wide as those of its changes together."""
-    each = [row.measured for row in chain if row.measured]
-    low, likely, high = (
-        math.prod(values) for values in zip(*((i.low, i.likely, i.high) for i in each), strict=True)
-    )
-    return Interval(low=low, likely=likely, high=high)
+    product = Interval(low=1.0, likely=1.0, high=1.0)
+    for each in (row.measured for row in chain if row.measured):
+        product = Interval(
+            low=product.low * each.low, likely=product.likely * each.likely, high=product.high * each.high
+        )
+    return product

@@ -80,6 +80,8 @@ class Facts(msgspec.Struct, kw_only=True):
     """Whether a model of transformers runs attention as separate operators."""
     optimizers: list[OptimizerFacts] = []
     loaders: list[LoaderFacts] = []
+    in_process: bool = False
+    """Whether it is a step function of a process that runs already."""
 
 
 class Block(msgspec.Struct, tag=True, kw_only=True):

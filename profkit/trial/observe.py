@@ -11,7 +11,7 @@ from profkit.recording.program_events import Kind, listen, unlisten
 from profkit.trial.changes.wrapping import is_compiled, replace
 from profkit.trial.messages import Facts, LoaderFacts, OptimizerFacts
 
-__all__ = ["Observer"]
+__all__ = ["Observer", "free_bytes_of_host", "models", "optimizers"]
 
 
 class Observer:
@@ -67,11 +67,11 @@ class Observer:
         import torch
 
         self._undo.close()
-        models = _models()
-        modules = [module for model in models for module in model.modules()]
-        weights = [weight for model in models for weight in model.parameters()]
+        found = models()
+        modules = [module for model in found for module in model.modules()]
+        weights = [weight for model in found for weight in model.parameters()]
         images = [weight for weight in weights if weight.dim() == 4]
-        optimizers = [_optimizer(each) for each in self._optimizers.values()]
+        used = [_optimizer(each) for each in self._optimizers.values()]
         loaders = list(self._loaders.values())
         self._optimizers = {}
         cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
@@ -81,9 +81,9 @@ class Observer:
             cpu_bf16=_cpu_bf16(),
             cpus=len(os.sched_getaffinity(0)),
             threads=torch.get_num_threads(),
-            host_free_bytes=os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+            host_free_bytes=free_bytes_of_host(),
             gpu_free_bytes=torch.cuda.mem_get_info()[0] if cuda else None,
-            modules=len(models),
+            modules=len(found),
             layers=len(modules),
             convolutions=sum(isinstance(each, torch.nn.Conv2d) for each in modules),
             channels_last=bool(images)
@@ -96,19 +96,35 @@ class Observer:
             collects=gc.isenabled(),
             zeroed=self._zeroed,
             slow_attention=any(_attends_slowly(each) for each in modules),
-            optimizers=optimizers,
+            optimizers=used,
             loaders=loaders,
         )
 
 
-def _models() -> list[Any]:
+def models() -> list[Any]:
     """The program's modules with weights that are no part of another."""
     import torch
 
-    # not isinstance, which asks an object for its class, and a proxy does more than answer
-    modules = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
+    modules = _all_of(torch.nn.Module)
     parts = {id(part) for each in modules for part in each.__dict__.get("_modules", {}).values()}
     return [each for each in modules if id(each) not in parts and any(True for _ in each.parameters())]
+
+
+def free_bytes_of_host() -> int:
+    """Memory that nobody holds."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def optimizers() -> list[Any]:
+    """The program's optimizers."""
+    import torch
+
+    return _all_of(torch.optim.Optimizer)
+
+
+def _all_of(kind: type) -> list[Any]:
+    # not isinstance, which asks an object for its class, and a proxy does more than answer
+    return [each for each in gc.get_objects() if issubclass(type(each), kind)]
 
 
 def _cpu_bf16() -> bool:

@@ -10,7 +10,7 @@ from profkit.errors import printable
 from profkit.model.rows import Interval
 from profkit.rendering.small_page import small_page
 from profkit.trial.document import TrialRow, TryDocument
-from profkit.trial.sentences import costs_of, name_of, speedup_text
+from profkit.trial.sentences import costs_of, is_part, name_of, speedup_text
 
 __all__ = ["try_page"]
 
@@ -36,7 +36,13 @@ def try_page(found: TryDocument) -> str:
                 *_notes(found),
             ],
             "marks": [
-                (_TOP + _ROW * (at + 0.5), name, row.kept, axis.mark(row.measured), axis.mark(row.predicted))
+                (
+                    _TOP + _ROW * (at + 0.5),
+                    name,
+                    is_part(row, found),
+                    axis.mark(row.measured),
+                    axis.mark(row.predicted),
+                )
                 for at, (name, row) in enumerate(measured)
             ],
             "one": axis.across(1.0),
@@ -91,5 +97,5 @@ def _cells(row: TrialRow, found: TryDocument) -> tuple[str, str, str, str]:
     predicted, measured = (
         "" if each is None else speedup_text(each) for each in (row.predicted, row.measured)
     )
-    why = ("kept: " if row.kept else "") + row.why + costs_of(row, found)
+    why = ("kept: " if is_part(row, found) else "") + row.why + costs_of(row, found)
     return printable(name_of(row)), predicted, measured, printable(why)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -23,7 +23,7 @@ from profkit.recording.launchers import missing_profkit, recorded_command
 from profkit.trial.messages import Block, Hello, Message, Order, Talk, Turn
 from profkit.trial.scratch import mirror
 
-__all__ = ["Failed", "Program", "Running"]
+__all__ = ["Failed", "Process", "Program", "Running", "Tried"]
 
 _RUNNER: Final = "profkit.trial.child"
 _ERROR_LINE: Final = re.compile(
@@ -50,6 +50,60 @@ class Failed(Exception):
         self.kind, self.why = kind, why
 
 
+class Process(Protocol):
+    """A side of a trial, which runs only when it is its turn."""
+
+    blocks: list[Block]
+    start_s: float
+    """What the start and the warm-up took."""
+
+    @property
+    def losses(self) -> list[float | None]:
+        """Of each backward from the start."""
+
+    @property
+    def last(self) -> Block:
+        """The latest block."""
+
+    def warm_up(self, patience_s: float, until: float) -> Block:
+        """Run until it has warmed up, but no longer than this, and until then."""
+
+    def turn(self, steps: int, expected_s: float = 0.0) -> Block:
+        """Run a step that leads in, and so many that are timed."""
+
+    def pause(self, standing: bool) -> None:
+        """Stand still while it starts, or go on."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Tried(Protocol):
+    """What is under trial: a `Program`, or a step function of this process."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What it is called."""
+
+    @property
+    def patience_s(self) -> float:
+        """How long a start and its warm-up may take."""
+
+    @property
+    def until(self) -> float:
+        """When the budget ends, by `time.monotonic`."""
+
+    @property
+    def starts_beside_others(self) -> bool:
+        """Whether several sides may start at once."""
+
+    def within(self, patience_s: float, until: float) -> Tried:
+        """The same with no more patience than this."""
+
+    def running(self, changes: Sequence[str], seed_shift: int, environment: dict[str, str] | None) -> Process:
+        """A side of some changes."""
+
+
 @dataclass(frozen=True)
 class Program:
     """What is run, and how."""
@@ -63,10 +117,15 @@ class Program:
     until: float = math.inf
     """When the budget ends, by `time.monotonic`: a start that is not over by then is late, and none hangs before its time."""
     environment: dict[str, str] = field(default_factory=dict)
+    starts_beside_others: bool = True
 
     def within(self, patience_s: float, until: float) -> Program:
         """The same with no more patience than this."""
         return replace(self, patience_s=min(self.patience_s, patience_s), until=until)
+
+    def running(self, changes: Sequence[str], seed_shift: int, environment: dict[str, str] | None) -> Running:
+        """A process of it."""
+        return Running(self, changes, seed_shift, environment)
 
 
 class Running:
@@ -76,7 +135,7 @@ class Running:
         program: What is run.
         changes: Names of changes.
         seed_shift: Added to every seed.
-        environment: More variables.
+        environment: Variables to set.
 
     Raises of its methods:
         Failed: It crashed, hangs, ran out of memory or ended.
@@ -138,23 +197,22 @@ class Running:
         """The latest block."""
         return self.blocks[-1]
 
-    def warm_up(self) -> Block:
-        """Wait until the program has warmed up; then it is frozen."""
-        patience = self.program.patience_s
-        deadline = min(self._begun + patience, self.program.until)
+    def warm_up(self, patience_s: float, until: float) -> Block:
+        """Wait until the program has warmed up, but no longer than this; then it is frozen."""
+        deadline = min(self._begun + patience_s, until)
         while len(self._talks) < self._world:
             self._listener.settimeout(0.2)
             try:
                 connection, _ = self._listener.accept()
             except TimeoutError:
-                self._check(deadline, patience)
+                self._check(deadline, patience_s, until)
                 continue
             self._talks.append(Talk(connection))
-            hello = self._word(self._talks[-1], deadline, patience)
+            hello = self._word(self._talks[-1], deadline, patience_s, until)
             assert isinstance(hello, Hello)
             self._groups.add(hello.group)
             self._world = hello.world
-        block = self._hear(patience, deadline)
+        block = self._hear(patience_s, deadline, until)
         self.start_s = time.monotonic() - self._begun
         return block
 
@@ -169,6 +227,10 @@ class Running:
         patience = max(self.program.patience_s / 10, 20 * expected_s)
         return self._hear(min(patience, self.program.patience_s))
 
+    def pause(self, standing: bool) -> None:
+        """Stand still while it starts, or go on."""
+        self._signal(signal.SIGSTOP if standing else signal.SIGCONT)
+
     def close(self) -> None:
         """End it, whatever it does, and drop what it has written."""
         self._signal(signal.SIGKILL)
@@ -178,11 +240,11 @@ class Running:
         self._listener.close()
         self._folder.cleanup()
 
-    def _hear(self, patience_s: float, deadline: float | None = None) -> Block:
+    def _hear(self, patience_s: float, deadline: float | None = None, until: float = math.inf) -> Block:
         deadline = deadline or time.monotonic() + patience_s
         blocks = []
         for talk in self._talks:
-            block = self._word(talk, deadline, patience_s)
+            block = self._word(talk, deadline, patience_s, until)
             assert isinstance(block, Block)
             blocks.append(block)
         self._signal(signal.SIGSTOP)
@@ -193,19 +255,19 @@ class Running:
         self.blocks.append(first)
         return first
 
-    def _word(self, talk: Talk, deadline: float, patience_s: float) -> Message:
+    def _word(self, talk: Talk, deadline: float, patience_s: float, until: float) -> Message:
         while True:
             try:
                 return talk.hear(min(max(deadline - time.monotonic(), 0.01), 1.0))
             except TimeoutError:
-                self._check(deadline, patience_s)
+                self._check(deadline, patience_s, until)
             except EOFError:
                 raise self._failure() from None
 
-    def _check(self, deadline: float, patience_s: float) -> None:
+    def _check(self, deadline: float, patience_s: float, until: float) -> None:
         if self._process.poll() is not None:
             raise self._failure()
-        if time.monotonic() > deadline and deadline == self.program.until:
+        if time.monotonic() > deadline == until:
             waited_s = max(deadline - self._begun, 0)
             raise Failed("late", f"not started after {waited_s:.0f} s: give it a larger --budget")
         if time.monotonic() > deadline:

@@ -11,7 +11,7 @@ import numpy as np
 
 from profkit.trial.changes.wrapping import replace
 
-__all__ = ["seed"]
+__all__ = ["random_states", "seed", "set_random_states"]
 
 
 def seed(shift: int, undo: ExitStack) -> None:
@@ -44,3 +44,23 @@ def seed(shift: int, undo: ExitStack) -> None:
             replace(undo, owner, name, shifted)
         except TypeError:  # a class of C++, which cannot be changed
             continue
+
+
+def random_states() -> tuple[Any, ...]:
+    """Of random, numpy and torch on all devices."""
+    import torch
+
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    return random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda
+
+
+def set_random_states(states: tuple[Any, ...]) -> None:
+    """Let them be so again."""
+    import torch
+
+    own, numpys, torchs, cuda = states
+    random.setstate(own)
+    np.random.set_state(numpys)
+    torch.set_rng_state(torchs)
+    if cuda is not None:
+        torch.cuda.set_rng_state_all(cuda)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from profkit.model.rows import Interval
 from profkit.trial.curves import Likeness
-from profkit.trial.document import ByHand, Kept, LossRow, TrialRow, TryDocument
+from profkit.trial.document import ByHand, Kept, LossRow, TrialRow, TryDocument, changes_of
 
-__all__ = ["closing_sentence", "costs_of", "name_of", "speedup_text", "trial_text", "verdict_on"]
+__all__ = ["closing_sentence", "costs_of", "is_part", "name_of", "speedup_text", "trial_text", "verdict_on"]
 
 
 def verdict_on(ratio: Interval | None, noise: float, likeness: Likeness) -> tuple[bool, str]:
@@ -53,7 +53,7 @@ def trial_text(found: TryDocument) -> str:
     for row in found.trials:
         predicted = f" (predicted {speedup_text(row.predicted)})" if row.predicted else ""
         lines.append(
-            f"{'+' if row.kept else ' '} {name_of(row):<{width}}  {row.why}{predicted}{costs_of(row, found)}"
+            f"{'+' if is_part(row, found) else ' '} {name_of(row):<{width}}  {row.why}{predicted}{costs_of(row, found)}"
         )
     if found.variation is not None:
         lines += ["", f"Two unchanged programs: {speedup_text(found.variation)}."]
@@ -64,6 +64,11 @@ def trial_text(found: TryDocument) -> str:
     if code := [line for line in found.final.patch if line not in found.final.environment]:
         lines += ["", "Write:", *(f"  {line}" for line in code)]
     return "\n".join([*lines, *_by_hand(found.by_hand)])
+
+
+def is_part(row: TrialRow, found: TryDocument) -> bool:
+    """Whether it helped, and is in what is kept in the end."""
+    return row.kept and set(changes_of(row)) <= set(found.final.changes)
 
 
 def _by_hand(rows: Sequence[ByHand]) -> list[str]:
@@ -77,8 +82,8 @@ def _by_hand(rows: Sequence[ByHand]) -> list[str]:
 
 
 def name_of(row: TrialRow) -> str:
-    """A change, after those that both sides had."""
-    return f"{' + '.join(row.beside)} + {row.change}" if row.beside else row.change
+    """What was tried, after the changes that both sides had."""
+    return " + ".join(changes_of(row))
 
 
 def costs_of(row: TrialRow, found: TryDocument) -> str:

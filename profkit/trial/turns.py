@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from profkit.model.rows import Interval
 from profkit.trial.messages import Block
 from profkit.trial.ratio import ENOUGH_TURNS, estimate
-from profkit.trial.running import Failed, Program, Running
+from profkit.trial.running import Failed, Process, Tried
 
 __all__ = ["FEW_TURNS", "Comparison", "Side", "compare", "few_turns_s"]
 
@@ -37,19 +37,15 @@ class Side:
 
     def __init__(
         self,
-        program: Program,
+        program: Tried,
         changes: Sequence[str] = (),
         seed_shift: int = 0,
         environment: dict[str, str] | None = None,
     ) -> None:
         self.changes = list(changes)
-        self._new: Callable[[], Running] = lambda: Running(
-            program if self.first is None else replace(program, until=math.inf),
-            changes,
-            seed_shift,
-            environment,
-        )
-        self._running: Running | None = None
+        self._program = program
+        self._new: Callable[[], Process] = lambda: program.running(changes, seed_shift, environment)
+        self._running: Process | None = None
         self._losses: list[float | None] | None = None
         self.first: Block | None = None
         """The warm-up of the first process."""
@@ -62,6 +58,10 @@ class Side:
         """Start it, and do not wait."""
         self._running = self._running or self._new()
 
+    def hurry(self, patience_s: float) -> None:
+        """Give up its start sooner, now that it is known what one takes."""
+        self._program = self._program.within(patience_s, self._program.until)
+
     def start(self) -> Block:
         """Start it, and wait until it has warmed up; a side that has failed by itself fails again."""
         if self._failure is not None:
@@ -69,7 +69,13 @@ class Side:
         self.launch()
         assert self._running is not None
         try:
-            block = self._running.last if self._running.blocks else self._running.warm_up()
+            block = (
+                self._running.last
+                if self._running.blocks
+                else self._running.warm_up(
+                    self._program.patience_s, self._program.until if self.first is None else math.inf
+                )
+            )
             self._saw(block)
         except Failed as failure:
             if failure.kind != "out-of-memory":  # which may be another's fault
@@ -78,6 +84,11 @@ class Side:
         if self.first is None:
             self.first, self.start_s = block, self._running.start_s
         return self.first
+
+    def pause(self, standing: bool) -> None:
+        """Let its start stand still, or go on; what has warmed up stands still already."""
+        if self._running is not None and not self.is_up:
+            self._running.pause(standing)
 
     @property
     def is_up(self) -> bool:

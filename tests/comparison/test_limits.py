@@ -3,6 +3,7 @@
 import pytest
 
 from profkit.comparison import Limits, compare_reports, judge_limits
+from profkit.comparison.gate import _outcome
 from profkit.comparison.limits import DEFAULT_LIMIT, Limit
 from profkit.errors import AnalysisError
 from profkit.model.rows import replace
@@ -47,6 +48,17 @@ def test_a_restless_step_is_unknown_but_far_from_the_limit(after, expected):
     assert (row.cure is not None) == (expected == "unknown")
 
 
+@pytest.mark.parametrize(
+    ("delta", "noise", "expected"),
+    [(3, 1, "kept"), (3.1, 1, "broken"), (3, 3, "kept"), (3.1, 3, "broken"),
+     (13, 5, "unknown"), (13.1, 5, "broken"), (-7, 5, "kept"), (-6.9, 5, "unknown")],
+)  # fmt: skip
+def test_a_difference_within_twice_the_noise_of_a_limit_of_3_decides_only_where_the_noise_is_smaller(
+    delta, noise, expected
+):
+    assert _outcome(delta, noise, 3) == expected
+
+
 def test_the_limit_and_not_the_noise_is_what_a_quiet_step_must_keep():
     report, baseline = step_of(102), step_of(100)
     (row,) = judged({"max-step": "+5%"}, report, baseline)
@@ -89,6 +101,17 @@ def test_a_phase_of_a_restless_step_cannot_be_judged_and_is_noisier_than_its_sha
     step = judged({"max-step": "+5%"}, report, before)[0]
     assert row.outcome == "unknown"
     assert row.params["noise_ns"] == pytest.approx(step.params["noise_ns"] / 2, rel=0.02)
+
+
+def test_5_percent_of_a_quarter_of_the_step_take_as_many_steps_as_2_and_a_half_of_the_whole():
+    """A quarter has half the noise, and so is as hard to judge as the step to half of the limit."""
+    spread = [part / 6 for part in RESTLESS]
+    before, report = with_phase(step_of(100, spread), 25), with_phase(step_of(100, spread[::-1]), 26)
+    (row,) = judged({"max-phase": {"forward": "+5%"}}, report, before)
+    (as_much,) = judged({"max-step": "+2.5%"}, report, before)
+    (as_little,) = judged({"max-step": "+1.25%"}, report, before)
+    assert row.cure == as_much.cure != as_little.cure
+    assert row.cure.steps
 
 
 def with_memory(size):

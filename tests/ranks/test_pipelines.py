@@ -7,7 +7,8 @@ import pytest
 
 from profkit.readers import read
 from profkit.rendering.document_of import document_of
-from profkit.report import merge_files, summarise_file
+from profkit.report import Merged, summarise_file
+from profkit.report.joining import Told
 from profkit.report.views import Options
 from tests.ranks.pipelines import MS, US, gpipe, play, write
 from tests.ranks.reports import summarise
@@ -243,7 +244,7 @@ def test_a_merged_report_of_a_pipeline_is_that_of_one_process(tmp_path):
     paths = write(tmp_path, play(programs, steps=STEPS), programs, told="host", clocks={1: 3 * MS})
     traces = [read(path) for path in paths]
     together = summarise(traces)
-    apart = document_of(merge_files([summarise_file(trace, Options()) for trace in traces]))
+    apart = document_of(Merged.of([summarise_file([trace], Options()) for trace in traces]).report(Told()))
     assert apart.ranks == together.ranks
     assert apart.method.ranks == together.method.ranks
     assert apart.communication == together.communication

@@ -16,7 +16,7 @@ from profkit.errors import ReadError
 from profkit.readers import read
 from profkit.readers.remote import is_remote, list_remote, shown_name, without_secrets
 from profkit.report.views import Options
-from profkit.report.workers import Failure, Task, summarise_path
+from profkit.report.workers import Failure, Task, work_on
 from tests.shared import DATA
 
 NAMES = ("run/rank0.json.gz", "run/rank1.json.gz")
@@ -169,7 +169,7 @@ def test_an_error_as_a_file_is_closed_costs_nothing(odd):
 
 def test_a_worker_returns_the_failure_and_not_the_error(odd):
     odd("read", ClientError("An error occurred (403)"))
-    found = summarise_path(Task(path="odd://run/rank0.json.gz", options=Options()))
+    found = work_on(Task(path="odd://run/rank0.json.gz", options=Options()))
     assert isinstance(found, Failure)
     assert found.message.startswith("rank0.json.gz: it cannot be read: ClientError: An error occurred (403)")
 
@@ -201,7 +201,7 @@ def test_an_error_that_quotes_a_signed_address_does_not_give_it_away(odd):
     with pytest.raises(ReadError) as raised:
         read("odd://run/rank0.json.gz?X-Amz-Signature=abc123")
     assert "abc123" not in str(raised.value)
-    found = summarise_path(Task(path="odd://run/rank0.json.gz?X-Amz-Signature=abc123", options=Options()))
+    found = work_on(Task(path="odd://run/rank0.json.gz?X-Amz-Signature=abc123", options=Options()))
     assert "abc123" not in found.name + found.message
     assert "word" not in found.message
 

@@ -11,6 +11,7 @@ from profkit.recording import program_events
 from profkit.recording.phases import phase
 from profkit.recording.program_events import Kind
 from profkit.recording.recorder import record
+from profkit.recording.run_script import recorded
 
 torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
 
@@ -79,6 +80,16 @@ def test_a_step_that_a_hook_ends_ends_outside_of_every_range(tmp_path, within):
     assert all(a <= start and end <= b for (start, end), (_, a, b) in zip(sorted(inside), marks, strict=True))
 
 
+def test_what_the_loop_does_behind_the_optimizer_is_of_its_step(tmp_path):
+    with recorded({"folder": str(tmp_path), "wait": 1, "warmup": 1, "steps": 3}) as recorder:
+        loop(8, lambda: None)
+    (trace,) = recorder.files
+    read = [start for name, start, _ in spans(trace) if name == "aten::item"]
+    optimized = [end for name, _, end in spans(trace) if name == "profkit::optimizer"]
+    for (_, start, end), done in zip(steps_of(trace), sorted(optimized), strict=True):
+        assert max(at for at in read if start <= at <= end) > done, "the loss is read last"
+
+
 def test_a_range_around_many_steps_does_not_hold_their_ends_up(tmp_path):
     with record(tmp_path, wait=1, warmup=1, steps=2) as recorder, torch.profiler.record_function("epoch"):
         loop(7, lambda: recorder.step_heard())
@@ -101,9 +112,10 @@ def test_a_step_within_backward_ends_after_it(tmp_path, wait):
             if recorder is not None:
                 recorder.step()
 
-        weight.register_post_accumulate_grad_hook(ready)
+        hook = weight.register_post_accumulate_grad_hook(ready)
         for _ in range(steps):
             (weight * torch.randn(64)).square().sum().backward()
+        hook.remove()  # else the optimizer lives on with the weight
         return weight.detach()
 
     with record(tmp_path, wait=wait, warmup=1, steps=2) as recorder:

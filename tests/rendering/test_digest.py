@@ -4,13 +4,16 @@ import re
 import msgspec
 import pytest
 
+import profkit
 from profkit.model.report import PhaseRow
 from profkit.model.report_verdict import Step
 from profkit.rendering import RENDERERS
 from profkit.rendering.digest import facts, kernels_by_name, phase_tree, scale_of
-from profkit.rendering.html import render_html
+from profkit.rendering.html import _ASSETS, render_html
+from profkit.rendering.page_cells import _TONES
 from tests.rendering.sample_reports import SAMPLES, compute_bound, multi_rank, unknown
 from tests.rendering.samples import MS, edited, steps, typed
+from tests.shared import DATA
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -95,6 +98,26 @@ def test_the_bar_and_the_rows_below_it_have_one_order_and_no_specks():
     assert drawn[0] == "memory"
     assert "other" not in drawn
     assert re.findall(r'class="chip tone-(\w+)"', legend) == drawn
+
+
+def test_every_share_cause_and_use_of_memory_has_a_colour_on_the_page_and_in_a_notebook():
+    """One without is not drawn: its part of a bar is empty."""
+    sheet = (_ASSETS / "report.css").read_text()
+    styled = set(re.findall(r"\.tone-([\w-]+)(?=[^{}]*\{ --tone: var\((--[\w-]+)\))", sheet))
+    defined = set(re.findall(r"(--[\w-]+): light-dark", sheet))
+    assert set(_TONES) <= {name for name, _ in styled}
+    assert {variable for _, variable in styled} <= defined
+
+
+def test_a_page_without_a_gpu_has_no_columns_of_one():
+    page = profkit.analyze(DATA / "ranks/gloo_ddp_rank0.json.gz").render("html")
+    steps, operators = (
+        re.search(rf'<section id="{name}"(.*?)</section>', page, re.S)[1] for name in ("steps", "operators")
+    )
+    assert ">Host<" in steps
+    assert ">Host<" in operators
+    assert not re.search(r">Device<|>GPU busy<|>Shares<", steps)
+    assert ">GPU<" not in operators
 
 
 def test_confidence_says_what_it_rests_on_and_advice_how_sure_it_is():

@@ -223,3 +223,11 @@ def test_a_verdict_without_time_says_so():
 def test_a_code_without_a_sentence_is_an_error():
     with pytest.raises(KeyError):
         finding_message(Finding("no-such-code", Severity.INFO))
+
+
+def test_a_finding_says_in_how_many_files_it_is():
+    said = finding_message(Finding("secrets", Severity.INFO, count=2))
+    same = finding_message(Finding("secrets", Severity.INFO, count=2, params={"same_files": 1}))
+    alike = finding_message(Finding("secrets", Severity.INFO, count=2, params={"alike_files": 5}))
+    assert same == f"{said} (the same in 1 more file)"
+    assert alike == f"{said} (5 more files with other numbers)"

@@ -1,7 +1,7 @@
 """What a report is put together from: inputs, times from one origin, and why nothing could be decided."""
 
 from profkit.readers import read
-from profkit.report.assembly import input_row, summarise, time_offsets, timelines, undecided_of
+from profkit.report.assembly import input_row, summarise, time_offsets, timelines
 from profkit.report.views import Options
 from tests.shared import DATA
 
@@ -21,6 +21,6 @@ def test_an_input_is_its_name_its_format_and_its_ranks():
 
 
 def test_a_snapshot_alone_decides_nothing():
-    assert undecided_of([read(SNAPSHOT)], []).code == "memory-only"
-    assert summarise([read(SNAPSHOT)]).verdict.bound == "unknown"
+    alone = summarise([read(SNAPSHOT)]).verdict
+    assert (alone.bound, alone.undecided.code) == ("unknown", "memory-only")
     assert summarise([read(TRACE), read(SNAPSHOT)]).verdict.bound != "unknown"

@@ -1,6 +1,7 @@
 """Summaries of files, merged, are the report of all the files in one process."""
 
 import pickle
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -8,12 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profkit.model import Finding, MemoryEvents
+from profkit.model import Finding, MemoryEvents, Severity
 from profkit.model.rows import Row
 from profkit.readers import read
-from profkit.report import merge_files, summarise_file
+from profkit.report import Merged, summarise_file
 from profkit.report.assembly import summarise
-from profkit.report.merge import common_left_out, files_shown
+from profkit.report.file_summary import tell
+from profkit.report.health import told_together
+from profkit.report.joining import Told
+from profkit.report.many_files import summarise_many
+from profkit.report.merge import common_left_out
 from profkit.report.views import Options
 from tests.builders import TraceBuilder
 from tests.ranks.jobs import MS, Rank, job
@@ -31,25 +36,27 @@ def recordings(paths):
 
 
 def merged(traces, options=None):
-    """As a scheduler would: summarise, agree on the steps to leave out, ask for advice and timeline of the busiest."""
+    """As a scheduler would: summarise, agree on the steps to leave out, ask the busiest for advice and timeline."""
     options = options or Options()
-    files = [summarise_file(t, options) for t in traces]
-    left_out = common_left_out(files)
-    shown = files_shown(files)
-    files = [
-        pickle.loads(pickle.dumps(summarise_file(t, options, left_out=left_out, whole=at in shown)))
-        for at, t in enumerate(traces)
-    ]
-    return merge_files(files)
+    left_out = common_left_out([summarise_file([t], options) for t in traces])
+    files = Merged.of([sent(summarise_file([t], options, left_out=left_out)) for t in traces])
+    memory = Told(memory=files.own_memory())
+    told = {
+        at: sent(tell([traces[at]], options, left_out, files.offset_ns(at), memory)) for at in files.shown()
+    }
+    return files.report(files.told(memory, told))
+
+
+def sent(value):
+    """As it comes back from a worker."""
+    return pickle.loads(pickle.dumps(value))
 
 
 def plain(value: Any) -> Any:
-    """Floats to nine digits, and findings without their values; everything else as it is."""
-    if isinstance(value, Finding):
-        return {"code": value.code, "severity": value.severity, "count": value.count}
+    """Floats to nine digits; everything else as it is."""
     if isinstance(value, Row):
         return plain({name: getattr(value, name) for name in value.__struct_fields__})
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {k: _in_order(k, plain(v)) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
@@ -57,9 +64,7 @@ def plain(value: Any) -> Any:
 
 
 def _in_order(name: str, value: Any) -> Any:
-    """Findings by code; of the host's operators those that every file lists, whatever else it cuts."""
-    if name == "findings":
-        return sorted(value, key=lambda f: f["code"])
+    """Of the host's operators those that every file lists, whatever else it cuts."""
     return value[:2] if name == "by_operator" else value
 
 
@@ -102,7 +107,7 @@ def test_a_ranks_own_memory_is_told_in_the_times_of_the_report():
     together, apart = summarise(traces), merged(traces)
     assert together.memory.peak_allocated_bytes == 900
     assert plain(apart.memory) == plain(together.memory)
-    alone = summarise_file(traces[1], Options()).memory
+    alone = summarise_file([traces[1]], Options()).memory
     assert apart.memory.devices[0].peak_time_ns != alone.devices[0].peak_time_ns
 
 
@@ -134,8 +139,8 @@ def test_hosts_without_a_gpu_say_what_their_steps_go_to():
 def test_a_file_that_alone_would_leave_out_a_step_follows_the_others():
     """Alone, rank 1 drops its long first step; together the report decides."""
     traces = [*job([Rank(0)], steps=4), *job([Rank(1)], steps=4)]
-    left_out = [summarise_file(t, Options()).left_out for t in traces]
-    forced = [summarise_file(t, Options(), left_out=np.array([True])) for t in traces]
+    left_out = [summarise_file([t], Options()).left_out for t in traces]
+    forced = [summarise_file([t], Options(), left_out=np.array([True])) for t in traces]
     assert [flags.tolist() for flags in left_out] == [[False] * 4] * 2
     assert [f.left_out.tolist() for f in forced] == [[True, False, False, False]] * 2
     kept = [[s for s in trace.window.steps if s.kept] for f in forced for trace in f.part.traces]
@@ -144,4 +149,40 @@ def test_a_file_that_alone_would_leave_out_a_step_follows_the_others():
 
 def test_a_summary_is_small_beside_its_recording():
     for path, trace in zip(DDP, recordings(DDP), strict=True):
-        assert len(pickle.dumps(summarise_file(trace, Options()))) < path.stat().st_size
+        assert len(pickle.dumps(summarise_file([trace], Options()))) < path.stat().st_size
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("trace.json.gz", "memory.pickle.gz"),
+        ("trace.json.gz", "nsys.sqlite.gz", "memory.pickle.gz", "memory_oom.pickle"),
+    ],
+    ids=["at once", "beside another execution"],
+)
+def test_among_many_files_a_snapshot_has_its_timeline_and_the_fit_its_step(names):
+    files = [DATA / "run_gpt" / name for name in names]
+    together = summarise([read(path) for path in files])
+    apart = summarise_many([str(path) for path in files], Options())
+    assert apart.fit
+    for table in ("memory", "phases", "fit", "health", "advice", "timeline"):
+        assert getattr(apart, table) == getattr(together, table), table
+
+
+def test_a_snapshot_of_another_time_keeps_its_own_clock():
+    files = [DATA / "kineto/elementwise_chain.json.gz", DATA / "snapshot/leak.pickle.gz"]
+    together = summarise([read(path) for path in files])
+    assert summarise_many([str(path) for path in files], Options()).memory == together.memory
+
+
+def test_what_several_files_lack_is_told_once_and_says_in_how_many():
+    truncated = [Finding("truncated", Severity.WARNING, count=n, params={"events": n}) for n in range(1, 7)]
+    stale = Finding("export-stale", Severity.WARNING)
+    files = [[each, stale, *([stale] if each.count == 1 else [])] for each in truncated]
+    found = told_together(files)
+    assert [(f.code, f.count) for f in found] == [
+        ("truncated", 6), ("truncated", 5), ("truncated", 4), ("export-stale", 7),
+    ]  # fmt: skip
+    assert found[2].params == {"events": 4, "alike_files": 3}
+    assert found[3].params == {"same_files": 5}
+    assert told_together(files[:1]) == [truncated[0], Finding("export-stale", Severity.WARNING, count=2)]

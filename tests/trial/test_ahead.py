@@ -23,6 +23,12 @@ class Stand:
         if "fails" in self.names:
             raise Failed("crashed", "planted")
 
+    def pause(self, standing):
+        self.told.append(("stand" if standing else "go", self.names))
+
+    def hurry(self, patience_s):
+        self.told.append(("hurry", self.names))
+
     def stop(self):
         self.told.append(("stop", self.names))
 
@@ -70,6 +76,23 @@ def test_what_is_no_more_wanted_makes_room(ahead, told):
     assert ("stop", ("a", "b")) in told
     assert told.count(("launch", ("b",))) == 1
     assert told[-1] == ("start", ("c",))
+
+
+def test_what_is_launched_is_not_waited_for_and_can_stand_still(ahead, told):
+    assert ahead.launch([("a",), ("b",)]) == [("a",), ("b",)]
+    with ahead.standing_still():
+        told.append("a turn")
+    assert told[2:] == [("stand", ("a",)), ("stand", ("b",)), "a turn", ("go", ("a",)), ("go", ("b",))]
+    ahead.wait([("b",), ("c",)])
+    assert told[-1] == ("start", ("b",))
+
+
+def test_a_guess_is_taken_for_what_it_stands_for_and_others_are_stopped(ahead, told):
+    ahead.launch([("a", "b"), ("c",)])
+    ahead.adopt([("a",), ("d",)], stands_for=lambda guess, names: set(names) <= set(guess), patience_s=len)
+    assert ahead.has(["a"])
+    assert not ahead.has(["d"])
+    assert told[-2:] == [("hurry", ("a", "b")), ("stop", ("c",))]
 
 
 def test_the_likeliest_chains_come_first_and_one_of_a_kind():

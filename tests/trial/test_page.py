@@ -23,7 +23,9 @@ def document(*rows, by_hand=()):
         variation=None,
         noise=0.01,
         trials=list(rows),
-        final=Kept(speedup=None, before_ms=20.0, after_ms=10.0, changes=[], patch=["a < b"], environment=[]),
+        final=Kept(
+            speedup=None, before_ms=20.0, after_ms=10.0, changes=["bf16"], patch=["a < b"], environment=[]
+        ),
         loss=LossRow(unchanged=True, why=""),
         baseline_peak_bytes=1 << 30,
         baseline_warmup_s=2.0,

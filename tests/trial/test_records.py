@@ -7,7 +7,7 @@ from profkit.api.trying import try_program
 from profkit.errors import ReadError
 from profkit.model.rows import Interval
 from profkit.simulation.answer import WhatIfChange
-from profkit.trial import search
+from profkit.trial import attempts, search
 from profkit.trial.by_hand import by_hand
 from profkit.trial.document import encode
 from profkit.trial.plan import Plan
@@ -23,6 +23,7 @@ PROGRAM = Program(("python", "train.py"))
 def machine(monkeypatch):
     made = Machine()
     monkeypatch.setattr(search, "Side", made.side)
+    monkeypatch.setattr(attempts, "Side", made.side)
     return made
 
 

@@ -1,5 +1,6 @@
 """A process that does not get as far as it should."""
 
+import math
 import sys
 
 import pytest
@@ -18,9 +19,9 @@ def failing(tmp_path, monkeypatch):
         monkeypatch.setattr(
             running, "recorded_command", lambda *args: [sys.executable, "-c", source % args[1]]
         )
-        started.append(Running(Program(("python", "train.py"), patience_s=patience_s)))
+        started.append(Running(Program(("python", "train.py"))))
         with pytest.raises(Failed) as failure:
-            started[-1].warm_up()
+            started[-1].warm_up(patience_s, math.inf)
         return failure.value
 
     yield run

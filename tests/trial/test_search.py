@@ -5,7 +5,7 @@ import time
 import pytest
 
 from profkit.errors import RecordingError
-from profkit.trial import search
+from profkit.trial import attempts, search
 from profkit.trial.messages import Block, Facts, OptimizerFacts
 from profkit.trial.plan import Plan
 from profkit.trial.running import Failed, Program
@@ -56,6 +56,9 @@ class Stand:
             ns /= self.machine.gains.get(name, 1.0)
         return ns
 
+    def pause(self, standing):
+        pass
+
     def stop(self):
         self.is_up = False
 
@@ -77,6 +80,7 @@ class Machine:
 def machine(monkeypatch):
     made = Machine()
     monkeypatch.setattr(search, "Side", made.side)
+    monkeypatch.setattr(attempts, "Side", made.side)
     return made
 
 

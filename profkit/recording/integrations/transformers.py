@@ -45,7 +45,7 @@ class ProfkitCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An optimizer step is over."""
         if self.recorder is not None:
-            self.recorder.step()
+            self.recorder.step_heard()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write what was recorded."""

@@ -50,13 +50,18 @@ FINDINGS: Final[Table] = {
 """The sentence of each finding by its code."""
 
 
+_MORE_FILES: Final = {
+    "same_files": "{text} (the same in {more:more file})",
+    "alike_files": "{text} ({more:more file} with other numbers)",
+}
+"""What is added where several files have the same finding, or one with other numbers."""
+
+
 def finding_message(finding: Finding) -> str:
     """What a finding says: one sentence, and what to do where something can be done."""
     template = FINDINGS.get(finding.code) or readers.family_of(finding.code)
     text = say(template, {"count": finding.count, **finding.params})
-    more = finding.params.get("more_files")
-    return (
-        say("{text} (the same in {more_files:more file})", {"text": text, "more_files": more})
-        if more
-        else text
-    )
+    for name, template in _MORE_FILES.items():
+        if more := finding.params.get(name):
+            text = say(template, {"text": text, "more": more})
+    return text

@@ -93,8 +93,8 @@ def _step_estimated(params: Params) -> str:
     words = _BOUND_WORDS.get(bound, f"bound by {share_label(bound).lower()}")
     low, high = (duration_text(int(str(params[name]))) for name in ("low_ns", "high_ns"))
     return say(
-        f"The step without the profiler is an estimate of {low if low == high else f'{low} to {high}'}; "
-        f"with it, the step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
+        f"Without the profiler, the step takes an estimated {low if low == high else f'{low} to {high}'}; "
+        f"with it, the median step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
         params,
     )
 

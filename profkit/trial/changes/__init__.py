@@ -19,7 +19,18 @@ from profkit.trial.changes.loading import LoaderWorkers, Pinned
 from profkit.trial.changes.optimizers import DropGradients, ForeachOptimizer, FusedOptimizer
 from profkit.trial.changes.precision import Bf16, Tf32
 
-__all__ = ["ALREADY", "CHANGES", "Change", "Promise", "change_named", "changes_named", "same_kind", "weakest"]
+__all__ = [
+    "ALREADY",
+    "CHANGES",
+    "Change",
+    "Promise",
+    "change_named",
+    "changes_named",
+    "compiles",
+    "is_compiler",
+    "same_kind",
+    "weakest",
+]
 
 CHANGES: Final[dict[str, type[Change]]] = {
     kind.name: kind
@@ -73,6 +84,16 @@ def weakest(names: Sequence[str]) -> Promise:
     """What changes promise together."""
     promises = {change_named(name).promise for name in names}
     return next(each for each in (Promise.PRECISION, Promise.DRAWS, Promise.EQUAL) if each in promises)
+
+
+def is_compiler(name: str) -> bool:
+    """Whether a change starts slowly, since it compiles."""
+    return change_named(name).kind_of == "compiler"
+
+
+def compiles(names: Sequence[str]) -> bool:
+    """Whether one of these does."""
+    return any(map(is_compiler, names))
 
 
 def same_kind(name: str, kept: Sequence[str]) -> str | None:

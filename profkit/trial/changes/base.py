@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from profkit.trial.messages import Facts
 
@@ -51,6 +51,9 @@ class Change(ABC):
 
     def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:  # noqa: B027 - some need none
         """Put the hook in; what takes it back goes to ``undo``. ``beside`` are all changes of this process."""
+
+    def arrived(self, optimizers: Sequence[Any]) -> None:  # noqa: B027 - most need none
+        """These were made before the hook was put in, since the process is not the trial's."""
 
     def warmed_up(self, undo: ExitStack) -> None:  # noqa: B027 - most need none
         """The steps before the first timed one are over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Any, ClassVar, Final
@@ -13,6 +14,7 @@ from profkit.trial.messages import Facts
 
 __all__ = ["Compile", "CompileWithGraphs"]
 
+_NUMBERS: Final = itertools.count()
 _MODELS: Final = 8
 """A program of more outermost modules calls its layers one by one: each is not worth a compiler's run."""
 
@@ -41,6 +43,8 @@ class Compile(Change):
     def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:
         """Hear which modules are outermost."""
         self._around = next((each.region for each in beside if isinstance(each, Bf16)), nullcontext)
+        if self._compiled:
+            return  # an earlier turn has compiled them, and they are kept with the weights
         listen(self)
         undo.callback(unlisten, self)
         undo.callback(self._take_back)
@@ -64,6 +68,8 @@ class Compile(Change):
         def call(*args: Any, **kwargs: Any) -> Any:
             return module._call_impl(*args, **kwargs)
 
+        # It keeps what it has compiled by the code object, and gives up after a few for one.
+        call.__code__ = call.__code__.replace(co_name=f"call_{next(_NUMBERS)}")
         compiled = torch.compile(call, mode=self.mode)
         around = self._around
 

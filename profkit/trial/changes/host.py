@@ -71,6 +71,8 @@ class Threads(Change):
         """It takes a CPU that computes, and more than one core."""
         if facts.cuda:
             return "a GPU computes"
+        if facts.in_process:
+            return "the process runs already"
         return None if facts.cpus > 1 else "there is one core"
 
     def environment(self, facts: Facts) -> dict[str, str]:

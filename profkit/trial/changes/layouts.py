@@ -26,9 +26,15 @@ class _EachModel(Change):
         super().__init__()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self._depth = 0
+        self._undo = ExitStack()
 
     def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:
-        """Hear of modules."""
+        """Hear of modules; those that were heard before are changed at once."""
+        self._undo = undo
+        for model in self._seen:
+            self._change(model)
+        if self._seen:
+            return
         listen(self)
         undo.callback(unlisten, self)
 
@@ -127,6 +133,7 @@ class FusedAttention(_EachModel):
                 module, "set_attn_implementation"
             ):
                 module.set_attn_implementation("sdpa")
+                self._undo.callback(module.set_attn_implementation, "eager")
                 self.applied += 1
 
     def patch(self, facts: Facts) -> list[str]:

@@ -49,6 +49,15 @@ class _Keyword(Change):
             if own is not None and self.keyword in inspect.signature(own).parameters:
                 replace(undo, kind, "__init__", self._constructed)
 
+    def arrived(self, optimizers: Sequence[Any]) -> None:
+        """Set the keyword as a loaded state does, which moves what has to be on the device."""
+        for optimizer in optimizers:
+            if self.keyword in optimizer.defaults:
+                state = optimizer.state_dict()
+                for group in state["param_groups"]:
+                    group.update(self._set(optimizer, {}))
+                optimizer.load_state_dict(state)
+
     def _constructed(self, original: Any) -> Any:
         changed = with_arguments(original, self._set)
 

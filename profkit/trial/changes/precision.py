@@ -86,6 +86,8 @@ class Bf16(Change):
 
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._compiles = any(each.kind_of == "compiler" for each in beside)
+        if self._outermost:
+            self.kinds = (Kind.LOSS,)  # the modules keep what an earlier turn has put around them
         listen(self)
         undo.callback(unlisten, self)
 

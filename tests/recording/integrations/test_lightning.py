@@ -12,6 +12,7 @@ with warnings.catch_warnings():
     lightning = pytest.importorskip("lightning.pytorch", reason="SKIPPED LOUDLY: lightning is not installed")
 
 from profkit.recording.integrations.lightning import ProfkitCallback  # noqa: E402
+from profkit.recording.run_script import recorded  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -35,16 +36,22 @@ class Module(lightning.LightningModule):
         return torch.optim.Adam(self.parameters())
 
 
-def fit(folder, callbacks, fail_at=None, accumulate=1):
+class Validated(Module):
+    def validation_step(self, batch, index):
+        self.log("loss", self(batch[0]).square().mean())
+
+
+def fit(folder, callbacks, fail_at=None, accumulate=1, validated=False):
     torch.manual_seed(0)
-    module = Module()
+    module = Validated() if validated else Module()
     module.fail_at = fail_at
     data = torch.utils.data.TensorDataset(torch.arange(64.0).view(16, 4))
     trainer = lightning.Trainer(
-        max_epochs=1, accumulate_grad_batches=accumulate, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=callbacks,
+        max_epochs=4 if validated else 1, accumulate_grad_batches=accumulate, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=callbacks,
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
-    trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=2))
+    loader = torch.utils.data.DataLoader(data, batch_size=2)
+    trainer.fit(module, loader, loader if validated else None)
     return module.layer.weight.detach().clone()
 
 
@@ -83,3 +90,39 @@ def test_a_step_is_the_optimizers_and_holds_its_loader_but_no_forward_in_the_opt
     assert len(spans["data"]) >= 2, "the first epoch's loader"
     for start, end in spans["optimizer"]:
         assert not any(start < at < end for at, _ in [*spans["forward"], *spans["backward"]])
+
+
+def callback(folder):
+    return fit(
+        folder, [ProfkitCallback(folder / "run", wait=1, warmup=1, steps=10)], accumulate=2, validated=True
+    )
+
+
+def unedited(folder):
+    with recorded({"folder": str(folder / "run"), "wait": 1, "warmup": 1, "steps": 10}):
+        fit(folder, [], accumulate=2, validated=True)
+
+
+@pytest.mark.parametrize("program", [callback, unedited])
+def test_validation_is_in_no_step(tmp_path, program):
+    """Four epochs of four steps, so that two validations lie among the ten steps."""
+    program(tmp_path)
+    trace = (tmp_path / "run" / "trace.json.gz").read_bytes()
+    events = [
+        e for e in json.loads(gzip.decompress(trace))["traceEvents"] if e.get("cat") == "user_annotation"
+    ]
+    steps = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].startswith("ProfilerStep#")]
+    assert len(steps) == 10
+    for name, count in {"evaluation": 0, "forward": 2, "backward": 2, "optimizer": 1}.items():
+        starts = [e["ts"] for e in events if e["name"] == f"profkit::{name}"]
+        assert {sum(a <= at <= b for at in starts) for a, b in steps} == {count}, name
+    assert len([e for e in events if e["name"] == "profkit::evaluation"]) == 16
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert facts["problems"] == []
+
+
+def test_a_plain_step_in_which_validation_lies_is_not_timed(tmp_path):
+    callback = ProfkitCallback(tmp_path / "run", wait=10, warmup=1, steps=1)
+    fit(tmp_path, [callback], accumulate=2, validated=True)
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert len(facts["plain_step_ns"]) == 10 - 1 - 2, "neither the first nor those of two validations"

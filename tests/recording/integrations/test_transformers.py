@@ -26,14 +26,17 @@ class Model(torch.nn.Module):
         return {"loss": (self.layer(x)[:, 0] - labels).square().mean()}
 
 
-def trained(folder, callbacks):
+def trained(folder, callbacks, **options):
     torch.manual_seed(0)
     data = [{"x": torch.full((4,), float(i)), "labels": torch.tensor(1.0)} for i in range(16)]
     arguments = transformers.TrainingArguments(
         output_dir=str(folder), per_device_train_batch_size=2, max_steps=8, report_to=[], save_strategy="no",
         use_cpu=True, disable_tqdm=True, remove_unused_columns=False, logging_strategy="no",
+        **options,
     )  # fmt: skip
-    trainer = transformers.Trainer(model=Model(), args=arguments, train_dataset=data, callbacks=callbacks)
+    trainer = transformers.Trainer(
+        model=Model(), args=arguments, train_dataset=data, eval_dataset=data, callbacks=callbacks
+    )
     trainer.train()
     return trainer.model.layer.weight.detach().clone()
 
@@ -68,3 +71,15 @@ def test_the_trainer_is_recorded_and_trains_the_same(tmp_path):
         "ProfilerStep#2",
         "ProfilerStep#3",
     }
+
+
+def test_an_evaluation_is_in_no_step(tmp_path):
+    callback = ProfkitCallback(tmp_path / "run", wait=1, warmup=1, steps=5)
+    trained(tmp_path / "out", [callback], eval_strategy="steps", eval_steps=2)
+    (trace,) = callback.recorder.files
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    marks = [(e["name"], e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "user_annotation"]
+    steps = [(start, end) for name, start, end in marks if name.startswith("ProfilerStep#")]
+    forwards = [start for name, start, _ in marks if name == "profkit::forward"]
+    assert [sum(start <= at <= end for at in forwards) for start, end in steps] == [1] * 5
+    assert len(forwards) > 5, "those of two evaluations between the steps"

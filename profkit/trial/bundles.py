@@ -1,0 +1,50 @@
+"""What a short budget tries together, since a start costs most of it: changes that help often, and each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from profkit.trial.ahead import Names
+from profkit.trial.changes import compiles, is_compiler
+
+__all__ = ["bundles_of", "slow_first", "stands_for"]
+
+_TOGETHER = ("tf32", "fused-attention", "loader-workers", "pinned", "fused-optimizer")
+"""They seldom harm, and help more where the others have made way."""
+_DOUBTFUL = "bf16"
+"""It slows a step down that the host paces, unless a compiler is there too."""
+_COMPILER = "compile"
+
+
+def bundles_of(names: Sequence[str], promised: Callable[[str], float]) -> list[Names]:
+    """What is tried together: each bundle after those that it has to beat, as it holds more.
+
+    Args:
+        names: What may be tried.
+        promised: The speed-up that a recording promises of a change.
+    """
+    safe = [name for name in _TOGETHER if name in names]
+    safe += sorted(
+        name
+        for name in names
+        if promised(name) > 1 and not is_compiler(name) and name not in (*safe, _DOUBTFUL)
+    )
+    found = [safe, [*safe, _DOUBTFUL] if _DOUBTFUL in names else safe]
+    if _COMPILER in names:
+        found += [[*each, _COMPILER] for each in found]
+    ordered = [tuple(sorted(each, key=lambda name: -promised(name))) for each in found]
+    return [names for names in dict.fromkeys(ordered) if names]
+
+
+def slow_first(bundles: Sequence[Names]) -> list[Names]:
+    """The order in which they start: the largest with a compiler takes longest."""
+    return [bundles[-1], *bundles[:-1]] if bundles and compiles(bundles[-1]) else list(bundles)
+
+
+def stands_for(guess: Names, wanted: Names) -> bool:
+    """Whether a process with the changes of a guess is one with those that are wanted.
+
+    What else the guess has found nothing to change, since the trial knows by now that the program has no place for it.
+    """
+    more = set(guess) - set(wanted)
+    return set(wanted) <= set(guess) and _DOUBTFUL not in more and not compiles(tuple(more))

@@ -1,0 +1,110 @@
+"""A budget that does not hold each change alone: bundles, then what their members add, then what else there is time for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from profkit.trial.ahead import Names
+from profkit.trial.attempts import Attempts
+from profkit.trial.bundles import slow_first, stands_for
+from profkit.trial.changes import compiles, is_compiler
+from profkit.trial.document import TrialRow, changes_of
+from profkit.trial.plan import likely_place
+from profkit.trial.turns import Side
+
+__all__ = ["search_short", "start_bundles"]
+
+
+def start_bundles(tries: Attempts, bundles: Sequence[Names], seed: Side) -> None:
+    """Start bundles with another seed, and wait for all but those with a compiler."""
+    tries.ahead.adopt(bundles, stands_for, tries.patience_s)
+    tries.ahead.launch(slow_first(bundles), [seed])
+    tries.ahead.wait([names for names in bundles if not compiles(names)], [seed])
+
+
+def search_short(tries: Attempts, bundles: Sequence[Names], names: Sequence[str]) -> tuple[list[str], Side]:
+    """What helps, with its side; the unchanged program where nothing does.
+
+    Args:
+        tries: What was tried.
+        bundles: The smallest first.
+        names: All that may be tried.
+    """
+    tried: set[str] = set()
+    kept: list[str] = []
+    best, best_row = tries.baseline, None
+    waiting = list(bundles)
+    try:
+        while waiting:
+            bundle = min(waiting, key=lambda names: _turn(tries, names))
+            waiting.remove(bundle)
+            if not tries.holds(bundle):
+                tries.ahead.take(bundle).stop()
+                tries.add(
+                    TrialRow(change=bundle[0], together=bundle[1:], why="the budget ended before its turn")
+                )
+                continue
+            row, side = tries.attempt(bundle, [], tries.baseline, len(waiting) + 1)
+            tries.add(row)
+            tried |= set(bundle)
+            if row.kept and _beats(row, best_row, tries.unchanged.noise):
+                if best is not tries.baseline:
+                    best.stop()
+                best_row, best, kept = row, side, list(changes_of(row))
+            else:
+                side.stop()
+        kept, best = _without_idle_ones(tries, kept, best)
+    except BaseException:
+        best.stop()
+        raise
+    rest = [name for name in names if name not in kept and (not kept or name not in tried)]
+    return tries.stack(rest, kept, best)
+
+
+def _turn(tries: Attempts, names: Names) -> tuple[bool, bool, int]:
+    """When a bundle has its turn: compilers last, and of these what has started, then the largest."""
+    if not compiles(names):
+        return False, False, len(names)
+    return True, not tries.ahead.has(names), -len(names)
+
+
+def _beats(row: TrialRow, best: TrialRow | None, noise: float) -> bool:
+    """Whether a bundle is better than another; the one that holds more has to be so by more than noise."""
+    if best is None or best.measured is None or row.measured is None:
+        return True
+    handicap = math.copysign(noise, len(changes_of(row)) - len(changes_of(best)))
+    return row.measured.likely > best.measured.likely * (1 + handicap)
+
+
+def _without_idle_ones(tries: Attempts, kept: list[str], best: Side) -> tuple[list[str], Side]:
+    """Leave out what the others do without, the least likely first, while there is time."""
+    doubtful = sorted((name for name in kept if not is_compiler(name)), key=likely_place, reverse=True)
+    unknown = []
+    for at, name in enumerate(doubtful):
+        others = tuple(each for each in kept if each != name)
+        if not others:
+            break
+        if not tries.holds(others):
+            unknown = doubtful[at:]
+            break
+        tries.ahead.start(_leaving_out(kept, doubtful[at:]))
+        row, side = tries.attempt_without(name, kept, best)
+        tries.add(row)
+        if not row.kept and row.measured is not None:
+            best.stop()
+            best, kept = side, list(others)
+    if len(unknown) > 1:
+        tries.notes.append(
+            f"{', '.join(unknown)}: kept together; a larger --budget tells what each of them adds"
+        )
+    return kept, best
+
+
+def _leaving_out(kept: Sequence[str], doubtful: Sequence[str]) -> list[Names]:
+    """What is left without the next one, and without those after it, whether that one is left out or not."""
+    wanted = []
+    for at in range(len(doubtful)):
+        for gone in (doubtful[: at + 1], doubtful[at : at + 1]):
+            wanted.append(tuple(name for name in kept if name not in gone))
+    return [names for names in dict.fromkeys(wanted) if names]
