@@ -14,6 +14,7 @@ from profkit.model.findings import Param
 from profkit.model.names import SHARES, FoundBy
 from profkit.model.report_time import Window
 from profkit.timeline.view import TraceView
+from profkit.timeline.window_table import largest_share, shares_row
 
 __all__ = ["StepHealth", "idle_steps", "step_findings", "too_few_whole"]
 
@@ -124,8 +125,16 @@ def _kinds(view: TraceView) -> list[Finding]:
     medians = [int(np.median(length[kinds == names[at]])) for at in order]
     if len(names) < 2 or max(medians) <= _UNLIKE * min(medians):
         return []
+    states = np.zeros((len(State), len(kinds)), np.int64)
+    kept = view.kept_steps
+    for device, segments in enumerate(view.segments):
+        states += segments.within(
+            view.steps.tile_start_ns[device, kept], view.steps.tile_end_ns[device, kept]
+        )
+    shares = [shares_row(states[:, kinds == names[at]].sum(axis=1)) for at in order]
     params: dict[str, Param] = {
         "kinds": [str(names[at]) for at in order],
+        "bounds": [largest_share(own) for own in shares],
         "counts": [int(count[at]) for at in order],
         "medians_ns": medians,
     }

@@ -30,7 +30,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from expert import EXPERT, edited, resized
 
@@ -47,6 +47,63 @@ TINY_NAMES = {
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
 
 
+TIMING = [sys.executable, str(HERE / "timing.py")]
+LATER_S = 200.0
+"""Of all fresh processes of a program together."""
+
+
+def environment_of(gpu: int | None) -> dict[str, str]:
+    """The environment of a program on a GPU."""
+    return {**os.environ, **ENVIRONMENT, **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)})}
+
+
+class Turn:
+    """A process of `timing` that starts beside others and is timed when its turn comes."""
+
+    def __init__(self, command: list[str], folder: Path, environment: dict[str, str], said: BinaryIO) -> None:
+        self.process = subprocess.Popen(
+            command, cwd=folder, env={**environment, "TAKES_TURNS": "1"}, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=said, start_new_session=True,
+        )  # fmt: skip
+        self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.reading = threading.Thread(target=self._read, daemon=True)
+        self.reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line.decode("utf-8", "replace"))
+        self.lines.put("")
+
+    def _line(self, start: str, limit: float) -> str | None:
+        """The next line with that start; None where the process or its time ends before."""
+        with contextlib.suppress(queue.Empty):
+            while line := self.lines.get(timeout=max(limit - time.monotonic(), 0.01)):
+                if line.startswith(start):
+                    return line
+            self.lines.put("")  # it has ended, for whoever asks next too
+        return None
+
+    def await_ready(self, limit: float) -> None:
+        self._line("ready", limit)
+
+    def timed(self, limit: float) -> dict[str, Any] | None:
+        """What it measured, alone on its GPU; None where it failed."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.write(b"\n")
+            self.process.stdin.flush()
+        line = self._line("{", limit)
+        self.end()
+        found: dict[str, Any] | None = json.loads(line) if line else None
+        return found
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
 class Study:
     """The stages of programs, within a budget."""
 
@@ -55,6 +112,7 @@ class Study:
         self.out = Path(options.out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         self.end = time.monotonic() + options.budget_s
+        self.timed_s = "0.5" if options.tiny else "3"
 
     def left_s(self) -> float:
         return self.end - time.monotonic()
@@ -122,23 +180,34 @@ class Study:
         runs += [("kept", kept, "train.py")] if kept else []
         runs += [(f"expert: {way}", "-", f"{way.replace(' ', '_')}.py") for way in EXPERT[name]]
         runs += runs[:2] if kept else runs[:1]
-        done: list[dict[str, Any]] = []
-        for way, changes, script in runs:
-            if self.left_s() < 15:
-                break
-            done.append({"way": way, **self.timed(name, changes, script, folder, gpu)})
-        ways = {each["way"] for each in done}
-        if not {way for way, _, _ in runs} <= ways:
-            return None
-        return {"kept": kept, "runs": done}
+        limit = time.monotonic() + min(self.left_s() - 3, LATER_S)
+        log = self.out / f"{name}.later.log"
+        with log.open("ab") as said:
+            turns = [
+                Turn([*TIMING, self.timed_s, changes, script], folder, environment_of(gpu), said)
+                for _, changes, script in runs
+            ]
+            try:
+                for turn in turns:
+                    turn.await_ready(limit)
+                found = [turn.timed(limit) for turn in turns]
+            finally:
+                for turn in turns:
+                    turn.end()
+        if any(each is None for each in found) and self.left_s() < 10:
+            return None  # the window closed: it is made again in the next
+        missing = {"code": None, "said": log.read_text(errors="replace")[-1000:]}
+        return {
+            "kept": kept,
+            "runs": [{"way": run[0], **(each or missing)} for run, each in zip(runs, found, strict=True)],
+        }
 
     def overhead(self, name: str, folder: Path, gpu: int | None) -> dict[str, Any]:
         """What a trial's ears cost."""
         return self.timed(name, "overhead", "train.py", folder, gpu)
 
     def timed(self, name: str, what: str, script: str, folder: Path, gpu: int | None) -> dict[str, Any]:
-        seconds = "0.5" if self.options.tiny else "3"
-        command = [sys.executable, str(HERE / "timing.py"), seconds, what, script]
+        command = [*TIMING, self.timed_s, what, script]
         code, text = self.run(command, folder, gpu, 50 if self.options.tiny else 150, f"{name}.timing.log")
         lines = [line for line in text.splitlines() if line.startswith("{")]
         if code != 0 or not lines:
@@ -150,9 +219,7 @@ class Study:
         self, command: list[str], folder: Path, gpu: int | None, limit_s: float, log: str
     ) -> tuple[int | None, str]:
         """The exit code of a process, None where it was killed, and what it said."""
-        environment = {**os.environ, **ENVIRONMENT}
-        if gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        environment = environment_of(gpu)
         path = self.out / log
         with path.open("ab") as said:
             start = said.tell()

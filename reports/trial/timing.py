@@ -34,6 +34,12 @@ def wait():
         torch.cuda.synchronize()
 
 
+def await_turn():
+    if os.environ.get("TAKES_TURNS"):
+        print("\nready", flush=True)
+        os.read(0, 1)
+
+
 class Steps:
     """Counts calls of optimizers; after the warm-up cuts the time into blocks of equal counts."""
 
@@ -49,9 +55,10 @@ class Steps:
     def stepped(self, *_):
         self.count += 1
         if self.count == WARM_STEPS:
-            wait()
-            self.warmed = time.perf_counter()
             self.each_block.warmed_up()
+            wait()
+            await_turn()
+            self.warmed = time.perf_counter()
         if self.started is None:
             self._warm()
             return

@@ -136,6 +136,17 @@ def test_an_estimate_is_no_longer_than_the_recorded_step_and_no_shorter_than_its
     assert 3 * MS <= step.length_ns.low <= step.length_ns.likely <= step.recorded.step_ns
 
 
+def test_work_without_a_launch_record_is_no_shorter_without_the_recorder():
+    made = TraceBuilder()
+    for at in range(3):
+        made.range(at * 10 * MS, (at + 1) * 10 * MS, "step")
+        made.kernel(at * 10 * MS, at * 10 * MS + 6 * MS)
+        made.kernel(at * 10 * MS + 7 * MS, at * 10 * MS + 9 * MS, launch=(at * 10 * MS, at * 10 * MS + 100))
+    (view,), _ = timelines([made.trace()], Options())
+
+    assert unprofiled.unprofiled_step(view, 0).busy_ns == 8 * MS
+
+
 def test_steps_that_the_median_does_not_tell_are_told():
     report = document_of(summarise([steps_of(2, 2, 2, 2, 40, 40, 40, gap_ms=1).trace()]))
 

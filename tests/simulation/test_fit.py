@@ -23,6 +23,7 @@ from profkit.memory.categories import (
     OPTIMIZER_STATE,
     PARAMETER,
     UNKNOWN_USE,
+    _from_before,
 )
 from profkit.memory.phase_memory import Stretches
 from profkit.readers import read
@@ -37,7 +38,7 @@ from profkit.simulation.fit import fit_program
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
 from profkit.simulation.memory_changes import keep_gradients
-from profkit.simulation.memory_program import _from_before, memory_program
+from profkit.simulation.memory_program import memory_program
 from profkit.simulation.recompute_memory import find_segments, layer_times
 from tests.memory.caching_allocator import MIB, CachingAllocator
 from tests.shared import DATA, SHARED, needs_shared
@@ -387,3 +388,11 @@ def test_the_played_allocator_reserves_what_another_model_of_it_does(requests):
     start = np.arange(len(requests))
     played = most_reserved(sizes, start, start + lifetimes, streams, AllocatorRules())
     assert played == max(total["reserved"] for total in model.stats)
+
+
+@needs_shared
+def test_the_report_and_fit_say_the_same_of_blocks_from_before_the_history():
+    told = profkit.analyze(MODELS / "resnet50").document.memory.by_category
+    before = profkit.fit(MODELS / "resnet50").by_category
+    assert {row.category: row.bytes for row in told} == {row.category: row.before_bytes for row in before}
+    assert "optimizer_state" in [row.category for row in told]
