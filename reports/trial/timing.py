@@ -2,7 +2,10 @@
 
 CHANGES are names joined with commas, or ``-`` for none: their hooks are installed and nothing else of a trial is.
 ``python reports/trial/timing.py SECONDS overhead SCRIPT`` times steps with and without what a trial listens with, in
-turns within one process. The last line printed is JSON.
+turns within one process.
+
+Several of these may start side by side: each prints READY once it has warmed up, and waits. A line on its standard input
+lets it time some steps and print them as a line of JSON; the end of it ends the program.
 """
 
 from __future__ import annotations
@@ -26,18 +29,13 @@ from profkit.trial.ratio import estimate
 
 WARM_STEPS = 8
 WARM_S = 2.0
+LEAD_IN_S = 0.7
 BLOCKS = 10
 
 
 def wait():
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-
-
-def await_turn():
-    if os.environ.get("TAKES_TURNS"):
-        print("\nready", flush=True)
-        os.read(0, 1)
 
 
 class Steps:
@@ -49,18 +47,23 @@ class Steps:
         self.warmed = self.started = None
         self.size = self.left = 0
         self.leading_in = False
+        self.lead_in_until = None
         self.times = []
-        self.begun = time.perf_counter()
 
     def stepped(self, *_):
         self.count += 1
         if self.count == WARM_STEPS:
-            self.each_block.warmed_up()
             wait()
-            await_turn()
             self.warmed = time.perf_counter()
+            self.each_block.warmed_up()
         if self.started is None:
             self._warm()
+            return
+        if self.lead_in_until is not None:
+            if time.perf_counter() < self.lead_in_until:
+                return
+            self.lead_in_until = None
+            self._start()
             return
         if self.leading_in:
             self._start()
@@ -75,7 +78,15 @@ class Steps:
         wait()
         step_s = (time.perf_counter() - self.warmed) / (self.count - WARM_STEPS)
         self.size = max(1, round(self.seconds / BLOCKS / step_s))
-        self._start()
+        self.started = self.warmed
+        print("\nREADY", flush=True)
+        self._wait_for_turn()
+
+    def _wait_for_turn(self):
+        if not sys.stdin.readline():
+            os._exit(0)
+        self.times = []
+        self.lead_in_until = time.perf_counter() + LEAD_IN_S
 
     def _start(self):
         self.leading_in = False
@@ -94,7 +105,7 @@ class Steps:
         if torch.cuda.is_initialized():
             found["peak_bytes"] = torch.cuda.max_memory_allocated()
         print("\n" + json.dumps(found), flush=True)
-        os._exit(0)
+        self._wait_for_turn()
 
 
 class Changed:
