@@ -13,6 +13,7 @@ from profkit.model import Finding, Severity
 from profkit.model.findings import Param
 from profkit.model.names import SHARES, FoundBy
 from profkit.model.report_time import Window
+from profkit.model.states import State
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import largest_share, shares_row
 
