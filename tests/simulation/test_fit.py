@@ -38,7 +38,8 @@ from profkit.simulation.caching_allocator import most_reserved
 from profkit.simulation.fit import fit_program
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
-from profkit.simulation.memory_changes import keep_gradients
+from profkit.simulation.loss_memory import find_loss, fuse_loss_memory
+from profkit.simulation.memory_changes import keep_gradients, optimizer_kind
 from profkit.simulation.memory_program import memory_program
 from profkit.simulation.recompute_memory import (
     Segment,
@@ -193,6 +194,30 @@ def test_gradients_of_the_step_before_are_no_parameters():
     assert _from_before(requested, allocated, use, freed).tolist() == [
         GRADIENT, PARAMETER, OPTIMIZER_STATE, OPTIMIZER_STATE, GRADIENT,
     ]  # fmt: skip
+
+
+@needs_shared
+def test_a_fused_loss_stores_no_logits():
+    program, operators = recorded("gpt2")
+    loss = find_loss(operators)
+    assert loss.vocabulary == 50257
+    fused = fit_program(program, FitChanges(fused_loss=True), operators).after.peak_bytes.likely
+    # Two temporaries and one activation of logits in fp32 hold the recorded peak.
+    assert 3 * loss.logits * 4 * 0.5 < program.peak_bytes() - fused < 3 * loss.logits * 4
+    changed = fuse_loss_memory(loss, operators)(program)
+    assert changed.requested[operators.rows].max() < 0.9 * loss.logits * 4
+    assert find_loss(recorded("resnet50")[1]) is None  # 1000 classes, fewer than the layer is wide
+
+
+def test_8_bit_states_of_small_parameters_stay_in_fp32():
+    program = memory_program(read(DATA / "run_gpt" / "memory.pickle.gz"))
+    states = (program.use == OPTIMIZER_STATE) & (program.requested > 0)
+    small = states & (program.requested < 4 * 4096)
+    assert small.any()
+    changed = optimizer_kind("adam8bit")(program)
+    assert (changed.requested[small] == program.requested[small]).all()
+    large = states & ~small
+    assert changed.requested[large].sum() < 0.3 * program.requested[large].sum()
 
 
 def test_queries_that_share_keys_in_fp32_leave_the_scores_stored():
