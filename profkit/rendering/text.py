@@ -15,6 +15,7 @@ from profkit.rendering.digest import (
     Scale,
     code_lines,
     facts,
+    filled_by,
     findings_by_weight,
     gain_text,
     headline_of,
@@ -272,7 +273,7 @@ def _idle(console: Console, report: Document, scale: Scale) -> None:
         term = cause_term(name)
         line = Text(f"  {duration_text(scale(ns)):>8}  ")
         line.append(f"{_clean(term.label):<18}", style=term.terminal)
-        line.append(f"  {term.meaning}", style="dim")
+        line.append(f"  {_clean(filled_by(report.idle, name, scale) or term.meaning, None)}", style="dim")
         console.print(line, no_wrap=True, overflow="ellipsis")
 
 
