@@ -115,8 +115,8 @@ def _beside_the_best(best: _Found, other: _Found) -> AdviceRow:
         return other.row
     order = [rule.id for rule in RULES]
     pair = sorted((best, other), key=lambda each: order.index(each.row.id))
-    played, bound = best.case.step.changed([change for each in pair for change in each.changes])
-    more = (best.row.after_ns or 0) - max(played.step_ns, bound)
+    after_ns = best.case.step.after_ns([change for each in pair for change in each.changes])
+    more = (best.row.after_ns or 0) - after_ns
     if more < _LITTLE * saving_of(other.row):
         gain = (
             f"{duration_text(more)} further gain"

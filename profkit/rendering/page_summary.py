@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from profkit.model.names import ShareBound
 from profkit.model.report import AdviceRow, DeviceRow
+from profkit.readers.registry import role_of
 from profkit.rendering.digest import (
     Scale,
     code_lines,
@@ -149,7 +150,15 @@ def _first_sentence(text: str) -> tuple[str, str]:
 
 
 def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:
-    """Figures of the recording; they say so where the verdict is of the step without a profiler."""
+    """Figures of the recording; where the verdict is of the step without a profiler, they say so and leave its length to that."""
+    if {role_of(each.format) for each in report.inputs} == {
+        "counters"
+    }:  # no time is told but that of kernels
+        alone = duration_text(report.totals.kernel_sum_ns)
+        return [
+            (alone, "in kernels, each run by itself"),
+            (count_text(report.totals.kernel_count or 0), "kernels"),
+        ]
     window, unlike = report.window, recorded_beside(report) is not None
     recorded = ", with the profiler" if unlike else ""
     numbers = []
@@ -158,10 +167,10 @@ def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:
         if not unlike:
             numbers.append((duration_text(scale(window.device_ns)), f"{scale.label}, on the device"))
         numbers.append((share_text(busy / window.device_ns), f"of the time the device is busy{recorded}"))
-    if window.wall_ns:
+    if window.wall_ns and not unlike:
         steps = max(1, scale.divisor // max(1, len(report.devices)))
         clock = "on the host" if steps == 1 else "per step on average, on the host"
-        numbers.append((duration_text(window.wall_ns / steps), clock + recorded))
+        numbers.append((duration_text(window.wall_ns / steps), clock))
     if kernels := sum(row.count for row in report.kernels):
         count = scale.count(kernels)
         numbers.append((count, f"{'kernel' if count == '1' else 'kernels'} {scale.label}"))

@@ -18,7 +18,7 @@ from profkit.simulation.fusion import compile_model
 from profkit.simulation.kernel_facts import StepFacts, find_facts
 from profkit.simulation.launching import lift_waits
 from profkit.simulation.other_gpu import OtherGpu
-from profkit.simulation.replay import Replay, replay
+from profkit.simulation.replay import Replay, replay, slower_host
 from profkit.simulation.step_program import WAIT, Program
 from profkit.simulation.unprofiled import UnprofiledStep, unprofiled_step
 from profkit.timeline.view import TraceView
@@ -135,7 +135,21 @@ class Step:
         edited = EditedStep(self.facts, self._programs[constants.host][0], constants)
         for change in changes:
             change(edited)
-        return replay(edited.program()), edited.least_ns
+        program = edited.program()
+        played = replay(program)
+        return replace(played, step_ns=max(played.step_ns, self._least_ns(program))), edited.least_ns
+
+    def _least_ns(self, program: Program) -> float:
+        """What a replayed step takes at least, so that telling it on the measured step's scale makes no device faster."""
+        if self.unprofiled.plain_step_ns is None or self.unprofiled.scale >= 1:
+            return 0.0
+        alone = replay(slower_host(program, 0.0)).step_ns
+        return alone * min(self.plain_ns / self._alone_ns, 1.0) / self.unprofiled.scale
+
+    @cached_property
+    def _alone_ns(self) -> float:
+        """What the step's device alone takes."""
+        return replay(slower_host(self.program, 0.0)).step_ns
 
     @property
     def _staged_ns(self) -> float:

@@ -342,6 +342,86 @@ MODELS: dict[str, tuple[Callable[[Way], Any], Way, tuple[str, ...]]] = {
         INFERENCE,
         ("tf32", "bf16", "sdpa"),
     ),
+    # added for the third study on public models, with the host's own time measured
+    "bart": (
+        partial(
+            transformer,
+            "BartConfig",
+            "BartForConditionalGeneration",
+            {"encoder_layers": 6, "decoder_layers": 6},
+            text(8, 128),
+            d_model=768,
+        ),
+        LOOPED,
+        ("fused", "sdpa", "no_sync"),
+    ),
+    "mistral": (
+        partial(
+            transformer,
+            "MistralConfig",
+            "MistralForCausalLM",
+            {"num_hidden_layers": 8},
+            text(4, 1024),
+            hidden_size=1024,
+            intermediate_size=3584,
+            num_attention_heads=16,
+            num_key_value_heads=4,
+        ),
+        Way(tf32=True),
+        ("bf16", "sdpa", "compile"),
+    ),
+    "beit": (
+        twelve("BeitConfig", "BeitForImageClassification", pictures(64, 224, 2)),
+        FP32,
+        ("tf32", "bf16"),
+    ),
+    "hubert": (
+        twelve("HubertConfig", "HubertForSequenceClassification", sound(8, 6)),
+        Way(tf32=True),
+        ("bf16", "sdpa"),
+    ),
+    "resnext": (
+        partial(vision, "torchvision", "resnext50_32x4d", 64, 224),
+        FP32,
+        ("bf16", "channels_last", "tf32"),
+    ),
+    "resnet18": (
+        partial(vision, "torchvision", "resnet18", 256, 224),
+        FP16,
+        ("channels_last", "compile"),
+    ),
+    "shufflenet": (
+        partial(vision, "torchvision", "shufflenet_v2_x1_0", 64, 224),
+        Way(optimizer="single"),
+        ("foreach", "fused", "channels_last"),
+    ),
+    "gin": (partial(graph, "GIN", 50_000, 800_000, 256), LOOPED, ("tf32", "fused")),
+    "roberta_inference": (
+        twelve("RobertaConfig", "RobertaForMaskedLM", text(8, 128, masked=True)),
+        INFERENCE,
+        ("tf32", "bf16", "sdpa"),
+    ),
+    "opt_inference": (
+        partial(transformer, "OPTConfig", "OPTForCausalLM", {"num_hidden_layers": 12}, text(4, 512)),
+        INFERENCE,
+        ("tf32", "bf16", "compile"),
+    ),
+    "deit_inference": (
+        partial(vision, "timm", "deit_base_patch16_224", 64, 224),
+        INFERENCE,
+        ("tf32", "bf16"),
+    ),
+    "efficientnet_inference": (
+        partial(vision, "timm", "efficientnet_b3", 32, 288),
+        INFERENCE,
+        ("bf16", "channels_last"),
+    ),
+    "convnext_inference": (partial(vision, "timm", "convnext_small", 64, 224), INFERENCE, ("tf32", "bf16")),
+    "densenet_inference": (
+        partial(vision, "torchvision", "densenet169", 64, 224),
+        INFERENCE,
+        ("bf16", "channels_last", "bf16+channels_last"),
+    ),
 }
 
 

@@ -9,8 +9,9 @@ Four stages, each in processes of its own, so that no profiler ever ran where a 
 3. ``predicted``: what profkit says of every change, from the trace alone, written before anything is timed;
 4. ``timed``: both sides of each change in turns, and of the first advice where the study can make it.
 
-OUT gets ``predictions.jsonl`` (the hashes of profkit's source, the models and each trace in it), ``pairs.jsonl`` and
-``traces.tar``. Every result is written at once: a time limit or a crash loses one model. With ``--ranks`` the models of
+OUT gets ``predictions.jsonl`` (the hashes of profkit's source, the models and each trace in it), ``pairs.jsonl``,
+``traces.tar``, and ``hosts.jsonl``: what the host alone takes to issue a step, in a process without a profiler and in the one
+that recorded, after it had. Every result is written at once: a time limit or a crash loses one model. With ``--ranks`` the models of
 `RANKS` run under DistributedDataParallel, each rank on a GPU of this host.
 """
 
@@ -83,6 +84,18 @@ def loop(step: Step, count: int) -> float:
     return (time.perf_counter() - start) / count * 1e3
 
 
+def issued(step: Step) -> float:
+    """Milliseconds that the host takes to issue a step to an idle device, where the step waits for nothing."""
+    found = []
+    for _ in range(2 * TURNS):
+        wait()
+        start = time.perf_counter()
+        step()
+        found.append((time.perf_counter() - start) * 1e3)
+    wait()
+    return round(statistics.median(found), 3)
+
+
 def warm_count(step: Step) -> int:
     for _ in range(WARMUP):
         step()
@@ -100,6 +113,7 @@ def in_turns(sides: tuple[Step, Step]) -> dict[str, Any]:
         "after_ms": round(after, 3),
         "speedup": round(statistics.median(ratios), 4),
         "speedup_range": [round(min(ratios), 4), round(max(ratios), 4)],
+        "issued_ms": [issued(step) for step in sides],
     }
 
 
@@ -144,12 +158,19 @@ def traced(name: str, out: Path) -> None:
     many = f".rank{rank()}" if dist.is_initialized() else ""
     _TRACES.mkdir(exist_ok=True)
     profiler.export_chrome_trace(str(_TRACES / f"{name}{many}.json.gz"))
+    written(out / "hosts.jsonl", {"model": name, "recorded_before": True, **host_of(step)})
     if dist.is_initialized():
         dist.barrier()
     if not rank():
         with tarfile.open(out / "traces.tar", "a") as tar:
             for path in traces_of(name):
                 tar.add(path, path.name)
+
+
+def host_of(step: Step) -> dict[str, float]:
+    count = warm_count(step)
+    plain = statistics.median(loop(step, count) for _ in range(3))
+    return {"plain_ms": round(plain, 3), "issued_ms": issued(step)}
 
 
 def traces_of(name: str) -> list[Path]:
@@ -241,10 +262,10 @@ def timed(name: str, out: Path) -> None:
         if r.get("model") == name and "said" in r
     }
     first = models.step_of(name, way)
-    count = warm_count(first)
-    plain = statistics.median(loop(first, count) for _ in range(3))
+    host = host_of(first)
+    written(out / "hosts.jsonl", {"model": name, "recorded_before": False, **host})
     for change in agreed([*changes, *first_advised(name, out)]):
-        row: dict[str, Any] = {"model": name, "change": change, "plain_ms": round(plain, 3)}
+        row: dict[str, Any] = {"model": name, "change": change, "plain_ms": host["plain_ms"]}
         if dist.is_initialized():
             row["ranks"] = dist.get_world_size()
         row |= {"said": said[change]} if change in said else {}

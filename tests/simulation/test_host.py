@@ -40,12 +40,13 @@ def recorded_with_launches_of(us, launches=60):
     return recorder_cost(replace(trace, calls=calls), step.facts.program)
 
 
-@pytest.mark.parametrize(("us", "more_us"), [(2.0, 0.0), (3.7, 0.0), (5.7, 2.0), (9.7, 6.0), (100.0, 8.0)])
+@pytest.mark.parametrize(("us", "more_us"), [(2.0, 0.0), (3.7, 0.0), (5.7, 2.0), (9.7, 6.0)])
 def test_most_of_an_events_cost_is_what_a_launch_took_beyond_a_plain_one(us, more_us):
     cost, plain = recorded_with_launches_of(us), recorded_with_launches_of(3.7)
 
-    assert cost.range_ns - plain.range_ns == pytest.approx(0.7 * more_us * 1_000, abs=1)
+    assert cost.range_ns - plain.range_ns == pytest.approx(0.875 * more_us * 1_000, abs=1)
     assert cost.call_ns == cost.range_ns / 2
+    assert recorded_with_launches_of(100.0).range_ns == 8_000  # no recorder takes more
 
 
 @pytest.mark.parametrize("host_us", [4, 12, 90])
@@ -59,14 +60,14 @@ def test_the_rest_is_a_share_of_what_the_host_took_for_an_event(host_us):
     calls = replace(trace.calls, end_ns=trace.calls.start_ns + 1)
     cost = recorder_cost(replace(trace, calls=calls), step.facts.program)
     each = host_us / 1.5  # a range, and half as much for its call
-    assert cost.range_ns == pytest.approx(0.3 * min(0.4 * each, 8) * 1_000, rel=0.1, abs=60)
+    assert cost.range_ns == pytest.approx(min(0.15 * each, 8) * 1_000, rel=0.1, abs=60)
 
 
 def test_too_few_launches_tell_nothing_of_the_recorder():
     few = [recorded_with_launches_of(us, launches=9).range_ns for us in (5, 9)]
     enough = [recorded_with_launches_of(us, launches=10).range_ns for us in (5, 9)]
     assert few[0] == few[1]
-    assert enough[1] - enough[0] == pytest.approx(0.7 * 4_000)
+    assert enough[1] - enough[0] == pytest.approx(0.875 * 4_000)
 
 
 @pytest.mark.parametrize(("us", "cost_us"), [(8, 2.0), (400, 8.0)])
@@ -198,7 +199,7 @@ def test_a_plain_time_that_the_host_takes_scales_the_host():
 
     found = without_recorder(program, RecorderCost(0, 0), plain_step_ns=1_200_000)
 
-    assert (found.gap_ns + found.own_ns).sum() == pytest.approx(1_200_000, rel=0.02)
+    assert (found.gap_ns + found.own_ns).sum() == pytest.approx(1_200_000 / 0.95, rel=0.02)
 
 
 @pytest.mark.parametrize("change", ["compile", "cuda-graphs"])

@@ -88,12 +88,32 @@ def test_with_the_plain_time_known_the_host_is_scaled_to_it_and_fetching_is_not(
     made = program(launch((10,), gap=1_000_000, own=200_000, fetch=400_000), launch())
     found = without_recorder(made, RecorderCost(0, 0), plain_step_ns=600_000)
 
-    # 400 of fetching and 800 of the rest, to a quarter.
-    assert replay(found).step_ns == pytest.approx(600_000, abs=200)
-    assert found.gap_ns.tolist() == [pytest.approx(550_000, abs=150), 0]
-    assert found.own_ns.tolist() == [pytest.approx(50_000, abs=50), 0]
-    assert without_recorder(made, RecorderCost(0, 0), plain_step_ns=1_200_000) is made
-    assert without_recorder(made, RecorderCost(0, 0), plain_step_ns=1_199_999) is not made
+    # 400 of fetching and 800 of the rest, to what a replay is off by.
+    left = 600_000 / 0.95 - 400_000
+    assert replay(found).step_ns == pytest.approx(600_000 / 0.95, abs=200)
+    assert found.gap_ns.tolist() == [pytest.approx(400_000 + left * 0.75, abs=150), 0]
+    assert found.own_ns.tolist() == [pytest.approx(left * 0.25, abs=50), 0]
+    unchanged = without_recorder(made, RecorderCost(0, 0))
+    near = without_recorder(made, RecorderCost(0, 0), plain_step_ns=round(1_200_000 * 0.96))
+    assert near.gap_ns.tolist() == unchanged.gap_ns.tolist()
+    assert without_recorder(made, RecorderCost(0, 0), plain_step_ns=2_000_000) is made
+
+
+def test_a_plain_time_that_is_the_device_s_bounds_the_host_by_what_the_replay_is_off_by():
+    # The device needs 1 ms, which nearly is the plain step: of the 40 us before the kernel it tells nothing.
+    hidden = program(launch((1_000_000,), gap=40_000, own=5), launch(gap=800_000), wait(), launch())
+    longer = program(launch((1_000_000,), gap=40_000, own=5), launch(gap=1_400_000), wait(), launch())
+
+    assert without_recorder(hidden, RecorderCost(0, 0), 1_005_000).gap_ns.tolist() == hidden.gap_ns.tolist()
+    bounded = without_recorder(longer, RecorderCost(0, 0), 1_005_000)
+    assert replay(bounded).step_ns == pytest.approx(1_005_000 / 0.95, rel=1e-3)
+
+
+def test_a_host_that_is_too_fast_is_slowed_up_to_the_plain_time():
+    made = program(launch((10,), gap=1_000_000), launch())
+    found = without_recorder(made, RecorderCost(0, 0), plain_step_ns=900_000, host=0.5)
+
+    assert replay(found).step_ns == pytest.approx(900_000 * 0.95, rel=1e-3)
 
 
 def test_a_held_copy_waits_for_its_stream_and_for_no_other():
@@ -123,3 +143,11 @@ def test_a_program_that_is_steady_early_is_not_run_on_and_has_the_same_period(mo
     assert replay(made) == early
     assert len(module._run(made)[0]) == module._ROUNDS
     assert (rounds == 2) == (gap == 400)
+
+
+def test_a_wait_for_one_stream_is_not_held_by_another():
+    tokens = (launch((100, 0), own=5), launch((900, 1), own=5), wait(), launch((10, 0), gap=50), launch())
+
+    assert replay(program(*tokens)).step_ns == pytest.approx(960)
+    # Stream 1 goes on while the host does: it is its 900 ns that set the period.
+    assert replay(program(*tokens, unawaited=0b10)).step_ns == pytest.approx(900)

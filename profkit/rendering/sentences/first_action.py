@@ -83,7 +83,7 @@ def _without_gpu(verdict: Verdict) -> str | None:
         return None
     most = parts[0]  # the largest comes first
     if most["part"] == "input":
-        return "Load data beside the step: raise the num_workers of its DataLoader."
+        return "Prepare the next batch while the step runs: with a DataLoader, raise its num_workers."
     names = most["operators"]
     assert isinstance(names, Sequence)
     if not names:

@@ -67,12 +67,13 @@ def autocast_summary(autocast: Autocast, per: int, *, timed: bool) -> str:
         per: The steps of all devices.
         timed: Whether the recording has kernels.
     """
-    text = (
-        "Autocast to {types} added {casts:cast} ({casts_ns}) and kept {fp32_by_design_ns} in fp32 by its lists; "
-        "{fp32_by_accident_ns} is by accident."
-        if timed
-        else "Autocast to {types} added {casts:cast}."
-    )
+    text = "Autocast to {types} added {casts:cast}."
+    if timed:
+        accident = "{fp32_by_accident_ns} more is" if autocast.fp32_by_accident_ns else "nothing is"
+        text = (
+            "Autocast to {types} added {casts:cast} ({casts_ns}) and kept {fp32_by_design_ns} in fp32 by its lists; "
+            f"{accident} fp32 by accident."
+        )
     values: Params = {
         "types": ", ".join(autocast.types),
         "casts": round(autocast.casts / per),

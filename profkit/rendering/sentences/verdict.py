@@ -93,8 +93,8 @@ def _step_estimated(params: Params) -> str:
     words = _BOUND_WORDS.get(bound, f"bound by {share_label(bound).lower()}")
     low, high = (duration_text(int(str(params[name]))) for name in ("low_ns", "high_ns"))
     return say(
-        f"The step without the profiler is an estimate of {low if low == high else f'{low} to {high}'}; "
-        f"with it, the step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
+        f"Without the profiler, the step takes an estimated {low if low == high else f'{low} to {high}'}; "
+        f"with it, the median step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
         params,
     )
 
@@ -171,11 +171,18 @@ def verdict_remedy(report: Report) -> str | None:
     fact = report.verdict.undecided
     if fact is None or fact.code not in _REMEDIES:
         return None
+    if _on_another_device(report):
+        return "The times of the host below can be read."
     if any(finding.code == "no-torch" for finding in report.health.findings) and fact.code in _WITHOUT_TORCH:
         return _WITHOUT_TORCH[fact.code]
     formats = {each.format for each in report.inputs}
     words = _OF_NSYS if formats == {"nsys"} else _OF_TORCH if formats == {"kineto"} else {}
     return words.get(fact.code) or _said(_REMEDIES, fact)
+
+
+def _on_another_device(report: Report) -> bool:
+    fact, codes = report.verdict.undecided, {finding.code for finding in report.health.findings}
+    return fact is not None and fact.code == "no-gpu-events" and "other-accelerator" in codes
 
 
 def verdict_caveats(report: Report) -> list[str]:
@@ -195,6 +202,8 @@ def _undecided_sentence(report: Report) -> str:
     if fact is not None and fact.code == "host-only":
         return _host_only(fact.params)
     reason = _said(_UNDECIDED, fact) if fact is not None else "no time was recorded"
+    if _on_another_device(report):
+        reason = "the events of its device are of a kind that is not read"
     return f"This recording cannot show the bottleneck: {reason}."
 
 
