@@ -21,7 +21,7 @@ _TORCH: Final = re.compile(
     r"\bat::|aten::|\bc10::|pytorch|torch|ProfilerStep#|Optimizer\.|^triton_(?:poi|red|per|for|tem)_"
 )
 _TRAINS: Final = re.compile(
-    r"[Bb]ackward|autograd::|Optimizer\.(?:step|zero_grad)|dgrad|wgrad|bprop|_bwd|multi_tensor_apply|FusedAdam|[Oo]ptimizer"
+    r"[Bb]ackward|autograd::|Optimizer\.(?:step|zero_grad)|dgrad|wgrad|bprop|_bwd|FusedAdam|FusedSgd|FusedAdagrad|[Oo]ptimizer"
 )
 _INTEL, _AMD = (
     re.compile(r"\bIntel\b|^ur[A-Z]|^ze[A-Z]"),

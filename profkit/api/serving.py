@@ -208,7 +208,11 @@ class Desk:
         """
         if is_remote(path) or path == "-":
             raise ReadError(path, "only files of this machine are served", self._hint())
-        return [str(self._within(file)) for file in expand(str(self._within(path)))]
+        files = [self._within(file) for file in expand(str(self._within(path)))]
+        for folder in {file.parent for file in files}:
+            for beside in folder.glob("run*.json"):  # what tells of the recordings is read with them
+                self._within(str(beside))
+        return [str(file) for file in files]
 
     def _within(self, path: str) -> Path:
         given = Path(path)

@@ -13,7 +13,10 @@ optimizer step: as annotated, else as the stacks of the allocations say.
 5. Allocated elsewhere and freed in a later backward pass: ``activation``. So is what a module's forward
    allocated and that was freed after a backward pass began, or that no backward pass has seen yet (the history
    ends in a forward, or out of memory).
-6. Freed before anything else began: ``temporary``. All others: ``unknown``.
+6. Freed before anything else began: ``temporary``.
+7. There before the history, and as large as a gradient: as many as there are gradients of that size are parameters,
+   the others ``optimizer_state``; those that are freed are gradients of the step before. What has the size of cuBLAS'
+   workspaces is ``workspace``. All others: ``unknown``.
 
 Snapshots that were made from a torch.profiler trace state the categories; those are taken as they are.
 """
@@ -28,7 +31,7 @@ from numpy.typing import NDArray
 
 from profkit.memory.owners import Mark, Owners
 from profkit.memory.phase_memory import Stretches
-from profkit.memory.replay import DeviceReplay
+from profkit.memory.replay import DeviceReplay, curve_of
 from profkit.model import UNKNOWN, IntColumn
 from profkit.model.memory_history import Action, MemoryHistory
 from profkit.model.names import MemoryCategory
@@ -104,7 +107,37 @@ def categorise(
     found: NDArray[np.int64] = np.select(
         [rule for rule, _ in rules], [np.broadcast_to(use, traced.shape) for _, use in rules], UNKNOWN_USE
     )
+    found = _from_before(lives.requested, lives.allocated, found, lives.freed)
     return _stated(history, replayed, found)
+
+
+def _from_before(
+    requested: IntColumn, allocated: IntColumn, use: NDArray[np.int64], freed: IntColumn
+) -> NDArray[np.int64]:
+    """Tell parameters, gradients and optimizer state apart among blocks that the history did not see being allocated.
+
+    A gradient is as large as its parameter, and so is each tensor of an optimizer's state.
+    """
+    found = use.copy()
+    end = int(freed.max(initial=0))
+    unseen = (allocated == 0) & (use == UNKNOWN_USE) & (freed > 0)
+    gradients = use == GRADIENT
+    for size in np.unique(requested[gradients]).tolist():
+        mine = gradients & (requested == size)
+        at_once = int(
+            curve_of(np.ones(int(mine.sum()), np.int64), allocated[mine], freed[mine], end + 1).max()
+        )
+        sized = unseen & (requested == size)
+        stays = freed >= end
+        if (sized & stays).sum() >= at_once:
+            found[sized & ~stays] = GRADIENT
+            sized &= stays
+        rows = np.flatnonzero(sized)
+        found[rows[:at_once]] = PARAMETER
+        found[rows[at_once:]] = OPTIMIZER_STATE
+    unseen &= found == UNKNOWN_USE
+    found[unseen & np.isin(requested, WORKSPACE_BYTES)] = WORKSPACE
+    return found
 
 
 def _like_workspace(replayed: DeviceReplay) -> NDArray[np.bool_]:

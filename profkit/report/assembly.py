@@ -13,19 +13,16 @@ from profkit.model.findings import Fact
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.report import InputRow, Method, Report
 from profkit.model.report import Options as StatedOptions
-from profkit.model.report_memory import FitRow, Memory
+from profkit.model.report_memory import Memory
 from profkit.model.report_numerics import Numerics
 from profkit.model.report_ranks import RankComparison
-from profkit.model.report_time import Timeline
-from profkit.model.report_verdict import AdviceRow
-from profkit.model.rows import replace
 from profkit.model.summing import added
 from profkit.ranks import compare_ranks, file_of_ranks, report_offsets
 from profkit.readers.registry import role_of
 from profkit.report.fit_rows import fit_rows
 from profkit.report.health import health_row, told_together, undecided_reason
 from profkit.report.identity import identified
-from profkit.report.joining import Joined
+from profkit.report.joining import Joined, Told
 from profkit.report.method import threshold_rows
 from profkit.report.numerics import numerics_rows
 from profkit.report.part import Part, device_rows
@@ -37,7 +34,6 @@ from profkit.timeline.view import TraceView
 
 __all__ = [
     "FileFacts",
-    "Told",
     "input_row",
     "memory_of",
     "method_of",
@@ -80,16 +76,6 @@ class FileFacts:
             dropped=recording.dropped,
             numerics=numerics_rows([recording]),
         )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Told:
-    """What is told of the whole report from a few recordings alone."""
-
-    memory: Memory | None = None
-    fit: Sequence[FitRow] = ()
-    advice: Sequence[AdviceRow] = ()
-    timeline: Timeline | None = None
 
 
 def summarise(recordings: Sequence[Trace | MemoryHistory], options: Options | None = None) -> Report:
@@ -146,16 +132,13 @@ def report_of(
     dropped: Mapping[str, int] = added({}, *(file.dropped for file in files))
     undecided = _undecided(traces, joined, files)
     of_host = undecided is not None and undecided.code in _OF_THE_HOST
-    return Report(
-        **joined.tables(told.memory),
+    return joined.report(
+        told,
         inputs=[row for file in files for row in file.inputs],
-        health=health_row(traces, found, dropped, joined.recorded_step),
+        health=health_row(joined, found, dropped),
         verdict=joined.verdict(undecided=undecided, facts=traces[0].host[1:] if of_host and traces else ()),
         numerics=[row for file in files for row in file.numerics],
-        advice=told.advice,
-        fit=told.fit,
-        timeline=told.timeline,
-        method=replace(method, ranks=joined.ranks.method),
+        method=method,
     )
 
 

@@ -14,9 +14,10 @@ from profkit.model import Trace
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.report import Method
 from profkit.model.report_memory import Memory
-from profkit.report.assembly import FileFacts, Told, memory_of, method_of
+from profkit.report.assembly import FileFacts, memory_of, method_of
 from profkit.report.fit_rows import fit_rows
 from profkit.report.identity import Identity, identity_of, joined_recording
+from profkit.report.joining import Told
 from profkit.report.part import Part
 from profkit.report.views import Options, analysed_views
 from profkit.timeline.lanes import timeline_row

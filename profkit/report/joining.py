@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
 
 from profkit.model.findings import Fact
-from profkit.model.report import DeviceRow
-from profkit.model.report_memory import Memory
-from profkit.model.report_time import Window
-from profkit.model.report_verdict import Step, Verdict
+from profkit.model.report import DeviceRow, InputRow, Method, Report
+from profkit.model.report_memory import FitRow, Memory
+from profkit.model.report_numerics import Numerics
+from profkit.model.report_time import Timeline, Window
+from profkit.model.report_verdict import AdviceRow, Health, Step, Verdict
 from profkit.model.rows import replace
 from profkit.ranks import RankSection, rank_section, report_offsets, verdict_on_ranks
 from profkit.report.part import Part
@@ -27,7 +27,17 @@ from profkit.timeline.range_tables import busiest_operators, busiest_ranges
 from profkit.timeline.step_times import median_step
 from profkit.timeline.window_table import totals_together, windows_together
 
-__all__ = ["Joined"]
+__all__ = ["Joined", "Told"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Told:
+    """What is told of the whole report from a few recordings alone."""
+
+    memory: Memory | None = None
+    fit: Sequence[FitRow] = ()
+    advice: Sequence[AdviceRow] = ()
+    timeline: Timeline | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,40 +81,65 @@ class Joined:
         pairs = zip(self.part.traces, self.first_device, strict=True)
         return [replace(row, id=first + row.id) for trace, first in pairs for row in trace.devices]
 
-    def tables(self, memory: Memory | None) -> Mapping[str, Any]:
-        """The tables of the report, by their names.
+    def report(
+        self,
+        told: Told,
+        *,
+        inputs: Sequence[InputRow],
+        health: Health,
+        verdict: Verdict,
+        numerics: Sequence[Numerics],
+        method: Method,
+    ) -> Report:
+        """The report.
 
         Args:
-            memory: The memory section, whose peaks the phases have.
+            told: What a few recordings tell for all.
+            inputs: The files.
+            health: How far they can be trusted.
+            verdict: What limits the step.
+            numerics: What tensors held.
+            method: How all was made, but for the comparison of ranks.
         """
         part, traces, devices = self.part, self.part.traces, self.devices()
         kernels = [kernel.numbered(min(self.first_device, default=0)) for kernel in part.kernels]
-        return {
-            "devices": devices,
-            "window": self.window,
-            "step": self.unprofiled.of_step(self.recorded_step),
-            **self._pace(),
-            "totals": totals_together([trace.totals for trace in traces], self.first_device),
-            "phases": judged_phases(part.phases, memory),
-            "kernels": kernel_rows(kernels, sum(device.busy_ns for device in devices)),
-            "operators": busiest_operators(part.operators),
-            "ranges": busiest_ranges(part.ranges),
-            "idle": idle_together([trace.idle for trace in traces], self.offsets, self.first_device),
-            "syncs": costliest_syncs(part.syncs),
-            "memory": memory,
-            "communication": self.ranks.communication,
-            "ranks": self.ranks.found.rows,
-            "precision": part.precision,
-            "operator_types": busiest_types(part.operator_types),
-            "tf32": part.tf32,
-            "precision_findings": part.precision_findings,
-            "autocast": shown_autocast(part.autocast),
-            "utilisation": [
+        pace = self.unprofiled.pace
+        return Report(
+            inputs=inputs,
+            devices=devices,
+            health=health,
+            window=self.window,
+            step=self.unprofiled.of_step(self.recorded_step),
+            limits=pace.limits,
+            pace=pace.pace,
+            between=pace.between,
+            verdict=verdict,
+            totals=totals_together([trace.totals for trace in traces], self.first_device),
+            phases=judged_phases(part.phases, told.memory),
+            kernels=kernel_rows(kernels, sum(device.busy_ns for device in devices)),
+            operators=busiest_operators(part.operators),
+            ranges=busiest_ranges(part.ranges),
+            idle=idle_together([trace.idle for trace in traces], self.offsets, self.first_device),
+            syncs=costliest_syncs(part.syncs),
+            memory=told.memory,
+            fit=told.fit,
+            communication=self.ranks.communication,
+            ranks=self.ranks.found.rows,
+            precision=part.precision,
+            operator_types=busiest_types(part.operator_types),
+            tf32=part.tf32,
+            precision_findings=part.precision_findings,
+            autocast=shown_autocast(part.autocast),
+            numerics=numerics,
+            advice=told.advice,
+            timeline=told.timeline,
+            utilisation=[
                 replace(row, device=row.device + first, time_ns=[time + offset for time in row.time_ns])
                 for trace, offset, first in zip(traces, self.offsets, self.first_device, strict=True)
                 for row in trace.utilisation
             ],
-        }
+            method=replace(method, ranks=self.ranks.method),
+        )
 
     @cached_property
     def window(self) -> Window:
@@ -123,10 +158,6 @@ class Joined:
         """The steps of all devices without a profiler."""
         step = self.recorded_step
         return UnprofiledSteps(self.part.unprofiled, step.recorded_ns if step else None, self.part.shortest)
-
-    def _pace(self) -> Mapping[str, Any]:
-        found = self.unprofiled.pace
-        return {"limits": found.limits, "pace": found.pace, "between": found.between}
 
     def verdict(self, *, undecided: Fact | None, facts: Sequence[Fact] = ()) -> Verdict:
         """The verdict over all devices.

@@ -15,9 +15,9 @@ from profkit.model import Finding, Severity, rows
 from profkit.model.report import Report
 from profkit.readers.registry import role_of
 from profkit.readers.remote import is_remote
-from profkit.report.assembly import Told
 from profkit.report.file_summary import FileSummary
 from profkit.report.identity import grouped
+from profkit.report.joining import Told
 from profkit.report.merge import Merged, common_left_out, snapshot_told
 from profkit.report.views import Options, kept_steps, roles_given
 from profkit.report.workers import Ask, Failure, Result, Task, Workers, workers

@@ -18,9 +18,9 @@ from profkit.model.report_memory import Memory
 from profkit.model.report_time import Timeline
 from profkit.model.report_verdict import AdviceRow
 from profkit.model.rows import replace
-from profkit.report.assembly import Told, report_of
+from profkit.report.assembly import report_of
 from profkit.report.file_summary import FileSummary
-from profkit.report.joining import Joined
+from profkit.report.joining import Joined, Told
 from profkit.report.part import Part
 from profkit.timeline.steps import steps_left_out
 

@@ -212,7 +212,9 @@ def _slowed(grounds: Grounds, recorded: _Decision, bound: str, unprofiled: Unpro
     late = sum(int(recorded.states[s]) for s in (State.HOST, State.SYNC, State.INPUT))
     mostly_idle = late * 2 > recorded.total_ns
     # torch.profiler slows every operator down: on one GPT step, idle 11 % became 43 % (docs/numbers.md).
-    slowed = bound in ("launch", "sync", "input") and grounds.slow_host
+    slowed = (
+        bound in ("launch", "sync", "input") and grounds.slow_host and late > _NOTABLE * recorded.total_ns
+    )
     if unprofiled.source == "measured" or not recorded.total_ns or not (mostly_idle or slowed):
         return []
     return [Fact("profiler-slows-host")]

@@ -22,9 +22,9 @@ from profkit.model import Trace
 from profkit.model.memory_history import MemoryHistory
 from profkit.readers import read
 from profkit.readers.remote import shown_name, without_secrets
-from profkit.report.assembly import Told
 from profkit.report.file_summary import FileSummary, summarise_file, tell
 from profkit.report.identity import joined_recording
+from profkit.report.joining import Told
 from profkit.report.views import Options
 
 __all__ = ["AUTO", "LOCAL", "MANY_FILES", "Ask", "Failure", "Result", "Task", "Workers", "work_on", "workers"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from profkit.secrets import SECRET_WORD, tokens_in
 __all__ = ["HIDDEN", "NAMES", "Scrubber", "kept_variable"]
 
 HIDDEN: Final = "***"
-NAMES: Final = "names of people and machines"
+NAMES: Final = "names and other words"
 """What is counted as removed under these words."""
 _PATH: Final = re.compile(
     r"(?<![\w.\])/\\-])(?:[A-Za-z]:)?[\\/](?:[^\s\\/:;,'\"()<>|*?]{1,255}[\\/]){1,64}[^\s\\/:;,'\"()<>|*?]{0,255}"
@@ -25,6 +26,17 @@ _PERSONAL: Final = re.compile(
     r"(?:^|_)(?:USER|LOGNAME|USERNAME|HOST|HOSTNAME|MAIL|EMAIL)$|^(?:user|host)_?name$", re.IGNORECASE
 )
 _NAME: Final = re.compile(r"[\w.-]{3,64}")
+_PAIR: Final = re.compile(
+    r"((?:passw(?:or)?d|passphrase|secret|credential|(?:api|access)[_-]?key|(?:auth|access)[_-]?token)[\w-]{0,16}[\"']?"
+    r"\s{0,2}[:=]\s{0,2})(?!:)([^\s,;&\"'<>]{1,256})",
+    re.IGNORECASE,
+)
+_SHORT_SECRET: Final = re.compile(r"(?![A-Za-z]{1,4}\d{1,3}$)(?=.{0,6}[A-Za-z])(?=.{0,6}\d)[^\s,;&]{4,7}")
+"""Letters and digits, unlike names of types and machines (``bf16``, ``rank3``): it may stand elsewhere as a word."""
+_IDENTIFIER: Final = re.compile(
+    r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f])"
+)
+_ANONYMOUS: Final = "00000000-0000-0000-"
 _EVERYBODY: Final = frozenset(
     {
         "root",
@@ -60,7 +72,7 @@ class Scrubber:
     """What is taken out of texts, and how often it was."""
 
     words: set[str] = field(default_factory=set)
-    """Names of people and machines; `learn` finds them in the files."""
+    """Names of people and machines, and short secrets; `learn` finds them in the files."""
     secrets: set[str] = field(default_factory=set)
     """Texts that stood in hidden places, and must stand nowhere else."""
     removed: Counter[str] = field(default_factory=Counter)
@@ -83,6 +95,8 @@ class Scrubber:
             self._learn_name(value.partition(".")[0])
         elif SECRET_WORD.search(name) and len(value) >= 8:
             self.secrets.add(value)
+        elif SECRET_WORD.search(name) and _SHORT_SECRET.fullmatch(value):
+            self.words.add(value)
 
     def _learn_name(self, name: str) -> None:
         if _NAME.fullmatch(name) and name.lower() not in _EVERYBODY and not name.isdecimal():
@@ -103,6 +117,8 @@ class Scrubber:
         for secret in self.secrets:
             text = self._without(text, secret, "secrets")
         text = _VARIABLE.sub(self._variable, text) if "=" in text else text
+        text = _PAIR.sub(self._pair, text) if "=" in text or ":" in text else text
+        text = _IDENTIFIER.sub(self._identifier, text) if "-" in text else text
         text = _ADDRESS.sub(self._address, text) if "://" in text else text
         text = _PATH.sub(self._path, text) if "/" in text or "\\" in text else text
         for word in self.words:
@@ -127,6 +143,20 @@ class Scrubber:
             return found[0]
         self.removed["variables"] += 1
         return f"{found[1]}={HIDDEN}"
+
+    def _pair(self, found: re.Match[str]) -> str:
+        if found[2] == HIDDEN:
+            return found[0]
+        self.removed["secrets"] += 1
+        return f"{found[1]}{HIDDEN}"
+
+    def _identifier(self, found: re.Match[str]) -> str:
+        """The same for the same one in every file, so that one GPU stays one; nobody can tell which."""
+        if found[0].startswith(_ANONYMOUS):
+            return found[0]
+        self.removed["identifiers"] += 1
+        digest = hashlib.sha256(found[0].lower().encode()).hexdigest()
+        return f"{_ANONYMOUS}{digest[:4]}-{digest[4:16]}"
 
     def _address(self, found: re.Match[str]) -> str:
         self.removed["addresses"] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,10 +12,13 @@ from profkit.simulation.block_operators import BlockOperators, Call
 from profkit.simulation.memory_changes import MemoryChange
 from profkit.simulation.memory_program import MemoryProgram
 
-__all__ = ["fuse_attention_memory", "score_rows", "sequence_times"]
+__all__ = ["fuse_attention_memory", "score_rows", "sequence_times", "shares_keys_in_fp32"]
 
 _SOFTMAX = "aten::_softmax"
 _PRODUCTS = ("aten::bmm", "aten::baddbmm")
+_REPEATS = "aten::clone"
+_GROUPED = 5
+"""Dimensions of repeated keys: batch, keys, queries that share one, sequence, width."""
 _BYTES = (1, 2, 4)
 """Of one score: its mask, and itself in bf16 or fp32."""
 
@@ -58,6 +62,28 @@ def _attention_spans(calls: Sequence[Call]) -> list[tuple[int, int, int]]:
 def fuse_attention_memory(operators: BlockOperators) -> MemoryChange:
     """Attention by scaled_dot_product_attention: no scores are kept, nor made."""
     return lambda program: program.without(program.like(_recorded_scores(program, operators)))
+
+
+def shares_keys_in_fp32(program: MemoryProgram, operators: BlockOperators) -> bool:
+    """Whether several queries share a key, in fp32: keys are repeated before they are multiplied.
+
+    scaled_dot_product_attention has no fused kernel for that with ``enable_gqa``, and stores the scores
+    (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: flash attention takes no fp32, memory-efficient no groups).
+    """
+    requested = program.recorded.requested[operators.rows].tolist()
+    made = [
+        (operators.calls[number], size)
+        for number, size in zip(operators.call.tolist(), requested, strict=True)
+        if number >= 0 and operators.calls[number].name == _REPEATS
+    ]
+    return any(
+        not call.backward
+        and len(call.shapes[0]) == _GROUPED
+        and 0 < call.spans[0] < call.sizes[0]
+        and size == 4 * math.prod(call.shapes[0])
+        for call, size in made
+        if call.spans
+    )
 
 
 def sequence_times(factor: float, operators: BlockOperators | None) -> MemoryChange:

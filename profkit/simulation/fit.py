@@ -209,6 +209,8 @@ def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperator
         notes.append(FitNote(code="scores-unknown"))
     if changes.bf16 and operators is not None and under_autocast(program, operators):
         notes.append(FitNote(code="bf16-already"))
+    if changes.stores_scores(program, operators):
+        notes.append(FitNote(code="scores-stored"))
     if changes.offload_optimizer:
         notes.append(FitNote(code="offload-not-timed"))
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())

@@ -15,12 +15,8 @@ from profkit.memory.categories import (
     BACKWARD,
     GRADIENT,
     OPTIMIZER,
-    OPTIMIZER_STATE,
-    PARAMETER,
     TEMPORARY,
     UNKNOWN_USE,
-    WORKSPACE,
-    WORKSPACE_BYTES,
     activity_of,
     categorise,
 )
@@ -56,7 +52,7 @@ class MemoryProgram:
     stack: IntColumn
     stream: IntColumn
     use: IntColumn
-    """Index in `CATEGORIES`; blocks from before the history are told apart by the gradients."""
+    """Index in `CATEGORIES`."""
     batched: NDArray[np.bool_]
     """Whether its size has the batch in it."""
     maybe_batched: NDArray[np.bool_]
@@ -98,6 +94,14 @@ class MemoryProgram:
         """Which rows were allocated while the program was in a backward pass or in an optimizer step."""
         born = np.clip(self.allocated - 1, 0, len(self.activity) - 1)
         found: NDArray[np.bool_] = ~self.before & (self.activity[born] == activity)
+        return found
+
+    @property
+    def makes_gradients(self) -> NDArray[np.bool_]:
+        """For each event whether it allocates a weight's gradient, or what has the size of one in a backward pass."""
+        made = (self.use == GRADIENT) | (self.born_in(BACKWARD) & self.maybe_batched)
+        found = np.zeros(self.end, bool)
+        found[self.allocated[made & ~self.before] - 1] = True
         return found
 
     def curve(self) -> NDArray[np.int64]:
@@ -180,9 +184,6 @@ def memory_program(history: MemoryHistory, phases: Sequence[PhaseSpan] = ()) -> 
     stretches = find_stretches(history, replayed, phases)
     activity = activity_of(replayed, stretches, owners)
     lives = replayed.lifetimes
-    use = _from_before(
-        lives.requested, lives.allocated, categorise(history, replayed, activity, owners), lives.freed
-    )
     program = MemoryProgram(
         history=history,
         replayed=replayed,
@@ -196,44 +197,13 @@ def memory_program(history: MemoryHistory, phases: Sequence[PhaseSpan] = ()) -> 
         reusable=lives.reusable,
         stack=lives.stack,
         stream=lives.stream,
-        use=use,
+        use=categorise(history, replayed, activity, owners),
         batched=np.zeros(len(lives), bool),
         maybe_batched=np.zeros(len(lives), bool),
         source=np.arange(len(lives)),
     )
     batched, maybe = _batched(program)
     return replace(program, batched=batched, maybe_batched=maybe)
-
-
-def _from_before(
-    requested: IntColumn, allocated: IntColumn, use: NDArray[np.int64], freed: IntColumn
-) -> NDArray[np.int64]:
-    """Tell parameters, gradients and optimizer state apart among blocks that the history did not see being allocated.
-
-    A gradient is as large as its parameter, and so is each tensor of an optimizer's state. So of the blocks of a
-    gradient's size that stay, as many as there are gradients are parameters, and the others are state. Those that are
-    freed are gradients of the step before.
-    """
-    found = use.copy()
-    end = int(freed.max(initial=0))
-    unseen = (allocated == 0) & (use == UNKNOWN_USE) & (freed > 0)
-    gradients = use == GRADIENT
-    for size in np.unique(requested[gradients]).tolist():
-        mine = gradients & (requested == size)
-        at_once = int(
-            curve_of(np.ones(int(mine.sum()), np.int64), allocated[mine], freed[mine], end + 1).max()
-        )
-        sized = unseen & (requested == size)
-        stays = freed >= end
-        if (sized & stays).sum() >= at_once:
-            found[sized & ~stays] = GRADIENT
-            sized &= stays
-        rows = np.flatnonzero(sized)
-        found[rows[:at_once]] = PARAMETER
-        found[rows[at_once:]] = OPTIMIZER_STATE
-    unseen &= found == UNKNOWN_USE
-    found[unseen & np.isin(requested, WORKSPACE_BYTES)] = WORKSPACE
-    return found
 
 
 def _batched(program: MemoryProgram) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

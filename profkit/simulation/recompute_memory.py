@@ -1,7 +1,7 @@
 """Recomputing activations: what a layer keeps is freed after its forward, and made again before its backward.
 
 Layers are found in the stacks: calls of one line of code that repeat within a forward pass, such as a loop over
-blocks. Of a layer its last activation stays, which is the next one's input.
+blocks. Of a layer its result stays, which is the next one's input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from profkit.memory.categories import ACTIVATION, BACKWARD
 from profkit.memory.phase_memory import Stretch
+from profkit.memory.replay import curve_of
 from profkit.model import IntColumn
+from profkit.model.memory_history import Action
 from profkit.simulation.memory_changes import MemoryChange
 from profkit.simulation.memory_program import MemoryProgram
 
@@ -51,6 +53,13 @@ class Segment:
     def last(self, program: MemoryProgram) -> int:
         """The state in which its last activation is made."""
         return int(program.allocated[self.rows[-1]])
+
+    def result(self, program: MemoryProgram) -> int:
+        """The row that stays, since it is the next layer's input: of what its last operator makes, the largest."""
+        stacks = program.stack[self.rows]
+        others = np.flatnonzero(stacks != stacks[-1])
+        made = self.rows[others[-1] + 1 if len(others) else 0 :]
+        return int(made[program.requested[made].argmax()])
 
 
 @lru_cache(maxsize=4)
@@ -138,33 +147,40 @@ class _Layers:
                 lines[path[depth]].append(row)
         return {line: np.array(mine) for line, mine in lines.items()}
 
-    def _repeats(self, rows: NDArray[np.int64]) -> int:
-        """How often the stacks come: the largest number that divides the counts of most bytes.
+    def _turns(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """For each row how often its stack comes: three blocks at once are the results of one operator."""
+        stacks = self.program.stack[rows]
+        anew = np.append(True, stacks[1:] != stacks[:-1])
+        _, inverse = np.unique(stacks, return_inverse=True)
+        counts: NDArray[np.int64] = np.bincount(inverse[anew], minlength=int(inverse.max()) + 1)[inverse]
+        return counts
 
-        An operator with three results makes three blocks at one place, so that its stack comes three times a turn.
-        """
-        _, inverse, counts = np.unique(self.program.stack[rows], return_inverse=True, return_counts=True)
-        weight = np.bincount(counts[inverse], self.program.requested[rows])
-        divided = {int(n): float(weight[::n].sum()) for n in np.unique(counts) if n > 1}
+    def _repeats(self, rows: NDArray[np.int64]) -> int:
+        """How often the stacks come: the largest number that divides the counts of most bytes."""
+        counts = self._turns(rows)
+        sizes = self.program.requested[rows]
+        divided = {int(n): float(sizes[counts % n == 0].sum()) for n in np.unique(counts) if n > 1}
         most = max(divided.values(), default=0.0)
         return max((n for n, held in divided.items() if held >= _MOSTLY * most), default=1)
 
     def _repeated(self, rows: NDArray[np.int64], repeats: int) -> NDArray[np.bool_]:
         """Which rows have stacks that come that often, or a multiple of it."""
-        _, inverse, counts = np.unique(self.program.stack[rows], return_inverse=True, return_counts=True)
-        found: NDArray[np.bool_] = counts[inverse] % repeats == 0
+        found: NDArray[np.bool_] = self._turns(rows) % repeats == 0
         return found
 
     def _bytes(self, rows: NDArray[np.int64], repeats: int) -> int:
         return int(self.program.requested[rows[self._repeated(rows, repeats)]].sum())
 
     def _instances(self, rows: NDArray[np.int64], repeats: int) -> list[NDArray[np.int64]]:
-        """The rows by turn; empty where stacks do not come in each: then several loops lie behind one another."""
+        """The rows by turn, after those of a first turn unlike the others.
+
+        Empty where stacks do not come in each: then several loops lie behind one another.
+        """
         stacks, repeated = self.program.stack[rows], self._repeated(rows, repeats)
         if len(np.unique(stacks[repeated])) < _FEWEST_STACKS:
             return []
         first = int(np.flatnonzero(repeated)[0])
-        marker = stacks == stacks[first]
+        marker = (stacks == stacks[first]) & np.append(True, stacks[1:] != stacks[:-1])
         turn = (np.cumsum(marker) - 1) // (int(marker.sum()) // repeats)
         turn[:first] = -1
         _, place = np.unique(stacks, return_inverse=True)
@@ -174,7 +190,8 @@ class _Layers:
         sizes = self.program.requested[rows]
         if sizes[even & repeated].sum() < _ALONE * sizes[repeated].sum():
             return []
-        return [rows[turn == each] for each in range(repeats)]
+        unlike = rows[:first] if len(np.unique(stacks[:first])) >= _FEWEST_STACKS else rows[:0]
+        return [*([unlike] if len(unlike) else []), *(rows[turn == each] for each in range(repeats))]
 
 
 @dataclass(frozen=True)
@@ -185,6 +202,8 @@ class LayerTimes:
     """In each step of the history."""
     shares: Sequence[tuple[float, float]]
     """In the last of them: 0 is the begin of its forward pass, 1 its end."""
+    tensors: int = 0
+    """How many tensors the layers of that step keep."""
 
 
 def layer_times(program: MemoryProgram, segments: Sequence[Segment]) -> LayerTimes:
@@ -201,7 +220,8 @@ def layer_times(program: MemoryProgram, segments: Sequence[Segment]) -> LayerTim
     since = int(events[int(before[-1]) + 1 if len(before) else 0])
     until = int(events[start + int(after[0]) if len(after) else len(events) - 1])
     length = max(until - since, 1)
-    return LayerTimes(spans, [((begin - since) / length, (end - since) / length) for begin, end in mine])
+    shares = [((begin - since) / length, (end - since) / length) for begin, end in mine]
+    return LayerTimes(spans, shares, sum(len(each.rows) for each in segments if each.step == last))
 
 
 def _host_span(
@@ -220,36 +240,79 @@ def recompute_memory(segments: Sequence[Segment]) -> MemoryChange:
 
     def change(program: MemoryProgram) -> MemoryProgram:
         recorded = program.recorded
-        begins = _backward_begins(recorded, segments)
-        for segment, begin in zip(segments, begins, strict=True):
-            program = _recomputed(program, recorded, segment, begin)
+        for segment in segments:
+            program = _recomputed(program, recorded, segment, _backward_begin(recorded, segment))
         return program
 
     return change
 
 
-def _backward_begins(recorded: MemoryProgram, segments: Sequence[Segment]) -> list[int]:
-    """The state in which each layer's backward begins: where that of the layer behind it ends."""
-    begins = []
-    for place, segment in enumerate(segments):
-        freed = recorded.freed[segment.rows]
-        behind = segments[place + 1] if place + 1 < len(segments) else None
-        last = int(recorded.freed[behind.rows].max()) if behind is not None else -1
-        first = int(freed.min())
-        begins.append(last if segment.last(recorded) < last <= first else first - 1)
-    return begins
+def _backward_begin(recorded: MemoryProgram, segment: Segment) -> int:
+    """The state in which a layer's backward begins: before the operator that is the first to free what the layer keeps.
+
+    Its result is the next layer's input too. Where that layer's first operator frees it, that one makes a weight's
+    gradient; an activation in place, which is this layer's own last operator, does not.
+    """
+    result = segment.result(recorded)
+    kept = segment.rows[segment.rows != result]
+    first = int(recorded.freed[kept].min(initial=recorded.end))
+    freed = int(recorded.freed[result])
+    if freed <= first and not recorded.makes_gradients[slice(*_allocations_before(recorded, freed))].any():
+        first = freed
+    begin, _ = _allocations_before(recorded, first)
+    return begin
+
+
+def _allocations_before(recorded: MemoryProgram, state: int) -> tuple[int, int]:
+    """The first event and the one behind the last of those that allocate, uninterrupted, before what is freed at a state."""
+    allocates = recorded.replayed.events.action == Action.ALLOC
+    last = state - 1
+    while last > 0 and not allocates[last]:
+        last -= 1
+    begin = last
+    while begin > 0 and allocates[begin - 1]:
+        begin -= 1
+    return begin, last + 1
 
 
 def _recomputed(
     program: MemoryProgram, recorded: MemoryProgram, segment: Segment, begin: int
 ) -> MemoryProgram:
     dropped = np.zeros(len(recorded.requested), bool)
-    dropped[segment.rows[:-1]] = True
+    dropped[segment.rows] = True
+    dropped[segment.result(recorded)] = False
     rows = np.flatnonzero(program.like(dropped) & (program.allocated < begin) & (program.requested > 0))
     rows = rows[np.argsort(program.allocated[rows], kind="stable")]
-    again = program.with_rows(rows, allocated=np.full(len(rows), begin))
+    again = _with_temporaries(program, rows, segment.first(recorded) + 1, segment.last(recorded), begin)
+    again = again.with_rows(rows, allocated=np.full(len(rows), begin))
     after = segment.last(recorded) + 1
     changed = {name: getattr(again, name).copy() for name in ("freed", "reusable")}
     for column in changed.values():
         column[rows] = np.minimum(column[rows], np.maximum(again.allocated[rows] + 1, after))
     return again.with_columns(**changed)
+
+
+def _with_temporaries(
+    program: MemoryProgram, kept: NDArray[np.int64], first: int, last: int, begin: int
+) -> MemoryProgram:
+    """With what the layer's forward takes for a moment beyond all that it keeps, as one block."""
+    passing = (program.allocated >= first) & (program.freed <= last) & (program.requested > 0)
+    passing[kept] = False
+    rows = np.flatnonzero(passing)
+    if not len(rows):
+        return program
+    length = last - first + 2
+    starts, stops = np.minimum(program.allocated - first, length - 1), program.freed - first
+    held = curve_of(program.bytes[kept], starts[kept], np.full(len(kept), length), length)
+    held += curve_of(program.bytes[rows], starts[rows], stops[rows], length)
+    beyond = int(held.max()) - int(program.bytes[kept].sum())
+    if beyond <= 0:
+        return program
+    largest = rows[[program.requested[rows].argmax()]]
+    return program.with_rows(
+        largest,
+        requested=np.array([beyond]),
+        allocated=np.array([begin]),
+        freed=np.array([begin + 1]),
+        reusable=np.array([begin + 1]),
+    )

@@ -50,8 +50,8 @@ def replay(program: Program) -> Replay:
     """The steady period of a program that is run over and over.
 
     An operation starts when its launch has returned (plus the launch latency), the operation before it on its
-    stream and the one it waits for on another stream are done. A wait holds the host until the device is done, a copy
-    that is held until its stream is.
+    stream and the one it waits for on another stream are done. A wait holds the host until the streams that it waits
+    for are done, a copy that is held until its stream is.
     """
     ends, host = _run(program)
     device = float(program.duration_ns.sum())
@@ -65,7 +65,7 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
     kind, gap, own = program.kind.tolist(), program.gap_ns.tolist(), program.own_ns.tolist()
     first, duration, stream = program.first.tolist(), program.duration_ns.tolist(), program.stream.tolist()
     lead, after, early = program.lead_ns.tolist(), program.after.tolist(), program.early_ns.tolist()
-    latency, held = program.latency_ns, program.held.tolist()
+    latency, held, unawaited = program.latency_ns, program.held.tolist(), program.unawaited.tolist()
     free = [0.0] * (max(stream, default=0) + 1)
     history: list[float] = []
     host, done = 0.0, 0.0
@@ -75,7 +75,8 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
         for token in range(len(kind)):
             host += gap[token]
             if kind[token] != LAUNCH:
-                host = (done if done > host else host) + own[token]
+                awaited = _awaited(free, unawaited[token]) if unawaited[token] else done
+                host = (awaited if awaited > host else host) + own[token]
                 continue
             if held[token]:
                 host = max(host, free[stream[first[token]]])
@@ -98,6 +99,11 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
             break
         last = end
     return ends, hosts
+
+
+def _awaited(free: list[float], lines: int) -> float:
+    """When all streams are free but those of some bits."""
+    return max((ns for line, ns in enumerate(free) if not lines >> line & 1), default=0.0)
 
 
 def _is_steady(end: list[float], last: list[float], hosts: list[float], lag_ns: float) -> bool:

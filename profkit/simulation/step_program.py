@@ -26,6 +26,12 @@ _ENOUGH: Final = 5
 _USUAL_LATENCY_NS: Final = 1_600
 """The median over the recordings in tests/data that have enough."""
 
+_CLOCKS_APART_NS: Final = 50_000
+"""Host and device times differ by less (see `profkit.timeline.launches`)."""
+
+_MOST_STREAMS: Final = 62
+"""Streams that have a bit of their own; those beyond are always waited for."""
+
 _SLACK_NS: Final = 1_000
 """An operation this much later than its launch and its stream allow waited for another stream."""
 
@@ -58,6 +64,8 @@ class Program:
     device's reaching it to its return."""
     held: NDArray[np.bool_]
     """Launches of copies that first wait until their stream is free."""
+    unawaited: Column
+    """Of a wait: the streams that it does not wait for, stream n as bit n."""
     ranges: Column
     """Recorded ranges in the gap and of the token: each cost the recorder time."""
     calls: Column
@@ -118,6 +126,7 @@ def step_program(view: TraceView, device: int) -> Program | None:
     early = _early(view, rows)
     counts = np.append(np.diff(np.append(first, len(rows))), 0)
     op_first = np.concatenate(([0], np.cumsum(_spread(tokens["kind"], counts))))
+    tokens["unawaited"] = _unawaited(view, wait, rows, stream, tokens)
     return Program(
         step_ns=until - since
         if not view.steps.count
@@ -211,6 +220,28 @@ def _tokens(view: TraceView, call: Column, wait: Column, span: tuple[int, int]) 
     }
 
 
+def _unawaited(
+    view: TraceView, wait: Column, rows: Column, stream: Column, tokens: dict[str, NDArray[Any]]
+) -> Column:
+    """Of each wait, the streams of the step that still ran what was launched before, when it returned.
+
+    Where that is every stream with work, it waited for a moment inside one of them, which is not known.
+    """
+    waits, launched = view.waits, view.launches.time_ns[rows]
+    end = view.trace.operations.end_ns[rows]
+    found = np.zeros(len(wait), np.int64)
+    for at, (begun, over) in enumerate(
+        zip(waits.start_ns[wait].tolist(), waits.end_ns[wait].tolist(), strict=True)
+    ):
+        working = launched < begun
+        running = np.unique(stream[working & (end > over + _CLOCKS_APART_NS)])
+        if len(running) < len(np.unique(stream[working])):
+            found[at] = sum(1 << line for line in running.tolist() if line < _MOST_STREAMS)
+    spread = np.zeros(len(tokens["kind"]), np.int64)
+    spread[tokens["kind"] == WAIT] = found[np.argsort(waits.start_ns[wait], kind="stable")]
+    return spread
+
+
 def _release(view: TraceView, kind: NDArray[np.int8], start: Column, end: Column) -> Column:
     """Of each wait, the time after the device was done: at most what the call took."""
     ends = np.sort(view.trace.operations.end_ns, kind="stable")
@@ -275,7 +306,7 @@ def _device_side(view: TraceView, rows: Column) -> tuple[Column, Column, Column,
     returned = view.launches.return_ns[rows] - origin
     before = _previous_end(start, end, stream)
     late = start - np.maximum(returned, before)
-    idle = (returned > before) & (late > -_SLACK_NS * 50)
+    idle = (returned > before) & (late > -_CLOCKS_APART_NS)
     idle &= before >= 0
     latency = int(np.median(np.maximum(late[idle], 0))) if idle.sum() >= _ENOUGH else _USUAL_LATENCY_NS
     ready = np.maximum(returned + latency, before)

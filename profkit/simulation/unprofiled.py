@@ -9,10 +9,10 @@ from typing import Final, Literal
 
 from profkit.model import RangeKind
 from profkit.model.rows import Interval
+from profkit.model.states import BUSY_STATES
 from profkit.simulation.recorder_cost import recorder_cost
 from profkit.simulation.replay import DEVICE_ALONE, RecorderCost, replay, slower_host, without_recorder
 from profkit.simulation.step_program import Program, step_program
-from profkit.timeline.intervals import Intervals
 from profkit.timeline.view import TraceView
 
 __all__ = ["UnprofiledStep", "unprofiled_step"]
@@ -126,6 +126,18 @@ class UnprofiledStep:
         return Interval(low=max(min(low, likely), least), likely=likely, high=max(high, likely))
 
 
+def _busy_ns(view: TraceView, device: int) -> int:
+    """When the step's device is busy, also with work whose launch is not recorded, which no replay has."""
+    window, segments = view.windows[device], view.segments[device]
+    start, end = window.start, window.end
+    if view.steps.count:
+        at = view.median_step(device)
+        start, end = (
+            edges[device, at : at + 1] for edges in (view.steps.tile_start_ns, view.steps.tile_end_ns)
+        )
+    return int(segments.within(start, end)[list(BUSY_STATES)].sum())
+
+
 def unprofiled_step(view: TraceView, device: int) -> UnprofiledStep | None:
     """The step of a device without its recorder, or None where there is none that can be replayed.
 
@@ -135,12 +147,11 @@ def unprofiled_step(view: TraceView, device: int) -> UnprofiledStep | None:
     if program is None or not len(program.row):
         return None
     records_operators = bool((view.trace.ranges.kind == RangeKind.OPERATOR).any())
-    operations = view.trace.operations
     step = UnprofiledStep(
         recorded=program,
         cost=recorder_cost(view.trace, program),
         records_operators=records_operators,
         plain_step_ns=view.plain_step_ns,
-        busy_ns=Intervals.of(operations.start_ns[program.row], operations.end_ns[program.row]).total_ns,
+        busy_ns=_busy_ns(view, device),
     )
     return step if 1 / _UNLIKE <= step.replayed_over_recorded <= _UNLIKE else None

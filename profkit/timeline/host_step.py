@@ -14,6 +14,7 @@ from profkit.model.findings import Fact
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.launches import launch_calls
 from profkit.timeline.range_names import fetches_data, matching
+from profkit.timeline.steps import leading_steps_left_out
 from profkit.timeline.view import TraceView
 
 __all__ = ["PARTS", "host_facts", "ran_on_cpu"]
@@ -54,7 +55,8 @@ def ran_on_cpu(trace: Trace) -> bool:
     if launch_calls(trace, trace.calls.name).any():
         return False
     is_there = facts.get("gpus", "0") != "0" or any(key.startswith(("cuda", "hip")) for key in facts)
-    return named(_ONLY_ON_CPU) or not (is_there or len(trace.calls))
+    # An nsys export without a GPU may be of a process that started another one on it.
+    return named(_ONLY_ON_CPU) or not (is_there or len(trace.calls) or trace.source.format == "nsys")
 
 
 def _any_named(trace: Trace, parts: tuple[str, ...]) -> bool:
@@ -68,6 +70,8 @@ def host_facts(view: TraceView) -> list[Fact]:
     """
     ranges, steps = view.trace.ranges, view.steps
     kept = np.flatnonzero(view.kept_steps) if steps.count else np.empty(0, np.int64)
+    # Steps without a device have no tiles that could tell warm-up.
+    kept = kept[leading_steps_left_out(steps.end_ns[kept] - steps.start_ns[kept]) :]
     start, end = (
         (steps.start_ns[kept], steps.end_ns[kept])
         if len(kept)

@@ -19,6 +19,10 @@ __all__ = ["allocates", "initialising", "profiles", "weights_moved_until"]
 _LONG_NS: Final = 1_000_000
 """A call that long does more than its name says (design, section 2)."""
 
+_SLOW_FREE_NS: Final = 100_000_000
+"""No memory takes as long to give back: such a free hides the first use of a library (5 s in one of cuDNN's; of 1,360
+frees of a program without a cache, the longest took 68 ms)."""
+
 _FEW_QUEUED: Final = 10
 """With fewer launches queued, no full queue can hold a launch call up: it loads code (design, section 2)."""
 
@@ -54,8 +58,8 @@ def initialising(trace: Trace, queue: LaunchQueue) -> NDArray[np.bool_]:
     """Which calls set the device up.
 
     Those are the loading of modules; each process's first call (it makes the context), where it is long and nothing
-    ran before it; a long launch call that no full queue blocks (it loads its kernel); and any other long call that does
-    not wait, copy, allocate, launch a graph, capture or profile.
+    ran before it; a long launch call that no full queue blocks (it loads its kernel); a free of a tenth of a second; and
+    any other long call that does not wait, copy, allocate, launch a graph, capture or profile.
     """
     calls, strings = trace.calls, trace.strings
     long = calls.end_ns - calls.start_ns > _LONG_NS
@@ -63,7 +67,9 @@ def initialising(trace: Trace, queue: LaunchQueue) -> NDArray[np.bool_]:
     graph = graph_launches(trace, calls.name)
     lazy = queue.launching & ~graph & ~queue.blocked & (queue.queued < _FEW_QUEUED)
     plain = matching(strings, calls.name, _may_set_up) & ~queue.launching & (queue.queued < FULL_QUEUE)
-    return loading | (long & (lazy | plain | _first(trace)))
+    slow = calls.end_ns - calls.start_ns > _SLOW_FREE_NS
+    freeing = slow & matching(strings, calls.name, lambda name: allocates(name) and "Free" in name)
+    return loading | freeing | (long & (lazy | plain | _first(trace)))
 
 
 def _may_set_up(name: str) -> bool:

@@ -28,6 +28,7 @@ REASONS: Final = (
 )
 """Why a launch was late: the first that applies, then waits, then the program's own work, then launching."""
 _LONG_CALL_NS: Final = 1_000_000
+_SLOW_FREE_NS: Final = 100_000_000
 _LONG_WORK_NS: Final = 500_000
 _FULL: Final = 1_000
 _FEW: Final = 10
@@ -325,6 +326,8 @@ class Host:
             return True
         if call.end - call.start <= _LONG_CALL_NS:
             return False
+        if "Free" in call.name and rules.allocates(call.name) and call.end - call.start > _SLOW_FREE_NS:
+            return True
         queued, launch = self.queued[id(call)], self.is_launch(call)
         if launch and "GraphLaunch" not in call.name and id(call) not in self.blocked and queued < _FEW:
             return True

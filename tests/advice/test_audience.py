@@ -36,6 +36,7 @@ def by_name(**kind):
             True,
             True,
         ),
+        ("void at::native::multi_tensor_apply_kernel<at::native::CopyFunctor<float>>", True, False),
     ],
 )
 def test_names_tell_what_kind_of_program_it_is(name, torch, trains):

@@ -32,6 +32,10 @@ def runs(tmp_path_factory):
     (folder / "link.json.gz").symlink_to(place / "secret.json.gz")
     (folder / "leaky").mkdir()
     (folder / "leaky" / "out.json.gz").symlink_to(place / "secret.json.gz")
+    (folder / "told").mkdir()
+    shutil.copy(DATA / "kineto/sync_item.json.gz", folder / "told" / "trace.json.gz")
+    shutil.copy(DATA / "run_gpt/run.json", place / "run.json")
+    (folder / "told" / "run.json").symlink_to(place / "run.json")
     return folder
 
 
@@ -107,7 +111,7 @@ def test_pages_follow_one_another_until_the_last(runs):
 
 @pytest.mark.parametrize(
     "path",
-    ["../secret.json.gz", "link.json.gz", "leaky", "leaky/out.json.gz", "/etc/passwd", "nothing.json", "-", "s3://bucket/x.json",
+    ["../secret.json.gz", "link.json.gz", "leaky", "leaky/out.json.gz", "told", "told/trace.json.gz", "/etc/passwd", "nothing.json", "-", "s3://bucket/x.json",
      "file:///etc/passwd", "*.json.gz/../../secret.json.gz", "leaky/../../secret.json.gz"],
 )  # fmt: skip
 def test_nothing_outside_of_the_folders_is_read(path, runs):

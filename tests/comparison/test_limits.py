@@ -103,6 +103,17 @@ def test_a_phase_of_a_restless_step_cannot_be_judged_and_is_noisier_than_its_sha
     assert row.params["noise_ns"] == pytest.approx(step.params["noise_ns"] / 2, rel=0.02)
 
 
+def test_5_percent_of_a_quarter_of_the_step_take_as_many_steps_as_2_and_a_half_of_the_whole():
+    """A quarter has half the noise, and so is as hard to judge as the step to half of the limit."""
+    spread = [part / 6 for part in RESTLESS]
+    before, report = with_phase(step_of(100, spread), 25), with_phase(step_of(100, spread[::-1]), 26)
+    (row,) = judged({"max-phase": {"forward": "+5%"}}, report, before)
+    (as_much,) = judged({"max-step": "+2.5%"}, report, before)
+    (as_little,) = judged({"max-step": "+1.25%"}, report, before)
+    assert row.cure == as_much.cure != as_little.cure
+    assert row.cure.steps
+
+
 def with_memory(size):
     memory = replace(recorded_memory(), peak_allocated_bytes=size)
     return replace(step_of(100), memory=memory)

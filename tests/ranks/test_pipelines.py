@@ -8,7 +8,7 @@ import pytest
 from profkit.readers import read
 from profkit.rendering.document_of import document_of
 from profkit.report import Merged, summarise_file
-from profkit.report.assembly import Told
+from profkit.report.joining import Told
 from profkit.report.views import Options
 from tests.ranks.pipelines import MS, US, gpipe, play, write
 from tests.ranks.reports import summarise

@@ -167,3 +167,12 @@ def test_without_correlation_ids_the_external_id_links_calls_and_kernels(tmp_pat
     trace = read(file)
     assert trace.operations.correlation.tolist() == linked
     assert trace.calls.correlation.tolist() == linked[:1]
+
+
+@pytest.mark.parametrize(("category", "told"), [("mtia_ccp_events", ["MTIA"]), ("some_events", None)])
+def test_the_events_of_another_accelerator_are_named(tmp_path, category, told):
+    host = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({"traceEvents": [host, host | {"cat": category}]}))
+    found = {finding.code: finding.params for finding in read(file).findings}
+    assert found.get("other-accelerator", {}).get("accelerators") == told

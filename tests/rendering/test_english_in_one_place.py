@@ -11,7 +11,7 @@ import profkit
 ROOMS_WITH_WORDS = {"rendering", "advice", "simulation", "recording", "trial", "cli"}
 """The catalogue, rules with their words beside them, the help of changes, and the rooms that talk to a terminal."""
 
-MOST = 5
+MOST = 4
 
 _WORD = re.compile(r"(?<![\w.])[A-Za-z][A-Za-z'-]*(?![\w.]*[_(])")
 _NO_ENGLISH = re.compile(
@@ -63,9 +63,13 @@ def _raised(scope):
             yield from (each for each in ast.walk(node) if isinstance(each, ast.Return))
 
 
+_SAID_IN_MESSAGES = ("warn", "compile", "UsageError", "fail", "Format")
+"""What is called with the words of a message or a pattern; a `Format` has the name of its files for messages."""
+
+
 def _is_error(call):
     name = _name(call.func)
-    return name.endswith(("Error", "Failure", "failure")) or name in ("warn", "compile", "UsageError", "fail")
+    return name.endswith(("Error", "Failure", "failure")) or name in _SAID_IN_MESSAGES
 
 
 def _name(node):

@@ -96,6 +96,7 @@ EXAMPLES = {
     "ranks": [1, 2],
     "kinds": ["decode"],
     "counts": [3],
+    "bounds": ["compute"],
     "medians_ns": [5],
     "reason": "one-rank",
     "kind": "full",
@@ -201,6 +202,7 @@ def test_an_undecided_verdict_says_why_and_what_to_record():
     [
         ("no-gpu-events", ["nsys"], [], "nsys", "ProfilerActivity"),
         ("no-gpu-events", ["kineto"], [], "ProfilerActivity", "nsys"),
+        ("no-gpu-events", ["kineto"], ["other-accelerator"], "host", "CUDA"),
         ("steps-damaged", ["kineto"], [], "fewer steps", "nsys"),
         ("steps-damaged", ["nsys"], [], "an nsys that is as new", "ProfilerActivity"),
         ("kernels-unrecognised", ["nsys"], [], "torch.profiler", "no other"),

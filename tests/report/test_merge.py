@@ -13,9 +13,10 @@ from profkit.model import Finding, MemoryEvents, Severity
 from profkit.model.rows import Row
 from profkit.readers import read
 from profkit.report import Merged, summarise_file
-from profkit.report.assembly import Told, summarise
+from profkit.report.assembly import summarise
 from profkit.report.file_summary import tell
 from profkit.report.health import told_together
+from profkit.report.joining import Told
 from profkit.report.many_files import summarise_many
 from profkit.report.merge import common_left_out
 from profkit.report.views import Options

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.readers import read
-from profkit.report.assembly import summarise
-from profkit.report.joining import Joined
+from profkit.report.assembly import method_of, report_of, summarise
+from profkit.report.joining import Joined, Told
 from profkit.report.part import Part
 from profkit.report.views import Options, analysed_views
 from tests.shared import DATA
@@ -33,9 +33,14 @@ def pickled():
         return tuple(workers.map(part_of, FILES))
 
 
+def report_of_part(part):
+    """A report of timelines alone."""
+    return report_of(Joined.of(part), [], Told(), [], method_of([], [], Options()))
+
+
 @cache
 def whole():
-    return Joined.of(Part.together([pickle.loads(each) for each in pickled()])).tables(None)
+    return report_of_part(Part.together([pickle.loads(each) for each in pickled()]))
 
 
 def summed(parts, cuts):
@@ -50,31 +55,30 @@ def summed(parts, cuts):
 @settings(deadline=None, max_examples=12)
 @given(st.lists(st.integers(0, 9), min_size=len(FILES) - 1, max_size=len(FILES) - 1))
 def test_any_grouping_gives_the_same_tables(cuts):
-    tables = Joined.of(summed([pickle.loads(each) for each in pickled()], cuts)).tables(None)
+    report = report_of_part(summed([pickle.loads(each) for each in pickled()], cuts))
 
-    for name, table in whole().items():
-        assert tables[name] == table, name
+    for table in report.__struct_fields__:
+        assert getattr(report, table) == getattr(whole(), table), table
 
 
 def test_parts_of_worker_processes_give_the_tables_of_one_process():
     options = Options()
     traces = [read(path) for path in FILES[:2]]
     views = analysed_views(traces, options)
-    here = Joined.of(Part.together([Part.of(view) for view in views]))
-    sent = Joined.of(
-        sum([pickle.loads(pickle.dumps(Part.of(view))) for view in views[1:]], Part.of(views[0]))
-    )
+    here = report_of_part(Part.together([Part.of(view) for view in views]))
+    sent = sum([pickle.loads(pickle.dumps(Part.of(view))) for view in views[1:]], Part.of(views[0]))
     report = summarise(traces, options)
 
-    for name, table in sent.tables(None).items():
-        assert table == here.tables(None)[name], name
-        if name not in ("memory", "phases"):
-            assert getattr(report, name) == table, name
+    apart = report_of_part(sent)
+    for table in report.__struct_fields__:
+        assert getattr(apart, table) == getattr(here, table), table
+        if table not in ("inputs", "health", "memory", "fit", "phases", "advice", "timeline", "method"):
+            assert getattr(report, table) == getattr(here, table), table
 
 
 def test_the_sum_of_no_part_has_no_trace_and_its_tables_are_empty():
-    tables = Joined.of(Part.together([])).tables(None)
+    report = report_of_part(Part.together([]))
 
-    assert not tables["kernels"]
-    assert not tables["devices"]
-    assert tables["totals"].kernel_sum_ns == tables["idle"].total_ns == tables["window"].device_ns == 0
+    assert not report.kernels
+    assert not report.devices
+    assert report.totals.kernel_sum_ns == report.idle.total_ns == report.window.device_ns == 0

@@ -35,7 +35,7 @@ def test_a_recorded_step_is_replayed_without_its_recorder(file, measured_ms, bou
     assert measured_ms[0] * 0.85 <= step.unprofiled_ns.likely / 1e6 <= measured_ms[1] * 1.15
     assert step.unprofiled_ns.low <= step.unprofiled_ns.likely <= step.unprofiled_ns.high
     assert sum(verdict.unprofiled_shares.values()) == step.unprofiled_ns.likely
-    assert "an estimate of" in verdict.caveats[-1]
+    assert "takes an estimated" in verdict.caveats[-1]
 
 
 def test_nothing_is_estimated_where_the_step_was_timed():
@@ -134,6 +134,17 @@ def test_an_estimate_is_no_longer_than_the_recorded_step_and_no_shorter_than_its
 
     assert step.busy_ns == 3 * MS
     assert 3 * MS <= step.length_ns.low <= step.length_ns.likely <= step.recorded.step_ns
+
+
+def test_work_without_a_launch_record_is_no_shorter_without_the_recorder():
+    made = TraceBuilder()
+    for at in range(3):
+        made.range(at * 10 * MS, (at + 1) * 10 * MS, "step")
+        made.kernel(at * 10 * MS, at * 10 * MS + 6 * MS)
+        made.kernel(at * 10 * MS + 7 * MS, at * 10 * MS + 9 * MS, launch=(at * 10 * MS, at * 10 * MS + 100))
+    (view,), _ = timelines([made.trace()], Options())
+
+    assert unprofiled.unprofiled_step(view, 0).busy_ns == 8 * MS
 
 
 def test_steps_that_the_median_does_not_tell_are_told():

@@ -17,7 +17,9 @@ from tests.shared import DATA
 
 TOKEN = "hf_" + "aB3dE5fG7hI9jK1lM2nO4pQ6rS8tU0vW"
 PASSWORD = "correct-horse-7"
-SECRETS = (TOKEN, PASSWORD, "wernher", "rocketbox", "/home/", "moonshot")
+GPU = "3f9c1f2e-7a41-4d4e-9b52-0c8f6a1d2e3f"
+ANONYMOUS = "00000000-0000-0000-2ee1-a0e3b70553d6"
+SECRETS = (GPU, TOKEN, PASSWORD, "wernher", "rocketbox", "/home/", "moonshot")
 """A key, a password, a user, a machine, a home folder, and the folder of a project in it."""
 ENVIRONMENT = {
     "HF_TOKEN": TOKEN, "DB_PASSWORD": PASSWORD, "USER": "wernher", "HOSTNAME": "rocketbox.example.org",
@@ -45,6 +47,7 @@ def export(path):
         database.execute(
             "UPDATE TARGET_INFO_SYSTEM_ENV SET name = 'Hostname', value = 'rocketbox' WHERE name = 'CpuSpeedMhz'"
         )
+        database.execute("UPDATE TARGET_INFO_GPU SET uuid = ?", (GPU,))
         database.execute("CREATE TABLE OLD (value TEXT)")
         database.executemany("INSERT INTO OLD VALUES (?)", [(f"{TOKEN} {PASSWORD} wernher" * 9,)] * 500)
         database.execute("DELETE FROM OLD")
@@ -231,6 +234,13 @@ def test_triggers_of_a_hostile_export_do_not_run(tmp_path):
         ),
         ("a // b /* c */ d", "a // b /* c */ d"),
         ("API_KEY=abc; RANK=3", "API_KEY=***; RANK=3"),
+        ("step password=abc, 12", "step password=***, 12"),
+        ('{"db_secret": "x1"}', '{"db_secret": "x1"}'),
+        ("tokens: 4096, key=3", "tokens: 4096, key=3"),
+        ("void crypto::secret::open<int>(int)", "void crypto::secret::open<int>(int)"),
+        (GPU, ANONYMOUS),
+        (f"GPU-{GPU.upper()}", f"GPU-{ANONYMOUS}"),
+        (ANONYMOUS, ANONYMOUS),
         (f"x {TOKEN} y", "x *** y"),
         ("hf_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "hf_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
         ("task-scheduler-v2-with-a-long-name", "task-scheduler-v2-with-a-long-name"),
@@ -238,6 +248,12 @@ def test_triggers_of_a_hostile_export_do_not_run(tmp_path):
 )
 def test_one_text(text, left):
     assert Scrubber()(text) == left
+
+
+def test_short_secrets_are_hidden_where_they_stand_as_a_word():
+    scrub = Scrubber()
+    scrub.learn(["DB_PASSWORD=s3cr3t;MODEL_TOKEN=bf16"])
+    assert scrub("login s3cr3t done s3cr3ts bf16") == "login *** done s3cr3ts bf16"
 
 
 def test_a_report_of_nsys_is_to_be_exported_first(tmp_path):

@@ -20,7 +20,7 @@ def wait(*, gap=0, own=0):
     return (WAIT, (), gap, own, 0, 0, 0, 0)
 
 
-def program(*tokens, latency=0, work=0, held=()):
+def program(*tokens, latency=0, work=0, held=(), unawaited=0):
     """A program of these tokens, with the program's own work in each gap; the one that ends the step is `launch` without operations."""
     kind, operations, *times = zip(*tokens, strict=True)
     gap, own, fetch, allocate, ranges, calls = (np.array(each, np.int64) for each in times)
@@ -36,6 +36,7 @@ def program(*tokens, latency=0, work=0, held=()):
         profiler_ns=np.zeros(len(tokens), np.int64),
         own_ns=own,
         held=np.isin(np.arange(len(tokens)), held),
+        unawaited=np.where(np.array(kind) == WAIT, unawaited, 0),
         ranges=ranges,
         calls=calls,
         call=np.append(np.arange(len(tokens) - 1), -1),

@@ -279,3 +279,14 @@ def test_without_steps_the_weights_that_were_moved_once_are_not_replayed():
 
     assert found.duration_ns.tolist() == [MS, 2 * MS]
     assert found.step_ns == 4 * MS
+
+
+@pytest.mark.parametrize(("ends_us", "unawaited"), [(900, 0b10), (140, 0)])
+def test_a_wait_waits_for_no_stream_that_still_runs_when_it_returns(ends_us, unawaited):
+    made = TraceBuilder().range(0, 1_000_000, "step")
+    made.kernel(10_000, 90_000, stream=7, launch=(1_000, 2_000))
+    made.kernel(20_000, ends_us * 1000, stream=20, launch=(3_000, 4_000))
+    made.call(5_000, 95_000, "cudaStreamSynchronize")
+    found = program_of(made)
+
+    assert found.unawaited[found.kind == WAIT].tolist() == [unawaited]

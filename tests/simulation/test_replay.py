@@ -143,3 +143,11 @@ def test_a_program_that_is_steady_early_is_not_run_on_and_has_the_same_period(mo
     assert replay(made) == early
     assert len(module._run(made)[0]) == module._ROUNDS
     assert (rounds == 2) == (gap == 400)
+
+
+def test_a_wait_for_one_stream_is_not_held_by_another():
+    tokens = (launch((100, 0), own=5), launch((900, 1), own=5), wait(), launch((10, 0), gap=50), launch())
+
+    assert replay(program(*tokens)).step_ns == pytest.approx(960)
+    # Stream 1 goes on while the host does: it is its 900 ns that set the period.
+    assert replay(program(*tokens, unawaited=0b10)).step_ns == pytest.approx(900)

@@ -110,3 +110,18 @@ def test_cuda_is_asked_for_only_where_a_gpu_is_described(tmp_path, gpus, asked):
     file.write_text(json.dumps({"deviceProperties": gpus, "traceEvents": [event]}))
     report = profkit.analyze([file])
     assert ("ProfilerActivity.CUDA" in str(report.verdict)) == asked
+
+
+def test_a_slow_first_step_is_warm_up_on_the_host_too():
+    made = (
+        TraceBuilder(devices=0, format="kineto").range(0, 90_000, "ProfilerStep#0").range(0, 80_000, "data")
+    )
+    for at in (100_000, 101_000, 102_000):
+        a_step(made, at)
+    params = told(made)
+    assert (params["step_ns"], params["steps"], params["input_share"]) == (1000, 3, 0.6)
+
+
+def test_an_export_of_nsys_without_a_gpu_does_not_show_that_none_was_used():
+    made = TraceBuilder(devices=0, format="nsys").range(0, 1000, "step").range(0, 900, "forward")
+    assert summarise([made.trace()]).verdict.undecided.code == "no-gpu-events"

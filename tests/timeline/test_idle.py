@@ -353,6 +353,13 @@ def test_a_gap_that_data_fills_names_the_phase():
     assert idle.gaps[0].range == "get_batch"
 
 
+@pytest.mark.parametrize(("ms", "cause"), [(400, "initialisation"), (60, "allocation")])
+def test_a_free_of_a_tenth_of_a_second_hides_the_first_use_of_a_library(ms, cause):
+    made = TraceBuilder().kernel(0, MS, launch=(0, 10)).call(2 * MS, (2 + ms) * MS, "cudaFree")
+    made.kernel((ms + 4) * MS, (ms + 5) * MS, launch=((ms + 3) * MS, (ms + 3) * MS + 10))
+    assert causes(made)[cause] == ms * MS
+
+
 def test_a_long_first_call_and_other_long_calls_initialise():
     made = (
         TraceBuilder()

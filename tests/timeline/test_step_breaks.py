@@ -2,6 +2,7 @@
 
 import pytest
 
+from profkit.rendering.document_of import document_of
 from profkit.rendering.sentences import finding_message
 from profkit.report.assembly import summarise
 from profkit.timeline.launches import find_launches
@@ -93,6 +94,8 @@ def test_steps_of_two_kinds_are_told_and_not_taken_for_warm_up():
 
     assert [row.kept for row in result.window.steps] == [True] * 5
     assert told["steps-differ"].params["kinds"] == ["decode", "prefill"]
+    message = next(f.message for f in document_of(result).health.findings if f.code == "steps-differ")
+    assert "4 decode of 100 µs, mostly memory; 1 prefill of 500 µs, mostly compute" in message
     assert result.step.found_by == "names"
     assert result.step.recorded_ns == 100 * US
 

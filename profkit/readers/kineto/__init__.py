@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from profkit.errors import ReadError
 from profkit.model import Finding, Process, Severity, Source, Trace
 from profkit.readers.kineto import header
@@ -62,6 +64,10 @@ def read_kineto(data: bytes | bytearray | memoryview, name: str) -> Trace:
     )
 
 
+_ACCELERATOR = re.compile(r"(mtia|hpu|npu|mlu|musa|glow|xla|tpu|privateuse1)_", re.IGNORECASE)
+"""How categories of devices begin that are neither NVIDIA's, AMD's nor Intel's (Kineto's ActivityType.cpp, and plugins)."""
+
+
 def _refuse(text: TraceText, columns: TraceColumns, name: str) -> None:
     """Raise for lists of other things than events of torch.profiler."""
     if not columns.events:
@@ -102,4 +108,7 @@ def _findings(text: TraceText, columns: TraceColumns, *, empty: bool) -> list[Fi
         made.append(
             Finding("unknown-categories", Severity.INFO, count=unknown.total(), params={"categories": listed})
         )
+        others = sorted({found[1].upper() for found in map(_ACCELERATOR.match, unknown) if found})
+        if others:
+            made.append(Finding("other-accelerator", Severity.WARNING, params={"accelerators": others}))
     return made

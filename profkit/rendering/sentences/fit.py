@@ -14,6 +14,7 @@ __all__ = ["change_label", "changes_text", "cheapest_sentence", "fit_note", "fit
 _ALONE: Final = {
     "bf16": "bf16 by autocast",
     "fused-attention": "fused attention",
+    "fused-loss": "fused loss, logits in chunks",
     "recompute": "all layers recomputed",
     "fused-optimizer": "fused optimizer",
     "optimizer": "8-bit Adam",
@@ -84,6 +85,10 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     ),
     "bf16-already": lambda _: (
         "The recorded step runs in 16 bits by autocast already: bf16 changes none of its blocks."
+    ),
+    "scores-stored": lambda _: (
+        "Several queries share a key, in fp32: with enable_gqa, as transformers asks for, PyTorch has no fused kernel for that "
+        "and stores the scores. Use bf16, or repeat the keys before scaled_dot_product_attention."
     ),
     "offload-not-timed": lambda _: (
         "The time leaves out the copies to and from the host, and the host's own update."

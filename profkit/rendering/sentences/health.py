@@ -91,11 +91,12 @@ def _steps_differ(params: Params) -> str:
     kinds: Any = params["kinds"]
     counts: Any = params["counts"]
     medians: Any = params["medians_ns"]
+    bounds: Any = params["bounds"]
     each = [
-        f"{count} {kind or 'unnamed'} of {duration_text(ns)}"
-        for kind, count, ns in zip(kinds, counts, medians, strict=True)
+        f"{count} {kind or 'unnamed'} of {duration_text(ns)}, mostly {share_label(bound).lower()}"
+        for kind, count, ns, bound in zip(kinds, counts, medians, bounds, strict=True)
     ]
-    return f"The steps are of different kinds: {', '.join(each)} (medians). Their shares are mixed here."
+    return f"The steps are of different kinds: {'; '.join(each)} (median lengths). The shares of the window mix them."
 
 
 def _runs_set_aside(params: Params) -> str:

@@ -88,6 +88,7 @@ FINDINGS: Final[Table] = {
     "unreadable-events": _NOT_JSON + "{count:event} could not be read.",
     "invalid-header": "The file is not valid JSON outside its events, so its facts about the machine may be incomplete.",
     "no-events": "No CPU or GPU events are in this trace. Record the activities CPU and CUDA, and call step() on the profiler.",
+    "other-accelerator": "The device is {accelerators}, whose events are not read: times of the host alone are told.",
     "unknown-categories": "Events of unknown categories were ignored: {categories}.",
     "malformed": "The memory snapshot contains malformed records, which were left out: {what}.",
     "unknown-actions": "This version of profkit does not know the action of {count:memory history entry}.",

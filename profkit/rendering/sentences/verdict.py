@@ -171,11 +171,18 @@ def verdict_remedy(report: Report) -> str | None:
     fact = report.verdict.undecided
     if fact is None or fact.code not in _REMEDIES:
         return None
+    if _on_another_device(report):
+        return "The times of the host below can be read."
     if any(finding.code == "no-torch" for finding in report.health.findings) and fact.code in _WITHOUT_TORCH:
         return _WITHOUT_TORCH[fact.code]
     formats = {each.format for each in report.inputs}
     words = _OF_NSYS if formats == {"nsys"} else _OF_TORCH if formats == {"kineto"} else {}
     return words.get(fact.code) or _said(_REMEDIES, fact)
+
+
+def _on_another_device(report: Report) -> bool:
+    fact, codes = report.verdict.undecided, {finding.code for finding in report.health.findings}
+    return fact is not None and fact.code == "no-gpu-events" and "other-accelerator" in codes
 
 
 def verdict_caveats(report: Report) -> list[str]:
@@ -195,6 +202,8 @@ def _undecided_sentence(report: Report) -> str:
     if fact is not None and fact.code == "host-only":
         return _host_only(fact.params)
     reason = _said(_UNDECIDED, fact) if fact is not None else "no time was recorded"
+    if _on_another_device(report):
+        reason = "the events of its device are of a kind that is not read"
     return f"This recording cannot show the bottleneck: {reason}."
 
 
