@@ -37,10 +37,10 @@ def cheapest_fit(
     memory_bytes: int,
     gpu_bytes: int | None,
 ) -> FitChoice | None:
-    """Changes beyond those asked for, none of them needless, that surely fit and have the shortest step, as few as are not
-    clearly slower; None where none do.
+    """Changes beyond those asked for that surely fit and have the shortest step; None where none do.
 
-    Without a trace's step the first of the smallest sets is taken.
+    None of them is needless, and no more are taken than is clearly faster. Without a trace's step the first of the
+    smallest sets is taken.
     """
     best: Fit | None = None
     fitting: list[frozenset[str]] = []
