@@ -359,7 +359,7 @@ def _advice(console: Console, report: Document, scale: Scale) -> None:
             )
         console.print(title)
         for line, style in (
-            (where_text(*gain, row.confidence), "green"),
+            (where_text(*gain, f"confidence: {row.confidence}"), "green"),
             (row.why, ""),
             (row.action, ""),
         ):
