@@ -10,9 +10,10 @@ Each of ``programs`` is written to a folder of its own and passes three stages, 
 - ``NAME.trial.json``: `profkit try` with ``--budget`` of 90 s (``--trial-s``), on the script as it is;
 - ``NAME.later.json``: step times of fresh processes, with a clock that is not the trial's: the bare script, the script
   with what the trial kept, the script as an expert would edit it (`expert`), and the first two again where they are close;
-- ``NAME.overhead.json``: the bare step beside one that is heard as in a trial.
+- ``NAME.overhead.json``: the bare step beside one that is heard as in a trial;
+- ``NAME.predicted.json``: what a replay of a recording of the bare script promises of what was kept.
 
-The processes of the last two start side by side, those of two programs at once, and are then timed one by one.
+The processes of the last three start side by side, those of two programs at once, and are then timed one by one.
 
 A stage that has a file is not run again, so that the same OUT goes on (one that failed leaves ``.failed`` instead, and
 the others are run all the same); NAMES (joined with commas) choose, in their order. With several GPUs each takes the next program. No stage begins that the budget does not hold, and each is killed
@@ -29,13 +30,18 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from expert import EXPERT, edited, resized
 from waiting import Waiting
+
+from profkit import ProfkitError, what_if
+from profkit.simulation import CHANGES as PRICED
 
 HERE = Path(__file__).resolve().parent
 TINY: dict[str, int | str] = {
@@ -65,6 +71,8 @@ class Study:
         self.out = Path(options.out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         self.end = time.monotonic() + options.budget_s
+        self.scratch = Path(tempfile.mkdtemp())
+        """For recordings, which are large."""
 
     def left_s(self) -> float:
         return self.end - time.monotonic()
@@ -144,6 +152,8 @@ class Study:
             ways += [(f"expert: {way}", "-", script_of(way)) for way in EXPERT[name]]
         if "overhead" in self.options.stages and not self.path(name, "overhead").exists():
             ways += [("overhead", "overhead", "train.py")]
+        if "predicted" in self.options.stages and not self.path(name, "predicted").exists():
+            ways += [("recorded", f"record:{self.recording(name)}", "train.py")]
         return kept, ways
 
     def later(self, names: list[str], gpu: int | None) -> None:
@@ -174,6 +184,8 @@ class Study:
                 return
             if way == "overhead":
                 self.keep(name, way, found, begun)
+            elif way == "recorded":
+                self.keep(name, "predicted", self.predicted(name, kept) | found, begun)
             else:
                 runs.append({"way": way, **found})
         if kept and is_close(runs):
@@ -181,6 +193,19 @@ class Study:
                 runs.append({"way": way, **sides[name, way].turn(self.end)})
         if runs:
             self.keep(name, "later", {"kept": kept, "runs": runs}, begun)
+
+    def recording(self, name: str) -> Path:
+        return self.scratch / name
+
+    def predicted(self, name: str, kept: str) -> dict[str, Any]:
+        """What a replay of the recording promises of what was kept, each change alone and all together."""
+        priced = [each for each in kept.split(",") if each in PRICED]
+        workers = 8 if "loader-workers" in kept.split(",") else None
+        try:
+            found = what_if(self.recording(name), priced, loader_workers=workers)
+        except ProfkitError as error:
+            return {"code": None, "said": str(error)}
+        return {"kept": kept, "what_if": msgspec.to_builtins(found)}
 
     def waiting(self, name: str, way: Way, gpu: int | None) -> Waiting:
         """A process that times a way when it is told to."""
@@ -259,7 +284,7 @@ def main() -> None:
     parser.add_argument("names", nargs="?", default=",".join(EXPERT))
     parser.add_argument("--trial-s", type=float, default=90.0)
     parser.add_argument("--trial-options", default="", help="More options of profkit try.")
-    parser.add_argument("--stages", default="trial,later,overhead")
+    parser.add_argument("--stages", default="trial,later,overhead,predicted")
     parser.add_argument("--tiny", action="store_true")
     study = Study(parser.parse_args())
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -2,7 +2,7 @@
 
 CHANGES are names joined with commas, or ``-`` for none: their hooks are installed and nothing else of a trial is.
 ``python reports/trial/timing.py SECONDS overhead SCRIPT`` times steps with and without what a trial listens with, in
-turns within one process.
+turns within one process; ``record:FOLDER`` records some instead.
 
 Several of these may start side by side: each prints READY once it has warmed up, and waits. A line on its standard input
 lets it time some steps and print them as a line of JSON; the end of it ends the program.
@@ -21,7 +21,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from profkit.recording.program_events import listen, unlisten
-from profkit.recording.run_script import run_as_main
+from profkit.recording.run_script import recorded, run_as_main
 from profkit.recording.step_finder import StepFinder
 from profkit.trial.changes import changes_named
 from profkit.trial.losses import Losses
@@ -48,9 +48,12 @@ class Steps:
         self.size = self.left = 0
         self.leading_in = False
         self.lead_in_until = None
+        self.recording = False
         self.times = []
 
     def stepped(self, *_):
+        if self.recording:
+            return
         self.count += 1
         if self.count == WARM_STEPS:
             wait()
@@ -85,6 +88,10 @@ class Steps:
     def _wait_for_turn(self):
         if not sys.stdin.readline():
             os._exit(0)
+        if isinstance(self.each_block, Recorded):
+            self.recording = True
+            self.each_block.begin()
+            return
         self.times = []
         self.lead_in_until = time.perf_counter() + LEAD_IN_S
 
@@ -128,6 +135,23 @@ class Changed:
 
     def found(self, times):
         return {"step_ms": statistics.median(times), "blocks_ms": times}
+
+
+class Recorded(Changed):
+    """Steps that are recorded, in place of blocks."""
+
+    def __init__(self, folder):
+        super().__init__([])
+        self.folder = folder
+
+    def begin(self):
+        options = {"folder": self.folder, "wait": 6, "warmup": 2, "steps": 3}
+        recorder = self.undo.enter_context(recorded(options))
+        recorder.when_done = self.done
+
+    def done(self):
+        print("\n" + json.dumps({"recorded_ms": 0.0}), flush=True)
+        os._exit(0)
 
 
 class Listening:
@@ -176,7 +200,10 @@ class Listening:
 
 def main():
     seconds, what, *program = sys.argv[1:]
-    blocks = Listening() if what == "overhead" else Changed([] if what == "-" else what.split(","))
+    if what.startswith("record:"):
+        blocks = Recorded(what.removeprefix("record:"))
+    else:
+        blocks = Listening() if what == "overhead" else Changed([] if what == "-" else what.split(","))
     steps = Steps(float(seconds), blocks)
     register_optimizer_step_post_hook(steps.stepped)
     run_as_main(program)
