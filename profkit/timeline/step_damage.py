@@ -55,7 +55,7 @@ def damaged_steps(
     share = lost / np.maximum(lost + kernels, 1)
     length = (hosts[1] - hosts[0]).max(axis=0, initial=0)
     # The recording ended before all of their work had: no other step is needed to see that.
-    cut = unstarted > _LOST * np.maximum(unstarted + kernels, 1)
+    cut: Flags = unstarted > _LOST * np.maximum(unstarted + kernels, 1)
     found, kind = np.zeros(count, bool), np.array(kinds)
     for each in dict.fromkeys(kinds):
         mine = np.flatnonzero(kind == each)
@@ -68,7 +68,8 @@ def damaged_steps(
             found[mine] |= (kernels[mine] < _MISSING * kernels[mine].max()) & (
                 length[mine] >= _AS_LONG * usual
             )
-    return found | cut
+    damaged: Flags = found | cut
+    return damaged
 
 
 def _inside(
