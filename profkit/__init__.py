@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from profkit.api.comparing import compare, gate, load
     from profkit.api.events import export
     from profkit.api.fitting import fit
+    from profkit.api.trying import try_
     from profkit.api.what_if import what_if
     from profkit.recording.benchmark import benchmark
     from profkit.recording.instrument import instrument
@@ -58,6 +59,7 @@ __all__ = [
     "phase",
     "record",
     "saved_runs",
+    "try_",
     "what_if",
 ]
 
@@ -72,6 +74,7 @@ _HOMES = {
     "fit": "profkit.api.fitting",
     "gate": "profkit.api.comparing",
     "load": "profkit.api.comparing",
+    "try_": "profkit.api.trying",
     "what_if": "profkit.api.what_if",
     "instrument": "profkit.recording.instrument",
     "numerics": "profkit.recording.numerics",

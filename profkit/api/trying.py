@@ -1,4 +1,4 @@
-"""Trials, as the command line and notebooks make them."""
+"""Trials, as the command line and notebooks make them: what ``profkit.try_`` does."""
 
 from __future__ import annotations
 
@@ -7,24 +7,110 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
+from profkit.api.inputs import PathLike
 from profkit.api.output_files import write_whole
 from profkit.errors import ReadError
-from profkit.trial.document import TrialRow, TryDocument
+from profkit.trial.document import TrialRow, TryDocument, encode
+from profkit.trial.page import try_page
 from profkit.trial.plan import Plan
-from profkit.trial.running import Program
+from profkit.trial.running import Program, Tryable
 from profkit.trial.search import Trial
+from profkit.trial.sentences import trial_text
+from profkit.units import parse_duration_ns
 
 if TYPE_CHECKING:
     from profkit.simulation.answer import WhatIfChange
 
-__all__ = ["try_program"]
+__all__ = ["Tried", "try_", "try_program"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tried:
+    """A finished trial. It shows itself in a notebook.
+
+    ``document.trials`` are its rows, ``document.final`` what is kept: its changes, speed-up and lines to write.
+    """
+
+    document: TryDocument
+    """The trial as typed rows: what is published as `profkit.try/1`."""
+
+    def save(self, path: PathLike) -> Path:
+        """Write the trial to a file: a page if its name ends in .html, else JSON.
+
+        Raises:
+            OutputError: It cannot be written there.
+        """
+        is_page = str(path).endswith((".html", ".htm"))
+        write_whole(Path(path), try_page(self.document) if is_page else encode(self.document))
+        return Path(path)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(trial_text(self.document))}</pre>"
+
+    def __str__(self) -> str:
+        return trial_text(self.document)
+
+    def __repr__(self) -> str:
+        return f"<Tried: {self.document.sentence}>"
+
+
+def try_(  # noqa: PLR0913 - options by name, as on the command line
+    step: Callable[[], object] | Sequence[str],
+    *,
+    budget: str = "10m",
+    steps: int = 20,
+    warmup: int = 5,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    keep_going: bool = False,
+    recording: str | None = None,
+    tell: Callable[[str], None] | None = print,
+) -> Tried:
+    """Apply changes to a step function or to an unchanged program, measure each, and keep what helps.
+
+    A step function runs in this process, and each trial of a change has its own copy of weights, gradients, optimizer
+    states and random states. After it all is as it was before. Loaders were made before, and so stay as they are.
+
+    Args:
+        step: Makes one training step: forward, backward and the optimizer. Or the command of a program, such as
+            ``["python", "train.py"]``, which runs in processes of its own.
+        budget: Time for the whole trial: ``90s``.
+        steps: Steps to time of each side, unless fewer tell.
+        warmup: Steps to run first.
+        only: Names of changes: try only these.
+        skip: Try all but these.
+        keep_going: Go on where two unchanged programs differ by much.
+        recording: Show what a replay of this recording promises, and try the largest first.
+        tell: Is told what happens, a line at a time; None tells nobody.
+
+    Raises:
+        RecordingError: The unchanged step fails, or a change is unknown.
+        ReadError: The recording cannot be read.
+        ProfkitError: The budget is no duration.
+    """
+    if callable(step):
+        from profkit.trial.step_function import StepFunction
+
+        program: Tryable = StepFunction(step, warmup)
+    else:
+        program = Program(tuple(step), warmup)
+    plan = Plan(
+        budget_s=parse_duration_ns(budget) / 1e9,
+        steps=steps,
+        only=tuple(only),
+        skip=tuple(skip),
+        keep_going=keep_going,
+    )
+    return Tried(try_program(program, plan, tell or (lambda line: None), recording))
 
 
 class _State(msgspec.Struct):
@@ -36,7 +122,7 @@ class _State(msgspec.Struct):
 
 
 def try_program(
-    program: Program,
+    program: Tryable,
     plan: Plan,
     tell: Callable[[str], None] = lambda line: None,
     recording: str | None = None,
@@ -64,7 +150,7 @@ def try_program(
     return replace(_tried(program, plan, tell, state), by_hand=by_hand(priced))
 
 
-def _tried(program: Program, plan: Plan, tell: Callable[[str], None], state: str | None) -> TryDocument:
+def _tried(program: Tryable, plan: Plan, tell: Callable[[str], None], state: str | None) -> TryDocument:
     if state is None:
         with _ended_by_sigterm():
             return Trial(program, plan, tell).run()
@@ -96,7 +182,7 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _read(path: Path, program: Program, machine: str) -> list[TrialRow]:
+def _read(path: Path, program: Tryable, machine: str) -> list[TrialRow]:
     if not path.exists():
         return []
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from profkit.cli.options import format_options, to_ns
@@ -89,23 +87,21 @@ def command(
       profkit try --recording step.sqlite -o trial.html -- python train.py
       profkit try --format json -o trial.json -- torchrun --nproc-per-node 2 train.py
     """
-    from profkit.api.output_files import write_whole
-    from profkit.api.trying import try_program
+    from profkit.api.trying import Tried, try_program
     from profkit.trial.document import encode
-    from profkit.trial.page import try_page
     from profkit.trial.plan import Plan
     from profkit.trial.running import Program
-    from profkit.trial.sentences import trial_text
 
-    found = try_program(
+    document = try_program(
         Program(command=program, warmup=warmup, step_by=step_by, step_every=step_every),
         Plan(budget_s=budget, steps=steps, only=only, skip=skip, keep_going=keep_going),
         tell=lambda line: echo(f"profkit: {line}", err=True),
         recording=recording,
         state=state,
     )
+    found = Tried(document)
     if output is not None:
-        write_whole(Path(output), try_page(found) if output.endswith((".html", ".htm")) else encode(found))
-    echo(encode(found) if format_ == "json" and output is None else trial_text(found))
+        found.save(output)
+    echo(encode(document) if format_ == "json" and output is None else str(found))
     if output is not None:
         echo(f"Wrote {output}")

@@ -22,7 +22,11 @@ def render_comparison_html(comparison: ComparisonDocument) -> str:
         {
             "comparison": comparison,
             "headline": _headline(comparison.sentence),
-            "warnings": [(row.effect, warning_text(row)) for row in comparison.warnings],
+            "warnings": [
+                (row.effect, warning_text(row))
+                for row in comparison.warnings
+                if row.message not in comparison.sentence
+            ],
             "before": compared_text(comparison.before),
             "after": compared_text(comparison.after),
             "bars": _bars(comparison.parts),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from profkit.model.names import ShareBound
 from profkit.model.report import AdviceRow, DeviceRow
+from profkit.readers.registry import role_of
 from profkit.rendering.digest import (
     Scale,
     code_lines,
@@ -150,6 +151,14 @@ def _first_sentence(text: str) -> tuple[str, str]:
 
 def _numbers(report: Document, scale: Scale) -> list[tuple[str, str]]:
     """Figures of the recording; where the verdict is of the step without a profiler, they say so and leave its length to that."""
+    if {role_of(each.format) for each in report.inputs} == {
+        "counters"
+    }:  # no time is told but that of kernels
+        alone = duration_text(report.totals.kernel_sum_ns)
+        return [
+            (alone, "in kernels, each run by itself"),
+            (count_text(report.totals.kernel_count or 0), "kernels"),
+        ]
     window, unlike = report.window, recorded_beside(report) is not None
     recorded = ", with the profiler" if unlike else ""
     numbers = []

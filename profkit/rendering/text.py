@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import JustifyMethod
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +12,7 @@ from profkit.rendering.digest import (
     Scale,
     code_lines,
     facts,
+    filled_by,
     findings_by_weight,
     gain_text,
     headline_of,
@@ -39,6 +37,7 @@ from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_
 from profkit.rendering.rank_lines import rank_lines
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
+from profkit.rendering.terminal import Terminal, short
 from profkit.units import bytes_text, count_text, duration_text
 
 __all__ = ["render_text"]
@@ -58,17 +57,7 @@ def render_text(report: Document, *, width: int = 100, color: bool = False) -> s
         width: Columns of the terminal.
         color: Whether to use ANSI colours.
     """
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=max(width, 40),
-        force_terminal=color,
-        color_system="256" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
+    console = Terminal(width, color=color)
     scale = scale_of(report)
     for write in (
         _verdict,
@@ -85,10 +74,10 @@ def render_text(report: Document, *, width: int = 100, color: bool = False) -> s
         _advice,
     ):
         write(console, report, scale)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return console.printed()
 
 
-def _verdict(console: Console, report: Document, scale: Scale) -> None:
+def _verdict(console: Terminal, report: Document, scale: Scale) -> None:
     verdict = report.verdict
     console.print(Text(_clean(verdict.sentence, None), style="bold"))
     console.print(
@@ -102,7 +91,7 @@ def _verdict(console: Console, report: Document, scale: Scale) -> None:
         return
     console.print()
     bar = max(6, min(46, console.width - 40 - len(scale.label)))
-    table = _table(("", "left"), ("", "left"), ("", "right"), (f"time {scale.label}", "right"))
+    table = console.table(("", "left"), ("", "left"), ("", "right"), (f"time {scale.label}", "right"))
     table.show_header = False
     for name, ns, fraction in parts:
         term = share_term(name)
@@ -123,11 +112,11 @@ def _verdict(console: Console, report: Document, scale: Scale) -> None:
         console.print(Text(f"  of which {words}", style="dim"))
 
 
-def _health(console: Console, report: Document, scale: Scale) -> None:
+def _health(console: Terminal, report: Document, scale: Scale) -> None:
     found = findings_by_weight(report)
     if not found:
         return
-    _heading(console, "Trace health", health_note(report))
+    console.heading("Trace health", health_note(report))
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column()
@@ -137,20 +126,20 @@ def _health(console: Console, report: Document, scale: Scale) -> None:
     console.print(Padding(table, (0, 0, 0, 2)))
 
 
-def _phases(console: Console, report: Document, scale: Scale) -> None:
+def _phases(console: Terminal, report: Document, scale: Scale) -> None:
     tree = phase_tree(report.phases)
     if not tree:
         return
     if not any(row.gpu_inclusive_ns for row in report.phases) and not report.kernels:
-        _heading(console, "Phases", f"host time {scale.label}: the file has no device work")
-        table = _table(("phase", "left"), ("host", "right"))
+        console.heading("Phases", f"host time {scale.label}: the file has no device work")
+        table = console.table(("phase", "left"), ("host", "right"))
         for depth, row in tree[:40]:
             name = Text("  " * min(depth, 8) + _clean(row.name))
             table.add_row(name, duration_text(scale(row.host_wall_ns)))
-        _print(console, table, len(tree) - 40, "phases")
+        console.print_table(table, len(tree) - 40, "phases")
         return
-    _heading(console, "Phases", f"GPU time {scale.label}")
-    table = _table(
+    console.heading("Phases", f"GPU time {scale.label}")
+    table = console.table(
         ("phase", "left"), ("total", "right"), ("self", "right"), ("host", "right"), ("bound", "left")
     )
     for depth, row in tree[:40]:
@@ -162,14 +151,14 @@ def _phases(console: Console, report: Document, scale: Scale) -> None:
             duration_text(scale(row.host_wall_ns)),
             Text(_clean(bound.label.lower()), style=bound.terminal),
         )
-    _print(console, table, len(tree) - 40, "phases")
+    console.print_table(table, len(tree) - 40, "phases")
 
 
-def _kernels(console: Console, report: Document, scale: Scale) -> None:
+def _kernels(console: Terminal, report: Document, scale: Scale) -> None:
     rows = kernels_by_name(report)
     if not rows:
         return
-    _heading(console, "Kernels", f"{count_text(len(rows))} by name, time {scale.label}")
+    console.heading("Kernels", f"{count_text(len(rows))} by name, time {scale.label}")
     columns: list[tuple[str, JustifyMethod]] = [
         ("kernel", "left"),
         ("time", "right"),
@@ -179,7 +168,7 @@ def _kernels(console: Console, report: Document, scale: Scale) -> None:
     ]
     if console.width >= _WIDE:
         columns[3:3] = [("count", "right"), ("mean", "right")]
-    table = _table(*columns)
+    table = console.table(*columns)
     for row in rows[:_TOP]:
         bound = bound_term(row.bound)
         cells: dict[str, str | Text] = {
@@ -192,18 +181,18 @@ def _kernels(console: Console, report: Document, scale: Scale) -> None:
             "efficiency": share_text(row.efficiency) + (" !" if row.unsaturated else ""),
         }
         table.add_row(*(cells[name] for name, _ in columns))
-    _print(console, table, len(rows) - _TOP, "kernels")
+    console.print_table(table, len(rows) - _TOP, "kernels")
     if any(row.unsaturated for row in rows[:_TOP]):
         note = "  ! unsaturated: under 40 % of its bound, with idle units. The kernel is slow, not the GPU."
         console.print(Text(note, style="dim"))
 
 
-def _precision(console: Console, report: Document, scale: Scale) -> None:
+def _precision(console: Terminal, report: Document, scale: Scale) -> None:
     formats, lines = formats_of(report), precision_lines(report, scale)
     if not formats and not lines:
         return
-    _heading(console, "Precision", note_of(report))
-    table = _table(
+    console.heading("Precision", note_of(report))
+    table = console.table(
         ("type", "left"), ("unit", "left"), ("work", "left"), (f"time {scale.label}", "right"), ("share", "right"),
         ("FLOP", "right"), ("launches", "right"),
     )  # fmt: skip
@@ -218,7 +207,7 @@ def _precision(console: Console, report: Document, scale: Scale) -> None:
             scale.count(row.count),
         )
     if formats:
-        _print(console, table, len(formats) - _FORMATS, "formats")
+        console.print_table(table, len(formats) - _FORMATS, "formats")
     for line in lines:
         console.print(Padding(Text(_clean(line, None)), (0, 0, 0, 2)))
     accidents = accidents_of(report)
@@ -232,27 +221,27 @@ def _precision(console: Console, report: Document, scale: Scale) -> None:
         console.print(Text(f"  and {count_text(len(accidents) - _FORMATS)} accidents more", style="dim"))
 
 
-def _numerics(console: Console, report: Document, scale: Scale) -> None:
+def _numerics(console: Terminal, report: Document, scale: Scale) -> None:
     for section in numerics_sections(report):
-        _heading(console, "Numerics", section.note)
+        console.heading("Numerics", section.note)
         for line in section.lines:
             console.print(Padding(Text(_clean(line, None)), (0, 0, 0, 2)))
         heads = ("zero", "fp16 loses", "norm", "range")
-        table = _table(("tensor", "left"), ("type", "left"), *((head, "right") for head in heads))
+        table = console.table(("tensor", "left"), ("type", "left"), *((head, "right") for head in heads))
         if console.width >= _WIDE:
             table.add_column(section.scale, no_wrap=True)
         for row in section.rows[:_TOP]:
             cells = [_clean(row.label), row.dtype, row.zeros, row.lost, row.norm, row.range]
             table.add_row(*map(Text, [*cells, row.histogram][: len(table.columns)]))
-        _print(console, table, len(section.rows) - _TOP, "tensors")
+        console.print_table(table, len(section.rows) - _TOP, "tensors")
 
 
-def _operators(console: Console, report: Document, scale: Scale) -> None:
+def _operators(console: Terminal, report: Document, scale: Scale) -> None:
     if report.kernels or not report.operators:
         return
-    _heading(console, "Operators", "host time in all, since the file has no kernels")
+    console.heading("Operators", "host time in all, since the file has no kernels")
     rows = sorted(report.operators, key=lambda row: -number_of(row.host_self_ns))
-    table = _table(("operator", "left"), ("self", "right"), ("total", "right"), ("count", "right"))
+    table = console.table(("operator", "left"), ("self", "right"), ("total", "right"), ("count", "right"))
     for row in rows[:_TOP]:
         table.add_row(
             Text(_clean(row.name)),
@@ -260,28 +249,28 @@ def _operators(console: Console, report: Document, scale: Scale) -> None:
             duration_text(row.host_ns),
             count_text(row.count),
         )
-    _print(console, table, len(rows) - _TOP, "operators")
+    console.print_table(table, len(rows) - _TOP, "operators")
 
 
-def _idle(console: Console, report: Document, scale: Scale) -> None:
+def _idle(console: Terminal, report: Document, scale: Scale) -> None:
     causes = sorted(((ns, name) for name, ns in report.idle.by_cause.items() if ns), reverse=True)
     if not causes:
         return
-    _heading(console, "Idle", f"{duration_text(scale(report.idle.total_ns))} {scale.label}")
+    console.heading("Idle", f"{duration_text(scale(report.idle.total_ns))} {scale.label}")
     for ns, name in causes:
         term = cause_term(name)
         line = Text(f"  {duration_text(scale(ns)):>8}  ")
         line.append(f"{_clean(term.label):<18}", style=term.terminal)
-        line.append(f"  {term.meaning}", style="dim")
+        line.append(f"  {_clean(filled_by(report.idle, name, scale) or term.meaning, None)}", style="dim")
         console.print(line, no_wrap=True, overflow="ellipsis")
 
 
-def _syncs(console: Console, report: Document, scale: Scale) -> None:
+def _syncs(console: Terminal, report: Document, scale: Scale) -> None:
     rows = syncs_by_cost(report)
     if not rows:
         return
-    _heading(console, "Synchronisation", f"{scale.label}; cost is the idle time that it explains")
-    table = _table(
+    console.heading("Synchronisation", f"{scale.label}; cost is the idle time that it explains")
+    table = console.table(
         ("call", "left"), ("where", "left"), ("count", "right"), ("blocked", "right"), ("cost", "right")
     )
     for row in rows[:8]:
@@ -292,31 +281,31 @@ def _syncs(console: Console, report: Document, scale: Scale) -> None:
             duration_text(scale(row.blocked_ns)),
             duration_text(scale(row.cost_ns)),
         )
-    _print(console, table, len(rows) - 8, "calls")
+    console.print_table(table, len(rows) - 8, "calls")
 
 
-def _memory(console: Console, report: Document, scale: Scale) -> None:
+def _memory(console: Terminal, report: Document, scale: Scale) -> None:
     memory = report.memory
     if not memory:
         return
     peak = f"peak {bytes_text(memory.peak_allocated_bytes)} allocated, {bytes_text(memory.peak_reserved_bytes)} reserved"
-    _heading(console, "Memory", peak)
+    console.heading("Memory", peak)
     held = [(row.category, row.where, row.bytes, row.count) for row in memory.at_peak]
     kept = [(None, row.where, row.bytes, row.count) for row in memory.never_freed]
     for title, rows in (("at the peak", held), ("still allocated at the end", kept)):
         if not rows:
             continue
-        table = _table((title, "left"), ("size", "right"), ("blocks", "right"))
+        table = console.table((title, "left"), ("size", "right"), ("blocks", "right"))
         for category, where, size, count in rows[:6]:
             name = where_text(category, where) or "unknown"
             table.add_row(Text(_clean(name)), bytes_text(size), count_text(count))
-        _print(console, table, len(rows) - 6, "call sites")
+        console.print_table(table, len(rows) - 6, "call sites")
     if report.fit:
-        changes = _table(("with one change", "left"), ("peak", "right"), ("step", "right"))
+        changes = console.table(("with one change", "left"), ("peak", "right"), ("step", "right"))
         for change in report.fit:
             after, step = change.peak_bytes.likely, change.step_ns.likely
             changes.add_row(Text(_clean(change_label(change.change))), bytes_text(after), duration_text(step))
-        _print(console, changes, 0, "changes")
+        console.print_table(changes, 0, "changes")
     for row in memory.oom[:3]:
         console.print(Text(f"  {_clean(where_text('out of memory', row.where), None)}", style="bold red"))
         console.print(Padding(Text(_clean(row.explanation, None)), (0, 0, 0, 2)))
@@ -324,29 +313,29 @@ def _memory(console: Console, report: Document, scale: Scale) -> None:
         console.print(Padding(Text(_clean(finding.message, None)), (0, 0, 0, 2)))
 
 
-def _ranks(console: Console, report: Document, scale: Scale) -> None:
+def _ranks(console: Terminal, report: Document, scale: Scale) -> None:
     if len(report.ranks) < 2:
         return
-    _heading(console, "Ranks", "")
+    console.heading("Ranks", "")
     heads = ("rank", "step", "late", "waits a step", "causes a step")
-    table = _table(*((head, "right") for head in heads), ("", "left"))
+    table = console.table(*((head, "right") for head in heads), ("", "left"))
     lines = rank_lines(report)
     shown = lines if len(lines) <= 16 else [*lines[:15], lines[-1]]
     for line in shown:
         times = (line.step_ns, line.late_ns, line.waits_ns, line.causes_ns)
         note = Text("straggler" if line.straggler else "", style="bold red")
         table.add_row(line.name, *map(duration_text, times), note)
-    _print(console, table, len(lines) - len(shown), "ranks")
+    console.print_table(table, len(lines) - len(shown), "ranks")
 
 
-def _advice(console: Console, report: Document, scale: Scale) -> None:
+def _advice(console: Terminal, report: Document, scale: Scale) -> None:
     nothing = no_advice(report)
     if nothing:
-        _heading(console, "What to do", "")
+        console.heading("What to do", "")
         console.print(Padding(Text(nothing), (0, 0, 0, 2)))
     if not report.advice:
         return
-    _heading(console, "What to do", "best first")
+    console.heading("What to do", "best first")
     if len(report.advice) > 1:
         _advice_at_a_glance(console, report)
     for number, row in enumerate(report.advice, 1):
@@ -359,7 +348,7 @@ def _advice(console: Console, report: Document, scale: Scale) -> None:
             )
         console.print(title)
         for line, style in (
-            (where_text(*gain, row.confidence), "green"),
+            (where_text(*gain, f"confidence: {row.confidence}"), "green"),
             (row.why, ""),
             (row.action, ""),
         ):
@@ -370,10 +359,10 @@ def _advice(console: Console, report: Document, scale: Scale) -> None:
             console.print(Text(f"         {code}", style="cyan"), soft_wrap=True)
 
 
-def _advice_at_a_glance(console: Console, report: Document) -> None:
+def _advice_at_a_glance(console: Terminal, report: Document) -> None:
     """One line for each advice, before the details."""
     heads = ("speed-up", "saves", "confidence")
-    table = _table(("change", "left"), *((head, "right") for head in heads))
+    table = console.table(("change", "left"), *((head, "right") for head in heads))
     for number, row in enumerate(report.advice, 1):
         table.add_row(
             f"{number}. {_clean(row.title, None)}",
@@ -381,41 +370,14 @@ def _advice_at_a_glance(console: Console, report: Document) -> None:
             duration_text(row.saving_ns) if row.saving_ns else "–",
             row.confidence,
         )
-    _print(console, table)
+    console.print_table(table)
     console.print()
-
-
-def _heading(console: Console, title: str, note: str) -> None:
-    line = Text(f"\n{title}", style="bold")
-    line.append(f"  {note}" if note else "", style="not bold dim")
-    console.print(line)
-
-
-def _table(*columns: tuple[str, JustifyMethod]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for title, justify in columns:
-        table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
-    return table
-
-
-def _print(console: Console, table: Table, left_out: int = 0, noun: str = "") -> None:
-    first, *others = table.columns
-    taken = sum(
-        2 + max(cell_len(_plain(cell)) for cell in (column.header, *column.cells)) for column in others
-    )
-    first.max_width = max(12, console.width - 2 - taken)
-    console.print(Padding(table, (0, 0, 0, 2)))
-    if left_out > 0:
-        console.print(Text(f"  and {count_text(left_out)} {noun} more", style="dim"))
-
-
-def _plain(cell: object) -> str:
-    return cell.plain if isinstance(cell, Text) else str(cell)
 
 
 def _clean(value: str | None, limit: int | None = _NAMES) -> str:
     """Text from a file as one line without control characters, cut in its middle."""
-    text = printable("–" if value is None else value)
-    if limit is None or len(text) <= limit:
-        return text if len(text) <= 500 else f"{text[:500]}…"
-    return f"{text[: limit - 13]}…{text[-12:]}"
+    text = "–" if value is None else value
+    if limit is not None:
+        return short(text, limit)
+    text = printable(text)
+    return text if len(text) <= 500 else f"{text[:500]}…"

@@ -135,7 +135,7 @@ def report_of(
     return joined.report(
         told,
         inputs=[row for file in files for row in file.inputs],
-        health=health_row(traces, found, dropped, joined.recorded_step),
+        health=health_row(joined, found, dropped),
         verdict=joined.verdict(undecided=undecided, facts=traces[0].host[1:] if of_host and traces else ()),
         numerics=[row for file in files for row in file.numerics],
         method=method,

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from profkit.model import Finding, Severity
 from profkit.model.findings import Fact, Param
-from profkit.model.report_verdict import Health, Step
+from profkit.model.report_verdict import Health
 from profkit.model.rows import replace
 from profkit.model.states import State
 from profkit.report.contradictions import contradiction_findings
+from profkit.report.joining import Joined
 from profkit.report.step_findings import idle_steps, step_findings, too_few_whole
 from profkit.report.trace_health import CounterUse, TraceHealth
 from profkit.report.verdict import UNDECIDED
@@ -35,17 +36,15 @@ _MOST_ALIKE: Final = 3
 Traces = Sequence[TraceHealth]
 
 
-def health_row(
-    traces: Traces, findings: Sequence[Finding], dropped: Mapping[str, int], step: Step | None
-) -> Health:
+def health_row(joined: Joined, findings: Sequence[Finding], dropped: Mapping[str, int]) -> Health:
     """The health section.
 
     Args:
-        traces: What it rests on.
+        joined: The timelines.
         findings: What was found in the files, but for their timelines.
         dropped: Events that the readers left out, by reason.
-        step: The step as recorded.
     """
+    traces = [trace.health for trace in joined.part.traces]
     found = [*findings, *_counters(traces), *_dropped(dropped)]
     traces = [t for t in traces if t.has_timeline]
     unlaunched, lost = sum(t.unlaunched for t in traces), sum(t.launches_lost for t in traces)
@@ -60,7 +59,7 @@ def health_row(
     found += clock_finding([each for t in traces for each in t.clock])
     found += overlap_findings([t.slowed for t in traces])
     found += _attribution(traces)
-    found += _steps(traces, step)
+    found += _steps(traces, joined)
     found += [t.importer for t in traces if t.importer][:1]
     found += _without_work(traces)
     found += _too_deep(traces)
@@ -221,9 +220,10 @@ def _attribution(traces: Traces) -> list[Finding]:
     return []
 
 
-def _steps(traces: Traces, step: Step | None) -> list[Finding]:
+def _steps(traces: Traces, joined: Joined) -> list[Finding]:
     if any(t.steps.count for t in traces):
-        return step_findings([t.steps for t in traces])
+        return step_findings([t.steps for t in traces], joined.window, joined.part.device_count)
+    step = joined.recorded_step
     if step is None or not any(t.operations for t in traces):
         return []
     params: dict[str, Param] = {

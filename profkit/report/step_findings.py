@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from profkit.model import Finding, Severity
 from profkit.model.findings import Param
-from profkit.model.names import SHARES, FoundBy, ShareName
-from profkit.model.states import SHARE_OF_STATE, State
+from profkit.model.names import SHARES, FoundBy
+from profkit.model.report_time import Window
+from profkit.model.states import State
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import largest_share, shares_row
 
@@ -40,8 +41,8 @@ class StepHealth:
     """Whole steps before the first that is kept."""
     operations: NDArray[np.int64]
     """How many each whole step has."""
-    unlike: Sequence[Finding]
-    """That they are of several kinds, or that some are far longer."""
+    kinds: Sequence[Finding]
+    """That they are of several kinds."""
     leaves_weights_out: bool
 
     @classmethod
@@ -56,16 +57,18 @@ class StepHealth:
             damaged=steps.damaged,
             warm_up=int(np.count_nonzero(~steps.damaged[:first_kept])),
             operations=per_step[~steps.damaged],
-            unlike=(_kinds(view) or _outliers(view)) if steps.count else (),
+            kinds=_kinds(view) if steps.count else (),
             leaves_weights_out=not steps.count and _leaves_weights_out(view),
         )
 
 
-def step_findings(found: Sequence[StepHealth]) -> list[Finding]:
+def step_findings(found: Sequence[StepHealth], window: Window, devices: int) -> list[Finding]:
     """How the steps of some traces were found, where nobody marked them, and their kinds where these differ.
 
     Args:
         found: Those of each trace, of which some has steps: all have the same, and the first that has some tells.
+        window: The steps of all of them.
+        devices: How many devices they ran on.
     """
     stepped = [steps for steps in found if steps.count]
     first, findings = stepped[0], []
@@ -79,7 +82,7 @@ def step_findings(found: Sequence[StepHealth]) -> list[Finding]:
         numbers = np.flatnonzero(damaged).tolist()
         params = {"steps": first.count, "numbers": numbers}
         findings.append(Finding("steps-damaged", Severity.WARNING, count=len(numbers), params=params))
-    return [*findings, *first.unlike]
+    return [*findings, *(first.kinds or _outliers(window, devices))]
 
 
 def _leaves_weights_out(view: TraceView) -> bool:
@@ -139,35 +142,22 @@ def _kinds(view: TraceView) -> list[Finding]:
     return [Finding("steps-differ", Severity.INFO, count=len(names), params=params)]
 
 
-def _grown(view: TraceView, long: NDArray[np.int64]) -> tuple[ShareName, int]:
-    """The share that long steps have most more of than the median step, on the average, and how much more."""
-    more = dict.fromkeys(SHARES, 0.0)
-    for device in range(len(view.trace.devices)):
-        start, end = view.steps.tile_start_ns[device], view.steps.tile_end_ns[device]
-        usual = np.append(long, view.median_step(device))
-        states = view.segments[device].within(start[usual], end[usual])
-        grown = (states[:, :-1].mean(axis=1) - states[:, -1]) / len(view.trace.devices)
-        for state in State:
-            more[SHARE_OF_STATE[state]] += float(grown[state])
-    share = max(SHARES, key=lambda each: more[each])
-    return share, round(more[share])
-
-
-def _outliers(view: TraceView) -> list[Finding]:
+def _outliers(window: Window, devices: int) -> list[Finding]:
     """Kept steps that are far longer than the median, which is what the headline says."""
-    kept = np.flatnonzero(view.kept_steps)
-    length = view.steps.tile_ns[:, kept].sum(axis=0) / max(len(view.trace.devices), 1)
+    kept = [step for step in window.steps if step.kept]
+    length = np.array([step.device_ns for step in kept]) / max(devices, 1)
     median = float(np.median(length)) if len(kept) else 0.0
-    long = length > _OUTLIER * median
-    if len(kept) < 3 or not median or not long.any():
+    long = np.flatnonzero(length > _OUTLIER * median).tolist()
+    if len(kept) < 3 or not median or not long:
         return []
-    longest = int(np.argmax(length))
-    grown, more_ns = _grown(view, kept[long])
+    shares = np.array([[step.shares[share] for share in SHARES] for step in kept]) / max(devices, 1)
+    more = shares[long].mean(axis=0) - np.median(shares, axis=0)
+    longest, most = int(np.argmax(length)), int(np.argmax(more))
     params: dict[str, Param] = {
-        "name": view.steps.names[kept[longest]],
+        "name": kept[longest].name,
         "longest_ns": int(length[longest]),
         "median_ns": int(median),
-        "share": grown,
-        "more_ns": more_ns,
+        "share": SHARES[most],
+        "more_ns": round(float(more[most])),
     }
-    return [Finding("step-outlier", Severity.INFO, count=int(long.sum()), params=params)]
+    return [Finding("step-outlier", Severity.INFO, count=len(long), params=params)]

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from profkit.trial.ahead import Ahead, Names, likely_chains
 from profkit.trial.baselines import Baselines
-from profkit.trial.changes import change_named, compiles, same_kind, weakest
+from profkit.trial.changes import Promise, change_named, compiles, same_kind, weakest
 from profkit.trial.curves import Likeness
 from profkit.trial.document import TrialRow
 from profkit.trial.messages import Block, Facts
 from profkit.trial.plan import Plan
-from profkit.trial.running import Failed, Tried
+from profkit.trial.running import Failed, Tryable
 from profkit.trial.sentences import verdict_on
 from profkit.trial.turns import Comparison, Side, compare, few_turns_s
 
@@ -46,7 +46,7 @@ class Attempts:
 
     def __init__(
         self,
-        program: Tried,
+        program: Tryable,
         plan: Plan,
         tell: Callable[[str], None],
         keep: Callable[[Sequence[TrialRow]], None],
@@ -190,7 +190,7 @@ class Attempts:
             return [], None
         try:
             found = self._whole(kept, best)
-            likeness = self.unchanged.curves.judge(best.losses, weakest(kept))
+            likeness = self._likeness(best)
         finally:
             best.stop()
         holds, why = verdict_on(found.ratio, self.unchanged.noise, likeness)
@@ -250,13 +250,19 @@ class Attempts:
             self.notes.append(note)
         return found
 
+    def _likeness(self, side: Side) -> Likeness:
+        curves = self.unchanged.curves
+        curves.own = max(curves.own, self.baseline.losses, key=len)
+        promise = weakest(side.changes)
+        if self.facts.in_process and promise is Promise.EQUAL:
+            promise = Promise.DRAWS  # sides share what the step reads, so that each sees other data
+        return curves.judge(side.losses, promise)
+
     def _judged(self, row: TrialRow, side: Side, found: Comparison | str) -> TrialRow:
         if isinstance(found, str):
             return replace(row, why=found)
         self.unchanged.ns += [] if row.beside else found.before_ns
-        curves = self.unchanged.curves
-        curves.own = max(curves.own, self.baseline.losses, key=len)
-        likeness = curves.judge(side.losses, weakest(side.changes))
+        likeness = self._likeness(side)
         kept, why = verdict_on(found.ratio, self.unchanged.noise, likeness)
         first = side.first or NO_BLOCK
         return replace(

@@ -23,7 +23,7 @@ from profkit.recording.launchers import missing_profkit, recorded_command
 from profkit.trial.messages import Block, Hello, Message, Order, Talk, Turn
 from profkit.trial.scratch import mirror
 
-__all__ = ["Failed", "Process", "Program", "Running", "Tried"]
+__all__ = ["Failed", "Process", "Program", "Running", "Tryable"]
 
 _RUNNER: Final = "profkit.trial.child"
 _ERROR_LINE: Final = re.compile(
@@ -78,7 +78,7 @@ class Process(Protocol):
         """End it."""
 
 
-class Tried(Protocol):
+class Tryable(Protocol):
     """What is under trial: a `Program`, or a step function of this process."""
 
     @property
@@ -97,7 +97,7 @@ class Tried(Protocol):
     def starts_beside_others(self) -> bool:
         """Whether several sides may start at once."""
 
-    def within(self, patience_s: float, until: float) -> Tried:
+    def within(self, patience_s: float, until: float) -> Tryable:
         """The same with no more patience than this."""
 
     def running(self, changes: Sequence[str], seed_shift: int, environment: dict[str, str] | None) -> Process:

@@ -20,7 +20,7 @@ from profkit.trial.final import final_of
 from profkit.trial.messages import Facts
 from profkit.trial.observe import free_bytes_of_host
 from profkit.trial.plan import Plan, likely_place
-from profkit.trial.running import Failed, Tried
+from profkit.trial.running import Failed, Tryable
 from profkit.trial.sentences import closing_sentence
 from profkit.trial.short_budget import search_short, start_bundles
 from profkit.trial.turns import Comparison, Side
@@ -52,7 +52,7 @@ class Trial:
 
     def __init__(
         self,
-        program: Tried,
+        program: Tryable,
         plan: Plan,
         tell: Callable[[str], None],
         done: Sequence[TrialRow] = (),
@@ -93,12 +93,15 @@ class Trial:
         """The unchanged program beside itself, and what is tried in which way."""
         tries = self._tries
         changes_named(tries.plan.only)  # an unknown one is told before anything runs
-        sides = [Side(tries.program, seed_shift=shift) for shift in range(1, _OTHER_SEEDS + 1)]
+        within = tries.program.within(tries.program.patience_s, tries.end)
+        sides = [Side(within, seed_shift=shift) for shift in range(1, _OTHER_SEEDS + 1)]
         for side in sides:
             closing.callback(side.stop)
         self._guess(sides[0])
         tries.facts = self._start_unchanged(sides[0])
         tries.ahead.most = max(at_once(tries.facts, tries.baseline.peak_bytes), tries.ahead.count)
+        for side in sides:
+            side.hurry(tries.patience_s([]))
         self._choose()
         self._is_short = self._alone_takes_s() > tries.left_s() - tries.reserve_s()
         tries.for_a_compiler = FOR_THE_LAST_COMPILER if self._is_short else FOR_A_COMPILER

@@ -11,7 +11,7 @@ from typing import Final
 from profkit.model.rows import Interval
 from profkit.trial.messages import Block
 from profkit.trial.ratio import ENOUGH_TURNS, estimate
-from profkit.trial.running import Failed, Process, Tried
+from profkit.trial.running import Failed, Process, Tryable
 
 __all__ = ["FEW_TURNS", "Comparison", "Side", "compare", "few_turns_s"]
 
@@ -37,7 +37,7 @@ class Side:
 
     def __init__(
         self,
-        program: Tried,
+        program: Tryable,
         changes: Sequence[str] = (),
         seed_shift: int = 0,
         environment: dict[str, str] | None = None,

@@ -12,7 +12,7 @@ from profkit.verification.events import Recording, Span, UnreadError
 from profkit.verification.exports import read_export
 from profkit.verification.host import wanted
 from profkit.verification.snapshots import DeviceMemory, read_memory
-from profkit.verification.timeline import is_step
+from profkit.verification.step_names import is_step
 from profkit.verification.traces import read_trace
 
 __all__ = ["read_input"]

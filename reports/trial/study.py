@@ -9,8 +9,11 @@ Each of ``programs`` is written to a folder of its own and passes three stages, 
 
 - ``NAME.trial.json``: `profkit try` with ``--budget`` of 90 s (``--trial-s``), on the script as it is;
 - ``NAME.later.json``: step times of fresh processes, with a clock that is not the trial's: the bare script, the script
-  with what the trial kept, the script as an expert would edit it (`expert`), and the first two again;
-- ``NAME.overhead.json``: the bare step beside one that is heard as in a trial.
+  with what the trial kept, the script as an expert would edit it (`expert`), and the first two again where they are close;
+- ``NAME.overhead.json``: the bare step beside one that is heard as in a trial;
+- ``NAME.predicted.json``: what a replay of a recording of the bare script promises of what was kept.
+
+The processes of the last three start side by side, those of two programs at once, and are then timed one by one.
 
 A stage that has a file is not run again, so that the same OUT goes on (one that failed leaves ``.failed`` instead, and
 the others are run all the same); NAMES (joined with commas) choose, in their order. With several GPUs each takes the next program. No stage begins that the budget does not hold, and each is killed
@@ -27,12 +30,18 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+import msgspec
 from expert import EXPERT, edited, resized
+from waiting import Waiting
+
+from profkit import ProfkitError, what_if
+from profkit.simulation import CHANGES as PRICED
 
 HERE = Path(__file__).resolve().parent
 TINY: dict[str, int | str] = {
@@ -44,64 +53,14 @@ TINY_NAMES = {
     "efficientnet_fp16": "mobilenetv3_small_050",
     "swin": "swin_t",
 }
+CLOSE = 0.85
+LATER_S = 45
+"""What a later measurement takes at least."""
+TURN_S = 5
+LONGEST_TURN_S = 60
+Way = tuple[str, str, str]
+"""Its name, what `timing.py` is told, and the script."""
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
-
-
-TIMING = [sys.executable, str(HERE / "timing.py")]
-LATER_S = 200.0
-"""Of all fresh processes of a program together."""
-
-
-def environment_of(gpu: int | None) -> dict[str, str]:
-    """The environment of a program on a GPU."""
-    return {**os.environ, **ENVIRONMENT, **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)})}
-
-
-class Turn:
-    """A process of `timing` that starts beside others and is timed when its turn comes."""
-
-    def __init__(self, command: list[str], folder: Path, environment: dict[str, str], said: BinaryIO) -> None:
-        self.process = subprocess.Popen(
-            command, cwd=folder, env={**environment, "TAKES_TURNS": "1"}, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=said, start_new_session=True,
-        )  # fmt: skip
-        self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.reading = threading.Thread(target=self._read, daemon=True)
-        self.reading.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.put(line.decode("utf-8", "replace"))
-        self.lines.put("")
-
-    def _line(self, start: str, limit: float) -> str | None:
-        """The next line with that start; None where the process or its time ends before."""
-        with contextlib.suppress(queue.Empty):
-            while line := self.lines.get(timeout=max(limit - time.monotonic(), 0.01)):
-                if line.startswith(start):
-                    return line
-            self.lines.put("")  # it has ended, for whoever asks next too
-        return None
-
-    def await_ready(self, limit: float) -> None:
-        self._line("ready", limit)
-
-    def timed(self, limit: float) -> dict[str, Any] | None:
-        """What it measured, alone on its GPU; None where it failed."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(OSError):
-            self.process.stdin.write(b"\n")
-            self.process.stdin.flush()
-        line = self._line("{", limit)
-        self.end()
-        found: dict[str, Any] | None = json.loads(line) if line else None
-        return found
-
-    def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
 
 
 class Study:
@@ -112,44 +71,54 @@ class Study:
         self.out = Path(options.out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         self.end = time.monotonic() + options.budget_s
-        self.timed_s = "0.5" if options.tiny else "3"
+        self.scratch = Path(tempfile.mkdtemp())
+        """For recordings, which are large."""
 
     def left_s(self) -> float:
         return self.end - time.monotonic()
 
-    def program(self, name: str, gpu: int | None) -> None:
-        """All stages of a program."""
+    def programs(self, names: list[str], gpu: int | None) -> None:
+        """All stages of some programs: their trials, then what is measured later of all of them."""
+        for name in names:
+            self.write_scripts(name)
+            if "trial" in self.options.stages and not self.path(name, "trial").exists():
+                if self.left_s() < self.options.trial_s + 15:
+                    print(f"{name}: no time left for trial", flush=True)
+                    continue
+                begun = time.monotonic()
+                found = self.trial(name, gpu)
+                if found is None:
+                    return
+                self.keep(name, "trial", found, begun)
+                self.forget_other_later(name, found["try"])
+        known = [name for name in names if list(self.out.glob(f"{name}.trial.*[dn]"))]
+        if known and self.left_s() > LATER_S:
+            self.later(known, gpu)
+
+    def folder(self, name: str) -> Path:
+        return self.out / "programs" / name
+
+    def path(self, name: str, stage: str) -> Path:
+        return self.out / f"{name}.{stage}.json"
+
+    def write_scripts(self, name: str) -> None:
+        """The program as it is, and as an expert would write it."""
         source = (HERE / "programs" / f"{name}.py").read_text()
         if self.options.tiny:
             source = resized(source, TINY | {"NAME": TINY_NAMES.get(name, "")})
-        folder = self.out / "programs" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "train.py").write_text(source)
+        self.folder(name).mkdir(parents=True, exist_ok=True)
+        (self.folder(name) / "train.py").write_text(source)
         for way in EXPERT[name]:
-            (folder / f"{way.replace(' ', '_')}.py").write_text(edited(source, way))
-        stages = (
-            ("trial", self.options.trial_s + 15, self.trial),
-            ("later", 40, self.later),
-            ("overhead", 20, self.overhead),
-        )
-        for stage, least_s, run in stages:
-            path = self.out / f"{name}.{stage}.json"
-            if stage not in self.options.stages or path.exists():
-                continue
-            if self.left_s() < least_s:
-                print(f"{name}: no time left for {stage}", flush=True)
-                return
-            begun = time.monotonic()
-            found = run(name, folder, gpu)
-            if found is None:
-                return
-            found["took_s"] = time.monotonic() - begun
-            failed = "code" in found
-            path.with_suffix(".part").write_text(json.dumps(found, indent=1))
-            path.with_suffix(".part").rename(path.with_suffix(".failed") if failed else path)
-            print(f"{name}: {stage} {'failed' if failed else 'done'} in {found['took_s']:.0f} s", flush=True)
-            if stage == "trial":
-                self.forget_other_later(name, found["try"])
+            (self.folder(name) / script_of(way)).write_text(edited(source, way))
+
+    def keep(self, name: str, stage: str, found: dict[str, Any], begun: float) -> None:
+        """Write what a stage has found."""
+        found["took_s"] = time.monotonic() - begun
+        failed = "code" in found
+        path = self.path(name, stage)
+        path.with_suffix(".part").write_text(json.dumps(found, indent=1))
+        path.with_suffix(".part").rename(path.with_suffix(".failed") if failed else path)
+        print(f"{name}: {stage} {'failed' if failed else 'done'} in {found['took_s']:.0f} s", flush=True)
 
     def forget_other_later(self, name: str, found: dict[str, Any] | None) -> None:
         """Of a trial that was made again and keeps something else, the later measurement is made again too."""
@@ -157,74 +126,104 @@ class Study:
         if later.exists() and json.loads(later.read_text())["kept"] != kept_names(found):
             later.unlink()
 
-    def trial(self, name: str, folder: Path, gpu: int | None) -> dict[str, Any] | None:
+    def trial(self, name: str, gpu: int | None) -> dict[str, Any] | None:
         """The trial itself; what went wrong where it gave nothing."""
         result = self.out / f"{name}.try.json"
         command = [
             sys.executable, "-m", "profkit", "try", "--budget", f"{self.options.trial_s:g}s", "--keep-going",
             "-o", str(result), *self.options.trial_options.split(), "--", sys.executable, "train.py",
         ]  # fmt: skip
-        code, text = self.run(command, folder, gpu, self.options.trial_s * 1.5 + 30, f"{name}.trial.log")
+        limit_s = self.options.trial_s * 1.5 + 30
+        code, text = self.run(command, self.folder(name), gpu, limit_s, f"{name}.trial.log")
         if code is None and self.left_s() <= 5:
             return None  # the window closed: it is made again in the next
         if result.exists():
             return {"try": json.loads(result.read_text())}
         return {"try": None, "code": code, "said": text[-2000:]}
 
-    def later(self, name: str, folder: Path, gpu: int | None) -> dict[str, Any] | None:
-        """Step times of fresh processes."""
-        trial = self.out / f"{name}.trial.json"
-        found = json.loads(trial.read_text())["try"] if trial.exists() else None
-        kept = kept_names(found)
-        runs = [("bare", "-", "train.py")]
-        runs += [("kept", kept, "train.py")] if kept else []
-        runs += [(f"expert: {way}", "-", f"{way.replace(' ', '_')}.py") for way in EXPERT[name]]
-        runs += runs[:2] if kept else runs[:1]
-        limit = time.monotonic() + min(self.left_s() - 3, LATER_S)
-        log = self.out / f"{name}.later.log"
-        with log.open("ab") as said:
-            turns = [
-                Turn([*TIMING, self.timed_s, changes, script], folder, environment_of(gpu), said)
-                for _, changes, script in runs
-            ]
-            try:
-                for turn in turns:
-                    turn.await_ready(limit)
-                found = [turn.timed(limit) for turn in turns]
-            finally:
-                for turn in turns:
-                    turn.end()
-        if any(each is None for each in found) and self.left_s() < 10:
-            return None  # the window closed: it is made again in the next
-        missing = {"code": None, "said": log.read_text(errors="replace")[-1000:]}
-        return {
-            "kept": kept,
-            "runs": [{"way": run[0], **(each or missing)} for run, each in zip(runs, found, strict=True)],
-        }
+    def ways(self, name: str) -> tuple[str, list[Way]]:
+        """What is kept, and what is measured later."""
+        trial = self.path(name, "trial")
+        kept = kept_names(json.loads(trial.read_text())["try"] if trial.exists() else None)
+        ways = []
+        if "later" in self.options.stages and not self.path(name, "later").exists():
+            ways += [("bare", "-", "train.py")]
+            ways += [("kept", kept, "train.py")] if kept else []
+            ways += [(f"expert: {way}", "-", script_of(way)) for way in EXPERT[name]]
+        if "overhead" in self.options.stages and not self.path(name, "overhead").exists():
+            ways += [("overhead", "overhead", "train.py")]
+        if "predicted" in self.options.stages and not self.path(name, "predicted").exists():
+            ways += [("recorded", f"record:{self.recording(name)}", "train.py")]
+        return kept, ways
 
-    def overhead(self, name: str, folder: Path, gpu: int | None) -> dict[str, Any]:
-        """What a trial's ears cost."""
-        return self.timed(name, "overhead", "train.py", folder, gpu)
+    def later(self, names: list[str], gpu: int | None) -> None:
+        """Step times of fresh processes, which start side by side and are timed one by one."""
+        begun = time.monotonic()
+        asked = {name: self.ways(name) for name in names}
+        sides: dict[tuple[str, str], Waiting] = {}
+        try:
+            for name, (_, ways) in asked.items():
+                sides |= {(name, way[0]): self.waiting(name, way, gpu) for way in ways}
+            until = time.monotonic() + self.left_s() - TURN_S * len(sides)
+            for side in sides.values():
+                side.is_ready(until)
+            for name, (kept, ways) in asked.items():
+                self.measure(name, kept, [way for way, _, _ in ways], sides, begun)
+        finally:
+            for side in sides.values():
+                side.end()
 
-    def timed(self, name: str, what: str, script: str, folder: Path, gpu: int | None) -> dict[str, Any]:
-        command = [*TIMING, self.timed_s, what, script]
-        code, text = self.run(command, folder, gpu, 50 if self.options.tiny else 150, f"{name}.timing.log")
-        lines = [line for line in text.splitlines() if line.startswith("{")]
-        if code != 0 or not lines:
-            return {"code": code, "said": text[-1000:]}
-        found: dict[str, Any] = json.loads(lines[-1])
-        return found
+    def measure(
+        self, name: str, kept: str, ways: list[str], sides: dict[tuple[str, str], Waiting], begun: float
+    ) -> None:
+        """One by one, and the first two again where they are close."""
+        runs = []
+        for way in ways:
+            found = sides[name, way].turn(min(time.monotonic() + LONGEST_TURN_S, self.end))
+            if self.left_s() <= 0:
+                return
+            if way == "overhead":
+                self.keep(name, way, found, begun)
+            elif way == "recorded":
+                self.keep(name, "predicted", self.predicted(name, kept) | found, begun)
+            else:
+                runs.append({"way": way, **found})
+        if kept and is_close(runs):
+            for way in ways[:2]:
+                runs.append({"way": way, **sides[name, way].turn(self.end)})
+        if runs:
+            self.keep(name, "later", {"kept": kept, "runs": runs}, begun)
+
+    def recording(self, name: str) -> Path:
+        return self.scratch / name
+
+    def predicted(self, name: str, kept: str) -> dict[str, Any]:
+        """What a replay of the recording promises of what was kept, each change alone and all together."""
+        priced = [each for each in kept.split(",") if each in PRICED]
+        workers = 8 if "loader-workers" in kept.split(",") else None
+        try:
+            found = what_if(self.recording(name), priced, loader_workers=workers)
+        except ProfkitError as error:
+            return {"code": None, "said": str(error)}
+        return {"kept": kept, "what_if": msgspec.to_builtins(found)}
+
+    def waiting(self, name: str, way: Way, gpu: int | None) -> Waiting:
+        """A process that times a way when it is told to."""
+        named, what, script = way
+        seconds = "0.5" if self.options.tiny else "2"
+        command = [sys.executable, str(HERE / "timing.py"), seconds, what, script]
+        log = self.out / f"{name}.{script_of(named.replace(': ', '_'))[:-3]}.log"
+        return Waiting(command, self.folder(name), environment_of(gpu), log)
 
     def run(
         self, command: list[str], folder: Path, gpu: int | None, limit_s: float, log: str
     ) -> tuple[int | None, str]:
         """The exit code of a process, None where it was killed, and what it said."""
-        environment = environment_of(gpu)
         path = self.out / log
         with path.open("ab") as said:
             start = said.tell()
             process = subprocess.Popen(
-                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                command, cwd=folder, env=environment_of(gpu), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                 start_new_session=True,
             )  # fmt: skip
             try:
@@ -237,9 +236,26 @@ class Study:
         return code, path.read_bytes()[start:].decode("utf-8", "replace")
 
 
+def environment_of(gpu: int | None) -> dict[str, str]:
+    """Of a process on one GPU."""
+    own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
+    return {**os.environ, **ENVIRONMENT, **own}
+
+
+def script_of(way: str) -> str:
+    """The script of an expert's way."""
+    return f"{way.replace(' ', '_')}.py"
+
+
 def kept_names(found: dict[str, Any] | None) -> str:
     """What a trial kept; nothing where it failed."""
     return ",".join(found["final"]["changes"]) if found else ""
+
+
+def is_close(runs: list[dict[str, Any]]) -> bool:
+    """Whether one measurement of each leaves a doubt of which is faster, the bare program or what is kept."""
+    bare_ms, kept_ms = (run.get("step_ms") for run in runs[:2])
+    return bare_ms is not None and kept_ms is not None and kept_ms > CLOSE * bare_ms
 
 
 def gpus() -> list[int | None]:
@@ -252,6 +268,14 @@ def gpus() -> list[int | None]:
     return list(range(count)) or [None]
 
 
+def next_of(waiting: queue.SimpleQueue[str]) -> list[str]:
+    """The next one; nothing where there is none."""
+    try:
+        return [waiting.get_nowait()]
+    except queue.Empty:
+        return []
+
+
 def main() -> None:
     """Run the study."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -260,7 +284,7 @@ def main() -> None:
     parser.add_argument("names", nargs="?", default=",".join(EXPERT))
     parser.add_argument("--trial-s", type=float, default=90.0)
     parser.add_argument("--trial-options", default="", help="More options of profkit try.")
-    parser.add_argument("--stages", default="trial,later,overhead")
+    parser.add_argument("--stages", default="trial,later,overhead,predicted")
     parser.add_argument("--tiny", action="store_true")
     study = Study(parser.parse_args())
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -273,14 +297,13 @@ def main() -> None:
     def work(at: int, gpu: int | None) -> None:
         os.sched_setaffinity(0, cores[at * share : (at + 1) * share])  # of this thread, and of what it starts
         while study.left_s() > 20:
-            try:
-                name = waiting.get_nowait()
-            except queue.Empty:
+            names = [*next_of(waiting), *next_of(waiting)]
+            if not names:
                 return
             try:
-                study.program(name, gpu)
-            except Exception as error:  # noqa: BLE001 - the next program shall have its turn
-                print(f"{name}: {error!r}", flush=True)
+                study.programs(names, gpu)
+            except Exception as error:  # noqa: BLE001 - the next programs shall have their turn
+                print(f"{', '.join(names)}: {error!r}", flush=True)
 
     workers = [threading.Thread(target=work, args=place) for place in enumerate(places)]
     for worker in workers:

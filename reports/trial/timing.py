@@ -2,7 +2,10 @@
 
 CHANGES are names joined with commas, or ``-`` for none: their hooks are installed and nothing else of a trial is.
 ``python reports/trial/timing.py SECONDS overhead SCRIPT`` times steps with and without what a trial listens with, in
-turns within one process. The last line printed is JSON.
+turns within one process; ``record:FOLDER`` records some instead.
+
+Several of these may start side by side: each prints READY once it has warmed up, and waits. A line on its standard input
+lets it time some steps and print them as a line of JSON; the end of it ends the program.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from profkit.recording.program_events import listen, unlisten
-from profkit.recording.run_script import run_as_main
+from profkit.recording.run_script import recorded, run_as_main
 from profkit.recording.step_finder import StepFinder
 from profkit.trial.changes import changes_named
 from profkit.trial.losses import Losses
@@ -26,18 +29,13 @@ from profkit.trial.ratio import estimate
 
 WARM_STEPS = 8
 WARM_S = 2.0
+LEAD_IN_S = 0.7
 BLOCKS = 10
 
 
 def wait():
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-
-
-def await_turn():
-    if os.environ.get("TAKES_TURNS"):
-        print("\nready", flush=True)
-        os.read(0, 1)
 
 
 class Steps:
@@ -49,18 +47,26 @@ class Steps:
         self.warmed = self.started = None
         self.size = self.left = 0
         self.leading_in = False
+        self.lead_in_until = None
+        self.recording = False
         self.times = []
-        self.begun = time.perf_counter()
 
     def stepped(self, *_):
+        if self.recording:
+            return
         self.count += 1
         if self.count == WARM_STEPS:
-            self.each_block.warmed_up()
             wait()
-            await_turn()
             self.warmed = time.perf_counter()
+            self.each_block.warmed_up()
         if self.started is None:
             self._warm()
+            return
+        if self.lead_in_until is not None:
+            if time.perf_counter() < self.lead_in_until:
+                return
+            self.lead_in_until = None
+            self._start()
             return
         if self.leading_in:
             self._start()
@@ -75,7 +81,19 @@ class Steps:
         wait()
         step_s = (time.perf_counter() - self.warmed) / (self.count - WARM_STEPS)
         self.size = max(1, round(self.seconds / BLOCKS / step_s))
-        self._start()
+        self.started = self.warmed
+        print("\nREADY", flush=True)
+        self._wait_for_turn()
+
+    def _wait_for_turn(self):
+        if not sys.stdin.readline():
+            os._exit(0)
+        if isinstance(self.each_block, Recorded):
+            self.recording = True
+            self.each_block.begin()
+            return
+        self.times = []
+        self.lead_in_until = time.perf_counter() + LEAD_IN_S
 
     def _start(self):
         self.leading_in = False
@@ -94,7 +112,7 @@ class Steps:
         if torch.cuda.is_initialized():
             found["peak_bytes"] = torch.cuda.max_memory_allocated()
         print("\n" + json.dumps(found), flush=True)
-        os._exit(0)
+        self._wait_for_turn()
 
 
 class Changed:
@@ -117,6 +135,23 @@ class Changed:
 
     def found(self, times):
         return {"step_ms": statistics.median(times), "blocks_ms": times}
+
+
+class Recorded(Changed):
+    """Steps that are recorded, in place of blocks."""
+
+    def __init__(self, folder):
+        super().__init__([])
+        self.folder = folder
+
+    def begin(self):
+        options = {"folder": self.folder, "wait": 6, "warmup": 2, "steps": 3}
+        recorder = self.undo.enter_context(recorded(options))
+        recorder.when_done = self.done
+
+    def done(self):
+        print("\n" + json.dumps({"recorded_ms": 0.0}), flush=True)
+        os._exit(0)
 
 
 class Listening:
@@ -165,7 +200,10 @@ class Listening:
 
 def main():
     seconds, what, *program = sys.argv[1:]
-    blocks = Listening() if what == "overhead" else Changed([] if what == "-" else what.split(","))
+    if what.startswith("record:"):
+        blocks = Recorded(what.removeprefix("record:"))
+    else:
+        blocks = Listening() if what == "overhead" else Changed([] if what == "-" else what.split(","))
     steps = Steps(float(seconds), blocks)
     register_optimizer_step_post_hook(steps.stepped)
     run_as_main(program)

@@ -9,7 +9,8 @@ import re
 from statistics import median
 
 from profkit.verification.intervals import Piece, length, united, without
-from profkit.verification.timeline import Timeline, is_step
+from profkit.verification.step_names import is_step
+from profkit.verification.timeline import Timeline
 from tests.exactness.plain_files import Call, Op, Recording, Span
 
 Thread = tuple[int, int]

@@ -8,7 +8,7 @@ from math import inf
 from statistics import median
 
 from profkit.verification.intervals import Piece, common, length, near, united, without
-from profkit.verification.timeline import is_step
+from profkit.verification.step_names import is_step
 from tests.exactness.brute_force import LAUNCH, LIBRARY, BruteForce, Thread, captures
 from tests.exactness.plain_files import Call, Op, Span
 

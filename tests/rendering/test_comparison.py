@@ -3,6 +3,7 @@ import re
 
 import jsonschema
 import pytest
+from markupsafe import escape
 
 from profkit.rendering.comparisons import COMPARISON_RENDERERS, comparison_schema
 from tests.comparison import recordings
@@ -70,6 +71,15 @@ def test_names_from_files_are_text_and_nothing_else(format_):
         assert "<script" not in text.lower()
         assert "<img" not in text.lower()
         assert "default-src 'none'" in text
+
+
+def test_the_page_says_its_verdict_first_and_nothing_twice():
+    comparison = compared("compute_bound", "unknown")
+    page = COMPARISON_RENDERERS["html"](comparison)
+    assert comparison.warnings
+    for row in comparison.warnings:
+        assert page.count(str(escape(row.message))) == 1, row.message
+        assert page.index("<h1") < page.index(str(escape(row.message)))
 
 
 def test_the_page_links_and_loads_nothing():

@@ -71,3 +71,9 @@ def test_pages_without_advice_say_what_to_do(name, headline, action):
     assert headline in re.sub(r"</?(?:bdi|span)[^>]*>", "", page)
     assert f"<span>Do first</span> <bdi>{action}" in page
     assert action in " ".join(report.render("text").split())
+
+
+def test_counters_of_single_kernels_tell_no_busy_time_and_no_time_of_the_host():
+    report = profkit.analyze(DATA / "ncu/mixed.csv.gz").document
+    numbers = [meaning for _, meaning in verdict_section(report, scale_of(report)).numbers]
+    assert numbers == ["in kernels, each run by itself", "kernels"]

@@ -2,10 +2,15 @@
 
 import csv
 import io
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from profkit.rendering.html import render_html
+from tests.rendering.conftest import CHROMIUM
 from tests.rendering.sample_reports import SAMPLES, compute_bound
 from tests.rendering.samples import MS, edited, gpt_kernels
 
@@ -269,6 +274,63 @@ def test_the_table_is_saved_as_csv_that_a_spreadsheet_cannot_run(show):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.click("#copy-csv")
     page.wait_for_selector("#copy-csv:has-text('Copied')")
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A folder as a web server shows it, and its port."""
+    handler = partial(QuietHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield tmp_path, server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("place", ["file", "server", "notebook"])
+def test_copy_and_download_work_wherever_the_page_is_opened(chromium, served, place):
+    """As a file, from a server without encryption, where pages have no clipboard, and in a frame of another page."""
+    folder, port = served
+    (folder / "r.html").write_text(render_html(compute_bound()), "utf-8")
+    (folder / "frame.html").write_text('<iframe src="r.html" width=1200 height=800></iframe>')
+    browser = chromium.browser_type.launch(
+        executable_path=str(CHROMIUM), args=["--no-sandbox", f"--host-resolver-rules=MAP shown.test 127.0.0.1:{port}"]
+    )  # fmt: skip
+    try:
+        page = browser.new_page()
+        address = {
+            "file": (folder / "r.html").as_uri(),
+            "server": "http://shown.test/r.html",
+            "notebook": "http://shown.test/frame.html",
+        }[place]
+        page.goto(address)
+        shown = page.frames[-1]
+        shown.wait_for_selector("html[data-ready=true]")
+        with page.expect_download() as download:
+            shown.click("#save-csv")
+        saved = Path(download.value.path()).read_text("utf-8")
+        shown.click("#copy-csv")
+        shown.wait_for_selector("#copy-csv:has-text('Copied')")
+        shown.evaluate(
+            "document.body.append(Object.assign(document.createElement('textarea'), { id: 'paste' }))"
+        )
+        shown.focus("#paste")
+        page.keyboard.press("Control+V")
+        assert shown.input_value("#paste") == saved
+        shown.evaluate(
+            "document.execCommand = () => false; Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+        )
+        shown.wait_for_selector("#copy-csv:has-text('Copy CSV')")
+        shown.click("#copy-csv")
+        shown.wait_for_selector("#copy-csv:has-text('Not copied')")
+    finally:
+        browser.close()
 
 
 def test_a_point_of_the_roofline_opens_its_row(page):

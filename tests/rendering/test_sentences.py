@@ -96,6 +96,7 @@ EXAMPLES = {
     "ranks": [1, 2],
     "kinds": ["decode"],
     "counts": [3],
+    "bounds": ["compute"],
     "medians_ns": [5],
     "reason": "one-rank",
     "kind": "full",

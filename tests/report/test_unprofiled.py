@@ -35,7 +35,7 @@ def test_a_recorded_step_is_replayed_without_its_recorder(file, measured_ms, bou
     assert measured_ms[0] * 0.85 <= step.unprofiled_ns.likely / 1e6 <= measured_ms[1] * 1.15
     assert step.unprofiled_ns.low <= step.unprofiled_ns.likely <= step.unprofiled_ns.high
     assert sum(verdict.unprofiled_shares.values()) == step.unprofiled_ns.likely
-    assert "an estimate of" in verdict.caveats[-1]
+    assert "takes an estimated" in verdict.caveats[-1]
 
 
 def test_nothing_is_estimated_where_the_step_was_timed():

@@ -31,6 +31,9 @@ class Stand:
         self.is_up = False
         self.start_s = machine.start_s
 
+    def hurry(self, patience_s):
+        pass
+
     def launch(self):
         self.machine.launched.append(tuple(self.changes))
 

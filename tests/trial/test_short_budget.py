@@ -29,14 +29,14 @@ class World:
         self.now, self.start_s, self.compiles_s = 1e4, 10.0, 15.0
         self.gains, self.noise = dict(GAINS), 0.003
         self.hangs, self.pairs = set(), {}
-        self.sides, self.most_up = [], 100
+        self.sides, self.most_up, self.seeds_start_s = [], 100, 0.0
         self.generator = np.random.default_rng(0)
 
     def sleep_until(self, then):
         self.now = max(self.now, then)
 
     def side(self, program, changes=(), seed_shift=0, environment=None):
-        self.sides.append(Stand(self, program, list(changes)))
+        self.sides.append(Stand(self, program, list(changes), seed_shift))
         return self.sides[-1]
 
     def gain(self, changes):
@@ -47,7 +47,8 @@ class World:
 class Stand:
     """A side in that world; those that are launched together start together."""
 
-    def __init__(self, world, program, changes):
+    def __init__(self, world, program, changes, seed_shift):
+        self.seed_shift = seed_shift
         self.world, self.program, self.changes = world, program, changes
         self.first = self.peak_bytes = self.launched = None
         self.start_s, self.losses = 0.0, []
@@ -72,7 +73,8 @@ class Stand:
         if sum(side.launched is not None for side in self.world.sides) > self.world.most_up:
             raise Failed("out-of-memory", "planted")
         if self.first is None:
-            took = self.world.start_s + self.world.compiles_s * ("compile" in self.changes)
+            took = self.world.seeds_start_s if self.seed_shift else 0.0
+            took += self.world.start_s + self.world.compiles_s * ("compile" in self.changes)
             took = math.inf if self.world.hangs & set(self.changes) else took
             hung = self.launched + self.program.patience_s
             until = min(hung, self.program.until)
@@ -177,6 +179,13 @@ def test_an_unchanged_program_that_lacks_memory_beside_others_runs_alone(run, wo
 def test_a_slow_start_is_not_hung(run):
     found, _ = run(1)
     assert not [row for row in found.trials if row.why.startswith("hung")]
+
+
+def test_another_seed_that_starts_slowly_does_not_cost_more_than_the_budget(run, world):
+    world.seeds_start_s = 1000.0
+    found, took_s = run(1, budget_s=40.0)
+    assert any(note.startswith("another seed: ") for note in found.notes)
+    assert took_s < 45
 
 
 def test_a_start_that_hangs_leaves_time_for_others(run, world):

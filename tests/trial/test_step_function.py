@@ -1,11 +1,14 @@
 """A step function of this process: all sides start alike, and nothing of a trial stays."""
 
 import copy
+from html import escape
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
 
+import profkit  # noqa: E402
+from profkit.errors import RecordingError  # noqa: E402
 from profkit.trial.running import Failed  # noqa: E402
 from profkit.trial.step_function import StepFunction  # noqa: E402
 
@@ -126,3 +129,46 @@ def test_an_error_of_the_step_is_told_and_leaves_no_trace(notebook):
         StepFunction(step).running([], 0, None).warm_up(10.0, float("inf"))
     assert failure.value.why == "ValueError: my own mistake"
     assert same(before, notebook.state())
+
+
+@pytest.fixture
+def one_thread():
+    """More would wait for cores that others have."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(count)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_a_notebook_keeps_what_helps_and_is_as_before(notebook):
+    layers = [torch.nn.Linear(16, 16) for _ in range(60)]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(16, 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    def step():
+        loss = torch.nn.functional.cross_entropy(model(torch.ones(8, 16)), torch.zeros(8, dtype=torch.long))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    told = []
+    names = ["fused-optimizer", "set-to-none", "threads", "loader-workers"]
+    tried = profkit.try_(step, budget="60s", only=names, keep_going=True, tell=told.append)
+    final, rows = tried.document.final, {row.change: row for row in tried.document.trials}
+    assert final.changes == ["fused-optimizer"], str(tried)
+    assert final.speedup.low > 1
+    assert rows["threads"].why == "the process runs already"
+    assert rows["loader-workers"].why == "no DataLoader runs"
+    assert tried.document.loss.unchanged
+    assert not optimizer.state
+    assert escape(tried.document.sentence) in tried._repr_html_()
+    assert any("fused-optimizer: starting" in line for line in told)
+
+
+def test_an_unknown_change_is_refused_before_the_step_runs(notebook):
+    steps = len(notebook.losses)
+    with pytest.raises(RecordingError, match="is no change"):
+        profkit.try_(notebook.step, only=["faster"])
+    assert len(notebook.losses) == steps

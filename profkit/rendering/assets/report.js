@@ -56,6 +56,7 @@ const profkit = (() => {
 
   async function copy(content, button) {
     const before = button.textContent;
+    let done = true;
     try {
       await navigator.clipboard.writeText(content);
     } catch {
@@ -64,10 +65,10 @@ const profkit = (() => {
       area.value = content;
       document.body.append(area);
       area.select();
-      document.execCommand("copy");
+      done = document.execCommand("copy");
       area.remove();
     }
-    button.textContent = "Copied";
+    button.textContent = done ? "Copied" : "Not copied";
     setTimeout(() => (button.textContent = before), 1500);
   }
 

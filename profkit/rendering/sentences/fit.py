@@ -14,6 +14,7 @@ __all__ = ["change_label", "changes_text", "cheapest_sentence", "fit_note", "fit
 _ALONE: Final = {
     "bf16": "bf16 by autocast",
     "fused-attention": "fused attention",
+    "fused-loss": "fused loss, logits in chunks",
     "recompute": "all layers recomputed",
     "fused-optimizer": "fused optimizer",
     "optimizer": "8-bit Adam",
