@@ -42,8 +42,9 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
     help="The sequence times K.",
 )
 @click.option("--bf16", is_flag=True, help="Run forward and loss in bf16 with autocast.")
-@click.option("--recompute", metavar="all|PHASE|MODULE", help="Recompute the activations of these layers.")
+@click.option("--recompute", metavar="all|N|PHASE|MODULE", help="Recompute the activations of these layers.")
 @click.option("--fused-attention", is_flag=True, help="Use scaled_dot_product_attention.")
+@click.option("--fused-loss", is_flag=True, help="Cross entropy in chunks: no logits are stored.")
 @click.option("--optimizer", type=click.Choice(["sgd", "adam", "adam8bit"]), help="Another optimizer.")
 @click.option("--fused-optimizer", is_flag=True, help="Use the fused optimizer.")
 @click.option("--ranks", type=click.IntRange(1, 65536), default=1, metavar="N", help="Shard over N ranks.")

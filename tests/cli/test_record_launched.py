@@ -132,6 +132,28 @@ def test_a_program_that_is_asked_to_end_does_so_in_its_own_way(tmp_path, ending,
     assert facts["traces"][0]["complete"] is False
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only Linux tells a process of its parent's end"
+)
+def test_a_program_is_asked_to_end_when_profkit_is_killed(tmp_path):
+    body = """
+        def save(number, frame):
+            open("checkpoint", "w").close()
+            sys.exit(9)
+        signal.signal(signal.SIGTERM, save)
+        train(10_000)
+    """
+    program(tmp_path, body)
+    arguments = ("--wait", "0", "--warmup", "1", "--steps", "100000")
+    with recording(tmp_path, "torch", "-o", "out", *arguments, "--", sys.executable, "train.py") as process:
+        send_when_ready(
+            process, signal.SIGKILL, to_group=False
+        )  # waits until the program has closed its output
+    assert (tmp_path / "checkpoint").exists()
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "ended by SIGTERM"
+
+
 RANKS = """
     import torch.distributed as dist
     dist.init_process_group("gloo")

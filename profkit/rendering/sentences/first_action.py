@@ -86,6 +86,9 @@ def _without_gpu(verdict: Verdict) -> str | None:
         return "Prepare the next batch while the step runs: with a DataLoader, raise its num_workers."
     names = most["operators"]
     assert isinstance(names, Sequence)
+    whole = "step" if most["steps"] else "recording"
+    if not names and most["part"] != "rest":
+        return f"Record with torch.profiler: it names the operators of the {most['part']} part, the largest of the {whole}."
     if not names:
-        return "Mark the parts of the step with profkit.phase: the recording does not name what takes most of it."
-    return f"Look at {names[0]} first: it takes the most time in the largest part of the step."
+        return f"Mark the parts of the {whole} with profkit.phase: no range names what takes most of it."
+    return f"Look at {names[0]} first: it takes the most time in the largest part of the {whole}."
