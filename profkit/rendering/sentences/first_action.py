@@ -13,6 +13,9 @@ from profkit.units import bytes_text
 
 __all__ = ["first_action"]
 
+_HARDLY_ANY: Final = 0.05
+"""Of a part of the step: its busiest operator does not explain it."""
+
 _OF_SHORTAGE: Final = {
     "fragmented": EXPANDABLE,
     "streams": "Free what other streams and private pools hold: this request cannot use it.",
@@ -84,11 +87,12 @@ def _without_gpu(verdict: Verdict) -> str | None:
     most = parts[0]  # the largest comes first
     if most["part"] == "input":
         return "Prepare the next batch while the step runs: with a DataLoader, raise its num_workers."
-    names = most["operators"]
+    names, times = most["operators"], most["operator_times"]
     assert isinstance(names, Sequence)
+    assert isinstance(times, Sequence)
     whole = "step" if most["steps"] else "recording"
     if not names and most["part"] != "rest":
         return f"Record with torch.profiler: it names the operators of the {most['part']} part, the largest of the {whole}."
-    if not names:
-        return f"Mark the parts of the {whole} with profkit.phase: no range names what takes most of it."
+    if not names or int(times[0]) < _HARDLY_ANY * int(str(most["part_ns"])):
+        return f"Mark the parts of the {whole} with profkit.phase: no range or operator names what takes most of it."
     return f"Look at {names[0]} first: it takes the most time in the largest part of the {whole}."
