@@ -38,7 +38,7 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
     help="The sequence times K.",
 )
 @click.option("--bf16", is_flag=True, help="Run forward and loss in bf16 with autocast.")
-@click.option("--recompute", metavar="all|PHASE|MODULE", help="Recompute the activations of these layers.")
+@click.option("--recompute", metavar="all|N|PHASE|MODULE", help="Recompute the activations of these layers.")
 @click.option("--fused-attention", is_flag=True, help="Use scaled_dot_product_attention.")
 @click.option("--fused-loss", is_flag=True, help="Cross entropy in chunks: no logits are stored.")
 @click.option("--optimizer", type=click.Choice(["sgd", "adam", "adam8bit"]), help="Another optimizer.")

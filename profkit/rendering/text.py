@@ -348,7 +348,7 @@ def _advice(console: Terminal, report: Document, scale: Scale) -> None:
             )
         console.print(title)
         for line, style in (
-            (where_text(*gain, row.confidence), "green"),
+            (where_text(*gain, f"confidence: {row.confidence}"), "green"),
             (row.why, ""),
             (row.action, ""),
         ):

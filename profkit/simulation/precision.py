@@ -31,6 +31,7 @@ Flags = NDArray[np.bool_]
 
 _ACTIVATIONS: Final = (Family.ELEMENTWISE, Family.RANDOM, Family.COPY, Family.REDUCE, Family.POOLING)
 _MISALIGNED: Final = re.compile(r"align[ac]?[12](?!\d)")
+_PRODUCTS: Final = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 _ALIGNED: Final = ("bf16", "fp16", "fp8", "tf32")
 """Types of Tensor Cores, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
 
@@ -100,6 +101,18 @@ def _product_sizes(facts: StepFacts, row: int) -> tuple[int, ...]:
     return rows, columns, inner
 
 
+def _odd_products(facts: StepFacts) -> Flags:
+    """Products whose columns or depth are no multiple of 4: their kernels on Tensor Cores are those of `misaligned`.
+
+    Rows in memory are that long, but for the gradient of a weight, whose depth is seldom odd.
+    """
+    found = np.zeros(facts.count, bool)
+    products = facts.of_family(Family.GEMM) & facts.innermost(*_PRODUCTS)
+    for row in np.flatnonzero(products).tolist():
+        found[row] = any(size % 4 for size in _product_sizes(facts, row)[1:])
+    return found
+
+
 def use_tf32(edited: EditedStep) -> None:
     """Products of fp32 matrices on Tensor Cores; operands stay 32 bits in memory."""
     narrowed = (edited.dtype == "fp32") & (edited.facts.dtype == "fp64") & edited.facts.matrix
@@ -111,9 +124,8 @@ def use_tf32(edited: EditedStep) -> None:
 def align_matrices(edited: EditedStep) -> None:
     """Products whose sizes Tensor Cores like."""
     for dtype in ("bf16", "fp16", "tf32"):
-        _retime(
-            edited, misaligned(edited.facts) & (edited.dtype == dtype) & edited.alive, dtype, bytes_factor=1.0
-        )
+        chosen = misaligned(edited.facts) & (edited.dtype == dtype) & edited.alive
+        _retime(edited, chosen, dtype, bytes_factor=1.0, aligned=True)
 
 
 def to_fp32(edited: EditedStep) -> None:
@@ -182,13 +194,21 @@ def _unknown_elements(edited: EditedStep, row: int) -> float:
 
 
 def _retime(
-    edited: EditedStep, chosen: Flags, dtype: str, *, bytes_factor: float, unit: str = TENSOR
+    edited: EditedStep,
+    chosen: Flags,
+    dtype: str,
+    *,
+    bytes_factor: float,
+    unit: str = TENSOR,
+    aligned: bool = False,
 ) -> None:
     facts, gpu = edited.facts, edited.facts.gpu
     peak = gpu.peak(dtype, unit) if gpu else None
     if gpu is None or peak is None or not chosen.any():
         return
     share = np.where(facts.family == Family.ATTENTION, edited.constants.attention, edited.constants.matrix)
+    if unit == TENSOR and not aligned:
+        share = np.where(facts.once(_odd_products), edited.constants.misaligned, share)
     flop = known_flop(edited)
     compute = flop / (peak * share.astype(float)) * 1e9
     rate = (gpu.bandwidth_bytes_per_s or math.inf) * edited.constants.memory

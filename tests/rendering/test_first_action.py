@@ -1,8 +1,11 @@
 """Each kind of report says what to do first, in every format."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import profkit
+from profkit.model.findings import Fact
 from profkit.rendering.html import render_html
 from profkit.rendering.sentences.first_action import first_action
 from profkit.rendering.text import render_text
@@ -61,3 +64,17 @@ def test_the_headline_is_the_first_sentence_and_the_others_follow():
 def test_where_advice_has_a_price_it_is_what_to_do():
     assert first_action(compute_bound()) is None
     assert "No advice" not in render_text(SAMPLES["compute_bound"]())
+
+
+@pytest.mark.parametrize(("times", "word"), [([400, 3], "Look at aten::sum"), ([40, 3], "Mark the parts")])
+def test_an_operator_that_does_not_explain_a_part_of_the_step_is_not_to_be_looked_at(times, word):
+    params = {
+        "part": "backward",
+        "part_ns": 1000,
+        "part_share": 0.5,
+        "steps": 1,
+        "operators": ["aten::sum", "aten::mm"],
+    }
+    fact = Fact("host-part", {**params, "operator_times": times})
+    report = SimpleNamespace(memory=None, verdict=SimpleNamespace(doubts=[fact], straggler=None))
+    assert word in first_action(report)

@@ -13,6 +13,9 @@ from profkit.units import bytes_text
 
 __all__ = ["first_action"]
 
+_HARDLY_ANY: Final = 0.05
+"""Of a part of the step: its busiest operator does not explain it."""
+
 _OF_SHORTAGE: Final = {
     "fragmented": EXPANDABLE,
     "streams": "Free what other streams and private pools hold: this request may not use it.",
@@ -84,8 +87,12 @@ def _without_gpu(verdict: Verdict) -> str | None:
     most = parts[0]  # the largest comes first
     if most["part"] == "input":
         return "Prepare the next batch while the step runs: with a DataLoader, raise its num_workers."
-    names = most["operators"]
+    names, times = most["operators"], most["operator_times"]
     assert isinstance(names, Sequence)
-    if not names:
-        return "Mark the parts of the step with profkit.phase: the recording does not name what takes most of it."
-    return f"Look at {names[0]}: in the largest part of the step, it takes the most time."
+    assert isinstance(times, Sequence)
+    whole = "step" if most["steps"] else "recording"
+    if not names and most["part"] != "rest":
+        return f"Record with torch.profiler: it names the operators of the {most['part']} part, the largest of the {whole}."
+    if not names or int(times[0]) < _HARDLY_ANY * int(str(most["part_ns"])):
+        return f"Mark the parts of the {whole} with profkit.phase: no range or operator names what takes most of it."
+    return f"Look at {names[0]}: in the largest part of the {whole}, it takes the most time."

@@ -54,7 +54,9 @@ def _names(found: Fit | FitChoice) -> str:
 
 
 def _value(value: float | str) -> str:
-    return value if isinstance(value, str) else f"x{value:g}"
+    if not isinstance(value, str):
+        return f"x{value:g}"
+    return f"of {value} layers" if value.isdecimal() else value
 
 
 def fits_sentence(found: Fit) -> str:
@@ -85,6 +87,9 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     ),
     "bf16-already": lambda _: (
         "The recorded step runs in 16 bits by autocast already: bf16 changes none of its blocks."
+    ),
+    "some-layers": lambda note: (
+        f"Of the {note.params['of']} layers of a step, in the order of the forward pass: {note.params['layers']}."
     ),
     "scores-stored": lambda _: (
         "Several queries share a key, in fp32: with enable_gqa, as transformers asks for, PyTorch has no fused kernel for that "
