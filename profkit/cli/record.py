@@ -282,6 +282,6 @@ def _why_nothing(runs: list[Path]) -> str:
     if problems:
         return str(problems[-1])
     return (
-        "no process of the program trained under the recorder. Its child processes are not recorded: name the script"
-        " that trains, or the launcher (torchrun, accelerate launch, deepspeed)"
+        "no process of the program trained under the recorder. Of its child processes, only those of multiprocessing"
+        " are recorded: name the script that trains, or the launcher (torchrun, accelerate launch, deepspeed)"
     )
