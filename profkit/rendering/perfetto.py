@@ -152,7 +152,9 @@ def _queue(view: TraceView, device: int, offset: int, process: int) -> Iterator[
 
 
 def _counter(process: int, time_ns: int, label: str, values: dict[str, int]) -> str:
-    return f'{{"ph":"C","pid":{process},"tid":0,"ts":{_us(time_ns)},"name":{label},"args":{json.dumps(values)}}}'
+    return (
+        f'{{"ph":"C","pid":{process},"tid":0,"ts":{_us(time_ns)},"name":{label},"args":{json.dumps(values)}}}'
+    )
 
 
 def _memory(curves: Sequence[MemoryCurve], process: int) -> Iterator[str]:
