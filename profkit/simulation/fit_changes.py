@@ -84,7 +84,7 @@ class FitChanges:
     sequence: float = 1.0
     bf16: bool = False
     recompute: str | None = None
-    """``all``, the path of a phase, or a part of the name of the file or function that calls the layers."""
+    """``all``, the path of a phase, a part of the name of the file or function that calls the layers, or how many layers."""
     fused_attention: bool = False
     fused_loss: bool = False
     """Cross entropy over a vocabulary in chunks: no logits are stored."""

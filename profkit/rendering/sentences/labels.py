@@ -92,7 +92,7 @@ CONFIDENCES: Final = {
     "measured": f"measured (kernel bounds are {BASES['measured']})",
     "modelled": f"modelled (kernel bounds are {BASES['modelled']})",
     "inferred": BASES["inferred"],
-    "low": "low (the second largest share is close, and may as well be the first)",
+    "low": "low (the second-largest share is close, and may be the largest)",
 }
 """What the confidence of a verdict means."""
 
