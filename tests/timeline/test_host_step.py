@@ -132,7 +132,7 @@ def test_an_export_of_nsys_without_a_gpu_does_not_show_that_none_was_used():
     ("mark", "said"),
     [
         ("backward", "Record with torch.profiler: it names the operators of the backward part, the largest of the step."),
-        ("elsewhere", "Mark the parts of the step with profkit.phase: no range names what takes most of it."),
+        ("elsewhere", "Mark the parts of the step with profkit.phase: no range or operator names what takes most of it."),
     ],
 )  # fmt: skip
 def test_a_part_without_operators_that_has_a_name_needs_no_mark(mark, said):
