@@ -22,6 +22,7 @@ from profkit.simulation.block_operators import BlockOperators, block_operators
 from profkit.simulation.cheapest_fit import cheapest_fit
 from profkit.simulation.fit import fit_program, gpu_bytes, largest_batch
 from profkit.simulation.fit_changes import FitChanges
+from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import MemoryProgram, memory_program
 from profkit.simulation.recompute_memory import find_segments
 from profkit.units import parse_bytes
@@ -37,6 +38,7 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     bf16: bool = False,
     recompute: str | None = None,
     fused_attention: bool = False,
+    fused_loss: bool = False,
     optimizer: Literal["sgd", "adam", "adam8bit"] | None = None,
     fused_optimizer: bool = False,
     ranks: int = 1,
@@ -57,9 +59,10 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         batch: The batch as a multiple of the recorded one; ``max`` for the largest that fits.
         sequence: The length of the sequence as a multiple of the recorded one.
         bf16: Forward and loss under autocast to bf16.
-        recompute: Activations to recompute, each layer by itself: ``all``, the path of a phase, or a part of the name
-            of the file or function that calls the layers.
+        recompute: Activations to recompute, each layer by itself: ``all``, the path of a phase, a part of the name
+            of the file or function that calls the layers, or how many layers (``"6"``: those that keep the most for their time).
         fused_attention: Attention by scaled_dot_product_attention, which stores no scores.
+        fused_loss: Cross entropy over a vocabulary in chunks, which stores no logits (Liger's fused linear cross entropy).
         optimizer: Another optimizer: ``sgd`` (without momentum), ``adam``, ``adam8bit``.
         fused_optimizer: The optimizer in one kernel, without temporaries.
         ranks: Over how many ranks ``shard`` goes.
@@ -91,6 +94,7 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         bf16=bf16,
         recompute=recompute,
         fused_attention=fused_attention,
+        fused_loss=fused_loss,
         optimizer=optimizer,
         fused_optimizer=fused_optimizer,
         ranks=ranks,
@@ -143,6 +147,12 @@ def _refuse_unknown(
             files[0],
             f"{' and '.join(unknown)} needs the operators that made the blocks",
             "Give the trace of the same steps too, recorded with shapes and memory: profkit.record(memory=True) writes both",
+        )
+    if asked.fused_loss and operators is not None and find_loss(operators) is None:
+        raise AnalysisError(
+            files[0],
+            "no cross entropy over a large vocabulary is found",
+            "It needs a vocabulary that is larger than the last layer is wide, and a product in front of the loss",
         )
     if asked.recompute is not None and not find_segments(program, asked.recompute):
         raise AnalysisError(

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from profkit.errors import RecordingError
 from profkit.recording.environment import output_of
+from profkit.recording.python_samples import add_python_samples
 from profkit.recording.signals import run_and_wait
 
 __all__ = ["NsysRun", "find_nsys", "gpu_metrics_obstacle", "profile_command", "record_with_nsys"]
@@ -150,8 +151,10 @@ def record_with_nsys(run: NsysRun, folder: Path, program: list[str]) -> tuple[in
             output.with_suffix(".nsys-rep"), f"nsys wrote no report (exit code {code})", hint
         )
     exported = [_export(nsys, report) for report in reports]
-    for database in exported:
+    for report, database in zip(reports, exported, strict=True):
         told += _diagnostics(database)
+        if run.python:
+            run.said.extend(_python_problem(nsys, report, database))
     run.said.extend(problems_in(told))
     return code, exported
 
@@ -203,6 +206,14 @@ def _run_and_read(command: list[str]) -> tuple[int, list[str]]:
 
 def _tells(line: bytes) -> bool:
     return any(sign in line for sign in (_UNKNOWN_FUNCTION.encode(), b"Importer error", b"events were lost"))
+
+
+def _python_problem(nsys: Path, report: Path, database: Path) -> list[str]:
+    try:
+        found = add_python_samples(nsys, report, database)
+    except (OSError, sqlite3.Error) as error:
+        return [f"samples of Python are left out: {error}"]
+    return [] if found else [f"nsys has no samples of Python in {report.name}"]
 
 
 def _diagnostics(database: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import signal
@@ -12,6 +13,10 @@ from typing import Any, Final
 __all__ = ["EndsFirst", "run_and_wait"]
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+
+_PR_SET_PDEATHSIG: Final = 1
+_prctl: Final = getattr(ctypes.CDLL(None), "prctl", None)
+"""Looked up here: between fork and exec little may be done."""
 
 
 class EndsFirst:
@@ -85,9 +90,9 @@ def run_and_wait(command: list[str], stderr: int | None = None) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     together = os.isatty(0)
     try:
-        unblock = functools.partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        prepare = functools.partial(_in_child, before)
         group = None if together else 0
-        with subprocess.Popen(command, stderr=stderr, preexec_fn=unblock, process_group=group) as process:
+        with subprocess.Popen(command, stderr=stderr, preexec_fn=prepare, process_group=group) as process:
             while process.poll() is None:
                 received = signal.sigtimedwait(watched, 1.0)
                 by_terminal = together and received is not None and received.si_code > 0
@@ -97,3 +102,10 @@ def run_and_wait(command: list[str], stderr: int | None = None) -> int:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return code if code >= 0 else 128 - code
+
+
+def _in_child(mask: set[Any]) -> None:
+    """Unblock signals; and where this process is killed, ask the program to end: nobody would pass anything on."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

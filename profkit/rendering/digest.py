@@ -10,6 +10,7 @@ from profkit.errors import printable
 from profkit.model.findings import Severity
 from profkit.model.names import SHARES, KernelBound, Shares
 from profkit.model.report import AdviceRow, KernelRow, PhaseRow, Report, SyncRow
+from profkit.model.report_time import Idle
 from profkit.rendering.document import Document, Finding, Verdict
 from profkit.rendering.input_lines import input_lines
 from profkit.rendering.sentences.first_action import first_action
@@ -22,6 +23,7 @@ __all__ = [
     "code_lines",
     "device_names",
     "facts",
+    "filled_by",
     "findings_by_weight",
     "gain_text",
     "headline_of",
@@ -45,6 +47,9 @@ __all__ = [
 
 _LEAST_SHARE: Final = 0.0005
 """A share below prints as 0.0 %."""
+
+_FILLS: Final = 0.1
+"""What fills less of a cause's idle time is not told beside it."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +205,12 @@ def launch_parts(report: Document) -> list[tuple[str, int]]:
     return [(label.lower(), getattr(launch, name)) for name, label in LAUNCH_PARTS.items()]
 
 
+def filled_by(idle: Idle, cause: str, scale: Scale) -> str:
+    """What the host did for most of a cause's idle time: ``train.py:9 tokens_of 15.0 ms``; empty where it is not known."""
+    rows = [row for row in idle.by_range if row.cause == cause and row.ns > _FILLS * idle.by_cause[row.cause]]
+    return ", ".join(f"{row.name} {duration_text(scale(row.ns))}" for row in rows[:3])
+
+
 def syncs_by_cost(report: Document) -> list[SyncRow]:
     """Waits of the host, the most costly first."""
     return sorted(report.syncs, key=lambda row: (-number_of(row.cost_ns), -row.blocked_ns))
@@ -253,7 +264,7 @@ def no_advice(report: Document) -> str | None:
     if report.verdict.bound == "unknown" or not any(row.busy_ns for row in report.devices):
         return None
     if any(finding.code == "no-torch" for finding in report.health.findings):
-        return "No advice: it is for programs of PyTorch, and this is another one."
+        return "No advice: profkit advises on PyTorch programs, and this is not one."
     if not report.window.steps:
         return "No advice: no steps are marked, and no rule found a change that would clearly shorten the whole recording."
     return "No advice: no rule found a change that clearly pays. profkit whatif prices every change that can be made."

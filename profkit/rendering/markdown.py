@@ -11,6 +11,7 @@ from profkit.rendering.digest import (
     Scale,
     code_lines,
     facts,
+    filled_by,
     findings_by_weight,
     gain_text,
     headline_of,
@@ -217,10 +218,11 @@ def _idle(report: Document, scale: Scale) -> Iterable[str]:
     if causes:
         yield f"### Idle: {duration_text(scale(report.idle.total_ns))} {scale.label}"
         rows = [
-            [as_prose(cause_term(name).label), duration_text(scale(ns)), as_prose(cause_term(name).meaning)]
+            [as_prose(cause_term(name).label), duration_text(scale(ns)), as_prose(cause_term(name).meaning),
+             as_code(filled_by(report.idle, name, scale) or None)]
             for ns, name in causes
-        ]
-        yield from as_table(("cause", f"time {scale.label}>", "meaning"), rows)
+        ]  # fmt: skip
+        yield from as_table(("cause", f"time {scale.label}>", "meaning", "mostly in"), rows)
 
 
 def _syncs(report: Document, scale: Scale) -> Iterable[str]:

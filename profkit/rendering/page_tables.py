@@ -11,6 +11,7 @@ from profkit.model.report import OperatorRow, PhaseRow, SyncRow
 from profkit.model.report_time import GapRow
 from profkit.rendering.digest import (
     Scale,
+    filled_by,
     number_of,
     phase_tree,
     share_text,
@@ -116,6 +117,8 @@ class CauseLine:
     ns: int
     length: float
     """In per cent of the longest one."""
+    filled_by: str
+    """What the host did for most of it, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,10 @@ def idle_section(report: Document, scale: Scale) -> IdleSection:
     ]
     return IdleSection(
         total=duration_text(scale(idle.total_ns)),
-        causes=[CauseLine(name, cause_term(name), ns, round(100 * ns / longest, 2)) for name, ns in causes],
+        causes=[
+            CauseLine(name, cause_term(name), ns, round(100 * ns / longest, 2), filled_by(idle, name, scale))
+            for name, ns in causes
+        ],
         gaps=gaps,
         gaps_left=max(0, len(idle.gaps) - _GAPS) + idle.gaps_left_out,
         digits=digits(gap.row.dur_ns for gap in gaps),

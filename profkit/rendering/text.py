@@ -12,6 +12,7 @@ from profkit.rendering.digest import (
     Scale,
     code_lines,
     facts,
+    filled_by,
     findings_by_weight,
     gain_text,
     headline_of,
@@ -260,7 +261,7 @@ def _idle(console: Terminal, report: Document, scale: Scale) -> None:
         term = cause_term(name)
         line = Text(f"  {duration_text(scale(ns)):>8}  ")
         line.append(f"{_clean(term.label):<18}", style=term.terminal)
-        line.append(f"  {term.meaning}", style="dim")
+        line.append(f"  {_clean(filled_by(report.idle, name, scale) or term.meaning, None)}", style="dim")
         console.print(line, no_wrap=True, overflow="ellipsis")
 
 
@@ -347,7 +348,7 @@ def _advice(console: Terminal, report: Document, scale: Scale) -> None:
             )
         console.print(title)
         for line, style in (
-            (where_text(*gain, row.confidence), "green"),
+            (where_text(*gain, f"confidence: {row.confidence}"), "green"),
             (row.why, ""),
             (row.action, ""),
         ):

@@ -12,6 +12,7 @@ from profkit.simulation.answer import first_step
 from profkit.simulation.block_operators import block_operators
 from profkit.simulation.fit import fit_program, gpu_bytes
 from profkit.simulation.fit_changes import FitChanges
+from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import memory_program
 from profkit.simulation.recompute_memory import find_segments
 from profkit.timeline.view import TraceView
@@ -21,6 +22,7 @@ __all__ = ["fit_rows"]
 _ASKED: Final = (
     FitChanges(bf16=True),
     FitChanges(fused_attention=True),
+    FitChanges(fused_loss=True),
     FitChanges(recompute="all"),
     FitChanges(fused_optimizer=True),
     FitChanges(optimizer="adam8bit"),
@@ -49,6 +51,8 @@ def fit_rows(memory: MemoryFound | None, traces: Sequence[Trace], views: Sequenc
     rows = []
     for asked in _ASKED:
         if (asked.recompute and not layered) or (asked.without_operators() and operators is None):
+            continue
+        if asked.fused_loss and operators is not None and find_loss(operators) is None:
             continue
         found = fit_program(program, asked, operators, step=step, gpu_bytes=gpu_bytes(traces, program))
         peak, moved = found.after.peak_bytes, found.before.peak_bytes

@@ -33,6 +33,9 @@ _IN_FP32: Final = re.compile(
     r"softplus|erfinv|acos|asin|cosh|sinh|tan|renorm|dist|cdist|_rms_norm\w*|_fused_rms_norm\w*)\b"
 )
 """Operators of autocast's fp32 list (aten/src/ATen/autocast_mode.h), by the names of what they call."""
+_WIDENS: Final = re.compile(r"aten::(?:_softmax|_log_softmax)\b")
+"""Operators of that list that get their result's type as an argument (``fp32_set_opt_dtype``): their input is not converted."""
+_TAKES_TYPE: Final = frozenset({"aten::softmax", "aten::log_softmax"})
 _SAVES_RESULT: Final = re.compile(
     r"aten::(?:_softmax|_log_softmax|tanh|sigmoid|exp|sqrt|rsqrt|relu_?|clamp_min_?|reciprocal|elu)\b"
 )
@@ -81,6 +84,10 @@ def under_autocast(program: MemoryProgram, operators: BlockOperators) -> bool:
     return halved > _MOSTLY_HALVED * products
 
 
+def _is_norm(tensor: _Tensor) -> bool:
+    return bool(_NORM.match(tensor.call.name))
+
+
 @dataclass
 class _Tensor:
     """A result of the forward pass."""
@@ -103,11 +110,13 @@ class _Forward:
         """By elements, oldest first."""
         self._all: list[_Tensor] = []
         self._by_sequence: dict[int, bool] = {}
-        """Whether the result of a forward call is in bf16, by autograd's number."""
+        """Whether the gradient of a forward call's input is in bf16, by autograd's number."""
         self._casts: list[tuple[int, int, int, int]] = []
         """(bytes, state in which it begins, state in which it ends, the step's row that is converted or -1)."""
         self._ends = self._backward_of()
         self._last_attention = -1
+        self._raised: dict[int, int] = {}
+        """When a tensor of so many elements was last asked for in some type: in the program's own code that is fp32."""
         parameters = program.requested[program.use == PARAMETER]
         self._parameters = frozenset((parameters[parameters > 0] // _FP32_BYTES).tolist())
 
@@ -124,10 +133,14 @@ class _Forward:
             made.setdefault(call, []).append(index)
         first = int(self._program.allocated[self._rows[0]])
         last = int(self._program.allocated[self._rows[-1]])
+        before = ""
         for number, call in enumerate(self._operators.calls):
             if call.backward or not first <= call.first <= last:
                 continue
+            if call.name == "aten::to" and before not in _TAKES_TYPE and call.sizes:
+                self._raised[call.sizes[0]] = call.first
             self._follow(call, made.get(number, []))
+            before = call.name
 
     def _follow(self, call: Call, rows: list[int]) -> None:
         product = bool(_PRODUCT.match(call.name))
@@ -144,7 +157,7 @@ class _Forward:
             self._last_attention = call.first
         half = product or (not _IN_FP32.match(call.name) and self._half_of(call, taken))
         if call.sequence >= 0:
-            self._by_sequence[call.sequence] = half
+            self._by_sequence[call.sequence] = half or self._widens(call, taken)
         for row in rows:
             self._add(row, call, half)
 
@@ -168,11 +181,13 @@ class _Forward:
         return taken
 
     def _whole(self, call: Call, size: int, product: bool) -> list[_Tensor]:
-        """Results of that size that are still there; for a product with a weight rather those of norms."""
+        """Results of that size that are still there; for a product with a weight no other product's since the last norm."""
         found = [t for t in self._tensors.get(size, [])[-12:] if self._alive(t, call.first)]
         if product and not _ATTENTION.match(call.name):
-            norms = [t for t in found if _NORM.match(t.call.name) and t.call.first > self._last_attention]
-            found = norms or found
+            norms = [i for i, t in enumerate(found) if _is_norm(t) and t.call.first > self._last_attention]
+            later = found[norms[-1] + 1 :] if norms else []
+            made = [t for t in later if not _PRODUCT.match(t.call.name)]
+            found = made or found[norms[-1] : norms[-1] + 1] if norms else found
         return found
 
     def _parts_of(self, call: Call, span: int) -> list[_Tensor]:
@@ -190,6 +205,13 @@ class _Forward:
         if taken:
             return all(tensor.half for tensor in taken)
         return bool(self._all) and self._all[-1].half and any(call.sizes)
+
+    def _widens(self, call: Call, taken: list[_Tensor]) -> bool:
+        """Whether a softmax takes bf16 and returns fp32 at once: then its gradient is in bf16."""
+        if not _WIDENS.match(call.name) or not self._half_of(call, taken):
+            return False
+        made = max((tensor.call.first for tensor in taken), default=-1)
+        return self._raised.get(call.sizes[0], -1) < made
 
     def _is_parameter(self, call: Call, size: int) -> bool:
         """Whether an input is in fp32 whatever came before: it has a parameter's size, and that of no result."""

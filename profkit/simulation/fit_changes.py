@@ -18,6 +18,7 @@ from profkit.simulation.autocast_memory import autocast_memory
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.inference_memory import infer_only
+from profkit.simulation.loss_memory import find_loss, fuse_loss_memory
 from profkit.simulation.memory_changes import (
     MemoryChange,
     accumulate_over,
@@ -59,6 +60,7 @@ class PricedChange:
 _UNSURE: Final = {
     "bf16": (0.25, 0.36),
     "fused-attention": (0.04, 0.11),
+    "fused-loss": (0.06, 0.12),
     "recompute": (0.31, 0.29),
     "optimizer": (0.02, 0.06),
     "fused-optimizer": (0.02, 0.06),
@@ -82,8 +84,10 @@ class FitChanges:
     sequence: float = 1.0
     bf16: bool = False
     recompute: str | None = None
-    """``all``, the path of a phase, or a part of the name of the file or function that calls the layers."""
+    """``all``, the path of a phase, a part of the name of the file or function that calls the layers, or how many layers."""
     fused_attention: bool = False
+    fused_loss: bool = False
+    """Cross entropy over a vocabulary in chunks: no logits are stored."""
     optimizer: str | None = None
     """``sgd``, ``adam`` or ``adam8bit``."""
     fused_optimizer: bool = False
@@ -99,7 +103,12 @@ class FitChanges:
 
     def without_operators(self) -> list[str]:
         """The changes that cannot be made without the operators of a trace."""
-        asked = {"bf16": self.bf16, "fused-attention": self.fused_attention, "inference": self.inference}
+        asked = {
+            "bf16": self.bf16,
+            "fused-attention": self.fused_attention,
+            "fused-loss": self.fused_loss,
+            "inference": self.inference,
+        }
         return [name for name, wanted in asked.items() if wanted]
 
     def stores_scores(self, program: MemoryProgram, operators: BlockOperators | None) -> bool:
@@ -127,6 +136,9 @@ class FitChanges:
             yield PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"].change,))
         elif self.fused_attention:
             yield PricedChange("fused-attention", None, lambda unchanged: unchanged, ())
+        if self.fused_loss and (loss := find_loss(operators)) is not None:
+            chunked = in_steps_alike(fuse_loss_memory(loss, operators), operators)
+            yield PricedChange("fused-loss", None, chunked, ())
 
     def _of_layers(self, program: MemoryProgram) -> Iterator[PricedChange]:
         if self.recompute is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profkit.memory.categories import (
     GRADIENT,
@@ -14,6 +15,7 @@ from profkit.memory.categories import (
     PARAMETER,
     TEMPORARY,
 )
+from profkit.model import IntColumn
 from profkit.simulation.memory_program import MemoryProgram
 
 __all__ = [
@@ -63,8 +65,11 @@ def fuse_optimizer(program: MemoryProgram) -> MemoryProgram:
     return program.without((program.use == TEMPORARY) & program.born_in(OPTIMIZER))
 
 
-_STATES = {"sgd": 0.0, "adam": 2.0, "adam8bit": 0.5 + 2 * 4 / 4 / 256}
+_ADAM = 2.0
+_STATES = {"sgd": 0.0, "adam": _ADAM, "adam8bit": 0.5 + 2 * 4 / 4 / 256}
 """State by parameter, as a multiple of it in fp32. bitsandbytes keeps two bytes, and a float for each block of 256."""
+_SMALL_BYTES = 4 * 4096
+"""bitsandbytes keeps the states of smaller parameters in fp32 (``min_8bit_size`` of its optimizers)."""
 
 
 def optimizer_kind(kind: str) -> MemoryChange:
@@ -72,26 +77,32 @@ def optimizer_kind(kind: str) -> MemoryChange:
 
     def change(program: MemoryProgram) -> MemoryProgram:
         parameters = program.use == PARAMETER
-        total = int(program.requested[parameters].sum())
         states = program.use == OPTIMIZER_STATE
-        held = int(program.requested[states].sum())
-        wanted = _STATES[kind] * total
-        if held >= wanted:
-            changed = program.scaled(states, wanted / held) if held else program
+        small = states & (program.requested < _SMALL_BYTES) if _STATES[kind] else np.zeros_like(states)
+        fixed, held = (int(program.requested[rows].sum()) for rows in (small, states))
+        wanted = float((_multiples(program.requested, kind) * program.requested)[parameters].sum())
+        if held > fixed and held >= wanted:
+            changed = program.scaled(states & ~small, max(wanted - fixed, 0.0) / (held - fixed))
         else:
-            changed = _with_states(program.without(states), _STATES[kind])
+            changed = _with_states(program.without(states), kind)
         return fuse_optimizer(changed) if kind == "sgd" else changed
 
     return change
 
 
-def _with_states(program: MemoryProgram, multiple: float) -> MemoryProgram:
+def _multiples(requested: IntColumn, kind: str) -> NDArray[np.float64]:
+    small = (requested < _SMALL_BYTES) & (_STATES[kind] > 0)
+    return np.where(small, _ADAM, _STATES[kind])
+
+
+def _with_states(program: MemoryProgram, kind: str) -> MemoryProgram:
     rows = np.flatnonzero((program.use == PARAMETER) & (program.requested > 0))
-    copies = np.repeat(rows, int(np.ceil(multiple)))
-    scale = multiple / max(int(np.ceil(multiple)), 1)
+    count = int(np.ceil(_STATES[kind]))
+    copies = np.repeat(rows, count)
+    each = _multiples(program.requested, kind)[copies] / max(count, 1)
     return program.with_rows(
         copies,
-        requested=np.ceil(program.requested[copies] * scale).astype(np.int64),
+        requested=np.ceil(program.requested[copies] * each).astype(np.int64),
         rest=np.zeros(len(copies), np.int64),
         use=np.full(len(copies), OPTIMIZER_STATE),
     )

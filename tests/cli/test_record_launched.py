@@ -132,6 +132,28 @@ def test_a_program_that_is_asked_to_end_does_so_in_its_own_way(tmp_path, ending,
     assert facts["traces"][0]["complete"] is False
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only Linux tells a process of its parent's end"
+)
+def test_a_program_is_asked_to_end_when_profkit_is_killed(tmp_path):
+    body = """
+        def save(number, frame):
+            open("checkpoint", "w").close()
+            sys.exit(9)
+        signal.signal(signal.SIGTERM, save)
+        train(10_000)
+    """
+    program(tmp_path, body)
+    arguments = ("--wait", "0", "--warmup", "1", "--steps", "100000")
+    with recording(tmp_path, "torch", "-o", "out", *arguments, "--", sys.executable, "train.py") as process:
+        send_when_ready(
+            process, signal.SIGKILL, to_group=False
+        )  # waits until the program has closed its output
+    assert (tmp_path / "checkpoint").exists()
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "ended by SIGTERM"
+
+
 RANKS = """
     import torch.distributed as dist
     dist.init_process_group("gloo")
@@ -175,6 +197,31 @@ def test_processes_that_torch_spawns_are_recorded_as_ranks(tmp_path):
         "trace_rank0.json.gz",
         "trace_rank1.json.gz",
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_of_multiprocessing_are_recorded_if_they_train(tmp_path, method):
+    body = f"""
+        import multiprocessing
+        def idle(): print("idle")
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("{method}")
+            children = [context.Process(target=train, args=(8,)) for _ in range(2)] + [context.Process(target=idle)]
+            for child in children: child.start()
+            for child in children: child.join()
+            assert [child.exitcode for child in children] == [0, 0, 0]
+    """
+    program(tmp_path, body)
+    code, out, error = record(tmp_path, "torch", "-o", "out", "--", sys.executable, "train.py")
+    assert code == 0, error
+    assert "idle" in out
+    traces = sorted(tmp_path.glob("out*/trace*"))
+    assert [path.parent.name for path in traces] == ["out-2", "out-3"], "out is of the program itself"
+    for path in traces:
+        assert names(path).count("profkit::optimizer") == names(path).count("profkit::backward") == 3
+    assert len(list(tmp_path.glob("out*"))) == 3, "a process that does not train leaves nothing"
+    assert "RecordingWarning" not in error
 
 
 DEEPSPEED = """

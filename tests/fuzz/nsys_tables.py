@@ -15,6 +15,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     "TARGET_INFO_GPU_METRICS": ("typeId", "metricId", "metricName"),
     "GENERIC_EVENTS": ("timestamp", "rawTimestamp", "typeId", "data"),
     "CUDA_CALLCHAINS": ("id", "symbol", "module", "stackDepth"),
+    "PROFKIT_PYTHON_SAMPLES": ("timestamp", "globalTid", "callchainId"),
+    "PROFKIT_PYTHON_CALLCHAINS": ("id", "symbol", "module", "line", "stackDepth"),
     "CUDA_GPU_MEMORY_USAGE_EVENTS": (
         "start", "globalPid", "deviceId", "address", "bytes", "memKind", "memoryOperationType",
     ),

@@ -1,5 +1,6 @@
 """The documentation: links lead somewhere, pages made from the code are fresh, and files that it names exist."""
 
+import os
 import re
 import subprocess
 import sys
@@ -90,3 +91,29 @@ def test_every_page_of_a_shelf_can_be_reached_from_the_readme():
         ]
 
     assert [p.name for p in (ROOT / "docs").rglob("*.md") if p.resolve() not in found] == []
+
+
+QUOTED = [
+    pytest.param(command, answer, id=f"{page.name}: {command}")
+    for page in PAGES
+    for block in FENCED.findall(page.read_text())
+    for command, answer in re.findall(r"^\$ (profkit .*)\n((?![$`]).+)$", block, re.MULTILINE)
+    if any((ROOT / word).is_file() for word in command.split())
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "answer"), QUOTED)
+def test_what_a_page_quotes_of_a_bundled_recording_is_what_profkit_says(command, answer, tmp_path):
+    words = [str(ROOT / word) if (ROOT / word).is_file() else word for word in command.split()[1:]]
+    told = subprocess.run(
+        [sys.executable, "-m", "profkit", *words],
+        cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ).stdout  # fmt: skip
+    whole = " ".join(told.split())
+    for part in answer.split("..."):
+        assert " ".join(part.split()) in whole
+
+
+def test_pages_quote_bundled_recordings():
+    assert len(QUOTED) > 4

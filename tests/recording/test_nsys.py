@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import RecordingError
+from profkit.model import RangeKind
+from profkit.readers.nsys import read_nsys
 from profkit.recording import nsys_command
 from profkit.recording.nsys_command import NsysRun, find_nsys, profile_command, record_with_nsys
 
@@ -152,6 +154,36 @@ class TestRealNsys:
         again = record(tmp_path, 2, "--no-phases")
         assert again.returncode == 0, again.stderr
         assert (tmp_path / "out" / "report_2.sqlite").exists(), "nothing is ever replaced"
+
+    @pytest.mark.slow
+    def test_samples_of_python_are_in_the_export(self, tmp_path):
+        program = script(
+            tmp_path,
+            """
+            import profkit
+            def slow(count):
+                total = 0
+                for number in range(count):
+                    total += number * number % 7
+                return total
+            with profkit.phase("work"):
+                slow(5_000_000)
+            """,
+        )
+        run = NsysRun(python=True)
+        code, (file,) = record_with_nsys(run, tmp_path / "out", program)
+        assert (code, run.said) == (0, [])
+        trace = read_nsys(file, file.name)
+        rows = trace.ranges.kind == RangeKind.PYTHON
+        names = trace.names(trace.ranges.name)
+        slow = rows & [name.endswith("program.py(6): slow") for name in names]
+        work = names == "work"
+        took = trace.ranges.end_ns - trace.ranges.start_ns
+        assert took[slow].sum() > 0.5 * took[work].sum(), "a busy machine gives the sampler fewer turns"
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+            "report.nsys-rep",
+            "report.sqlite",
+        ]
 
     @pytest.mark.slow
     @pytest.mark.parametrize("to", ["terminal", "group", "alone"])

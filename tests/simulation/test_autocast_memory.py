@@ -16,11 +16,16 @@ from tests.simulation.test_fit import recorded
 
 
 def factors_under_autocast(*calls, parameters=()):
-    """By how much the results of calls ``(name, sizes taken, elements made, more of Call)`` change; all stay to the end."""
-    made = [
-        Call(name, taken, tuple((n,) for n in taken), False, number, number + 1, number + 1, **more)
-        for number, (name, taken, _, more) in enumerate(calls)
-    ]
+    """By how much the results of calls change."""
+    return followed(*calls, parameters=parameters).factors().tolist()
+
+
+def followed(*calls, parameters=()):
+    """Calls ``(name, sizes taken, elements made, more of Call)`` followed through autocast; all results stay to the end."""
+    made = []
+    for number, (name, taken, _, more) in enumerate(calls):
+        known = {"sequence": number, "first": number + 1, "last": number + 1, "backward": False, **more}
+        made.append(Call(name, taken, tuple((n,) for n in taken), **known))
     results = 4 * np.array([elements for _, _, elements, _ in calls])
     count, rows = len(results) + len(parameters), np.arange(len(results))
     program = SimpleNamespace(
@@ -31,7 +36,7 @@ def factors_under_autocast(*calls, parameters=()):
     )
     forward = _Forward(program, BlockOperators(made, rows, rows, [rows], rows[:0]))
     forward.run()
-    return forward.factors().tolist()
+    return forward
 
 
 def test_indices_do_not_make_a_result_fp32_under_autocast():
@@ -94,3 +99,20 @@ def test_types_and_spans_of_inputs_are_read_from_the_trace():
         if any(b > a > 0 for a, b in zip(call.sizes, call.spans, strict=False))
     ]
     assert any(2 * call.sizes[0] < call.spans[0] < 3 * call.sizes[0] for call in parts if not call.backward)
+
+
+def test_a_product_takes_what_came_after_the_norm_and_no_other_product():
+    """Three projections take a norm's result; a convolution behind a residual takes the residual's."""
+    norm, product = ("aten::native_layer_norm", (8,), 8, {}), ("aten::mm", (8, 6), 8, {})
+    assert factors_under_autocast(norm, product, product) == [1.0, 0.5, 0.5]
+    kept = ("aten::mul", (8,), 8, {})
+    forward = followed(norm, kept, product, product)
+    assert [len(tensor.taken_by) for tensor in forward._all] == [1, 2, 0, 0]
+
+
+def test_the_gradient_of_a_softmax_is_in_the_type_of_what_it_takes():
+    logits, softmax = ("aten::mm", (6, 9), 16, {}), ("aten::_log_softmax", (16,), 16, {"sequence": 5})
+    asked = ("aten::to", (16,), 0, {})
+    assert followed(logits, ("aten::log_softmax", (16,), 0, {}), asked, softmax)._by_sequence[5]
+    assert not followed(logits, asked, ("aten::view", (16,), 0, {}), softmax)._by_sequence[5]
+    assert followed(logits, softmax)._by_sequence[5]

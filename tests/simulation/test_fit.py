@@ -26,20 +26,30 @@ from profkit.memory.categories import (
     _from_before,
 )
 from profkit.memory.phase_memory import Stretches
+from profkit.model.memory_history import Action
 from profkit.readers import read
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation.answer import first_step
-from profkit.simulation.attention_memory import score_rows, sequence_times
+from profkit.simulation.attention_memory import score_rows, sequence_times, shares_keys_in_fp32
 from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators, Call, block_operators
 from profkit.simulation.caching_allocator import most_reserved
+from profkit.simulation.cheapest_fit import cheapest_fit
 from profkit.simulation.fit import fit_program
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
-from profkit.simulation.memory_changes import keep_gradients
+from profkit.simulation.loss_memory import find_loss, fuse_loss_memory
+from profkit.simulation.memory_changes import keep_gradients, optimizer_kind
 from profkit.simulation.memory_program import memory_program
-from profkit.simulation.recompute_memory import find_segments, layer_times
+from profkit.simulation.recompute_memory import (
+    Segment,
+    _backward_begin,
+    _Layers,
+    find_segments,
+    layer_times,
+    recompute_memory,
+)
 from tests.memory.caching_allocator import MIB, CachingAllocator
 from tests.shared import DATA, SHARED, needs_shared
 
@@ -185,6 +195,90 @@ def test_gradients_of_the_step_before_are_no_parameters():
     assert _from_before(requested, allocated, use, freed).tolist() == [
         GRADIENT, PARAMETER, OPTIMIZER_STATE, OPTIMIZER_STATE, GRADIENT,
     ]  # fmt: skip
+
+
+@needs_shared
+def test_a_fused_loss_stores_no_logits():
+    program, operators = recorded("gpt2")
+    loss = find_loss(operators)
+    assert loss.vocabulary == 50257
+    fused = fit_program(program, FitChanges(fused_loss=True), operators).after.peak_bytes.likely
+    # Two temporaries and one activation of logits in fp32 hold the recorded peak.
+    assert 3 * loss.logits * 4 * 0.5 < program.peak_bytes() - fused < 3 * loss.logits * 4
+    changed = fuse_loss_memory(loss, operators)(program)
+    assert changed.requested[operators.rows].max() < 0.9 * loss.logits * 4
+    assert find_loss(recorded("resnet50")[1]) is None  # 1000 classes, fewer than the layer is wide
+
+
+def test_8_bit_states_of_small_parameters_stay_in_fp32():
+    program = memory_program(read(DATA / "run_gpt" / "memory.pickle.gz"))
+    states = (program.use == OPTIMIZER_STATE) & (program.requested > 0)
+    small = states & (program.requested < 4 * 4096)
+    assert small.any()
+    changed = optimizer_kind("adam8bit")(program)
+    assert (changed.requested[small] == program.requested[small]).all()
+    large = states & ~small
+    assert changed.requested[large].sum() < 0.3 * program.requested[large].sum()
+
+
+def test_queries_that_share_keys_in_fp32_leave_the_scores_stored():
+    def step(size, span):
+        repeated = Call("aten::clone", (24,), ((1, 2, 3, 2, 2),), False, 0, 1, 1, (True,), (span,))
+        rows = np.arange(1)
+        program = SimpleNamespace(requested=np.array([size]))
+        program.recorded = program
+        return program, BlockOperators([repeated], rows, rows, [rows], rows[:0])
+
+    assert shares_keys_in_fp32(*step(96, 8))
+    assert not shares_keys_in_fp32(*step(48, 8))  # in bf16
+    assert not shares_keys_in_fp32(*step(96, 24))  # nothing is repeated
+    if MODELS.exists():
+        program, operators = recorded("gpt2")
+        asked = FitChanges(fused_attention=True)
+        assert not asked.stores_scores(program, operators)
+
+
+def test_a_layers_result_is_the_largest_of_what_its_last_operator_makes():
+    """A norm's result comes before its statistics."""
+    layer = SimpleNamespace(stack=np.array([4, 7, 7, 7]), requested=np.array([900, 300, 8, 8]))
+    assert Segment("layer", np.arange(4), 0).result(layer) == 1
+
+
+@pytest.mark.parametrize(("makes_gradient", "begin"), [(True, 6), (False, 3)])
+def test_the_backward_of_a_layer_begins_behind_that_of_the_next(makes_gradient, begin):
+    """Events: two allocations and the result's free, a free, two allocations and the free of what the layer keeps."""
+    a, f = int(Action.ALLOC), int(Action.FREE_COMPLETED)
+    gradients = np.zeros(10, bool)
+    gradients[4] = makes_gradient
+    step = SimpleNamespace(
+        stack=np.array([1, 2]), requested=np.array([64, 64]), freed=np.array([9, 6]), end=9, makes_gradients=gradients,
+        replayed=SimpleNamespace(events=SimpleNamespace(action=np.array([a, a, f, a, a, f, a, a, f]))),
+    )  # fmt: skip
+    assert _backward_begin(step, Segment("layer", np.arange(2), 0)) == begin
+
+
+def test_the_first_turn_of_a_loop_may_be_unlike_the_others():
+    """Stacks 1 to 3 in the first turn, then four turns of 4 and 5; three blocks of one stack are one operator's."""
+    stacks = np.array([1, 2, 2, 2, 3, *[4, 5] * 4])
+    program = SimpleNamespace(
+        stack=stacks,
+        requested=np.full(len(stacks), 10),
+        owners=SimpleNamespace(path=lambda stack: ("loop", f"line {stack}")),
+    )
+    turns = [rows.tolist() for _, rows in _Layers(program, np.arange(len(stacks))).found()]
+    assert turns == [[0, 1, 2, 3, 4], [5, 6], [7, 8], [9, 10], [11, 12]]
+
+
+def test_what_a_forward_takes_for_a_moment_is_taken_again():
+    program = memory_program(read(DATA / "run_gpt" / "memory.pickle.gz"))
+    segments = [find_segments(program)[-1]]
+    segment = segments[0]
+    passing = (program.allocated > segment.first(program)) & (program.freed <= segment.last(program))
+    assert passing.any()
+    plain = recompute_memory(segments)(program)
+    fuller = recompute_memory(segments)(program.scaled(passing, 100.0))
+    begin = _backward_begin(program, segment)
+    assert fuller.curve()[begin] > plain.curve()[begin]
 
 
 @needs_shared
@@ -363,6 +457,37 @@ def test_the_cheapest_changes_that_fit_are_named():
     assert found.cheapest.after.reserved_bytes.high <= found.memory_bytes
     assert profkit.fit(MODELS / "whisper", memory_bytes=20 * 10**9).cheapest is None
     assert profkit.fit(MODELS / "whisper", memory_bytes=10**9).cheapest is None
+
+
+@needs_shared
+def test_as_few_layers_are_recomputed_as_make_it_fit():
+    program, _ = recorded("gpt2")
+    peaks = {
+        which: recompute_memory(find_segments(program, which))(program).peak_bytes()
+        for which in ("3", "6", "12", "all")
+    }
+    assert peaks["3"] > peaks["6"] > peaks["12"] == peaks["all"]
+    asked = FitChanges(optimizer="adam", fused_optimizer=True)
+    room = round(fit_program(program, replace(asked, recompute="6"), None).after.reserved_bytes.high)
+    found = cheapest_fit(program, asked, None, step=None, memory_bytes=room, gpu_bytes=None)
+    count = int(found.settings["recompute"])
+    assert count <= 6
+    fewer = replace(asked, recompute=str(count - 1))
+    assert fit_program(program, fewer, None, memory_bytes=room).fits is not True
+    (note,) = fit_program(program, FitChanges(recompute="2"), None).notes[-1:]
+    assert (note.code, note.params["of"], len(note.params["layers"].split(", "))) == ("some-layers", 12, 2)
+
+
+@needs_shared
+def test_layers_that_keep_the_most_for_their_time_come_first():
+    """Early blocks of a ResNet keep several times as much as late ones, and the host takes as long for each."""
+    program, _ = recorded("resnet50")
+    chosen = [each for each in find_segments(program, "3") if each.step == 0]
+    assert len(chosen) == 3
+    every = sorted(
+        int(program.requested[each.rows].sum()) for each in find_segments(program) if each.step == 0
+    )
+    assert sum(int(program.requested[each.rows].sum()) for each in chosen) > 0.8 * sum(every[-3:])
 
 
 @given(

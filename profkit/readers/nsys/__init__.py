@@ -22,6 +22,7 @@ from profkit.readers.nsys.columns import NULL, Columns, distinct, distinct_pairs
 from profkit.readers.nsys.database import Database
 from profkit.readers.nsys.devices import Devices
 from profkit.readers.nsys.nvtx import Marks, read_ranges
+from profkit.readers.nsys.python_samples import python_ranges
 from profkit.readers.nsys.report_file import exported
 from profkit.readers.nsys.samples import python_frames, read_memory, read_samples
 from profkit.readers.nsys.strings import StringIds
@@ -118,6 +119,7 @@ class _Reading:
             last = max(last, int(calls.end_ns.max()) + self.clock.shift_ns)
         ranges = read_ranges(self.database, self.marks, self.strings, self.actors, self.clock, last)
         overhead = read_overhead(self.overhead, self.string_ids, self.actors, self.clock)
+        python = python_ranges(self.database, *texts, self.actors, self.clock)
         self._note_graphs(
             operations, {self.strings.add(launch) for launch in ("cudaGraphLaunch", "cuGraphLaunch")}, calls
         )
@@ -131,7 +133,7 @@ class _Reading:
             devices=self.devices.devices,
             operations=operations,
             calls=calls,
-            ranges=_both(ranges, overhead),
+            ranges=_together(ranges, overhead, python),
             syncs=read_syncs(self.recorded.syncs, self.strings, self.actors, self.clock),
             memory=read_memory(self.database, self.devices, self.clock),
             samples=read_samples(self.database, self.strings, self.devices, self.clock),
@@ -197,7 +199,7 @@ def _users(work: dict[OperationKind, Columns]) -> set[tuple[int, int]]:
     return users
 
 
-def _both(first: Ranges, second: Ranges) -> Ranges:
+def _together(*tables: Ranges) -> Ranges:
     return Ranges(
-        **{f.name: np.concatenate([getattr(first, f.name), getattr(second, f.name)]) for f in fields(Ranges)}
+        **{f.name: np.concatenate([getattr(table, f.name) for table in tables]) for f in fields(Ranges)}
     )
