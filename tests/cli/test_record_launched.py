@@ -224,6 +224,24 @@ def test_processes_of_multiprocessing_are_recorded_if_they_train(tmp_path, metho
     assert "RecordingWarning" not in error
 
 
+@pytest.mark.slow
+def test_accelerate_starts_the_recorded_script(tmp_path):
+    """One process: several on the CPU need MPI there, and several GPUs are started as torchrun does."""
+    pytest.importorskip("accelerate", reason="SKIPPED LOUDLY: accelerate is not installed")
+    program(tmp_path, "assert sys.argv[1:] == ['--x', '1']\ntrain(8)")
+    start = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--cpu",
+        "--num_processes",
+        "1",
+    ]
+    code, _, error = record(tmp_path, "torch", "-o", "out", "--", *start, "train.py", "--x", "1")
+    assert code == 0, error
+    assert names(tmp_path / "out" / "trace.json.gz").count("profkit::optimizer") == 3
+
+
 DEEPSPEED = """
     import subprocess, sys
     rest = sys.argv[1:]
