@@ -28,7 +28,11 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
 @click.command(name="fit")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
-    "--batch", metavar="K|max", default="1", callback=_to_factor, help="The batch times K; max: as fits."
+    "--batch",
+    metavar="K|max",
+    default="1",
+    callback=_to_factor,
+    help="Multiply the batch by K; max: the largest that fits.",
 )
 @click.option(
     "--sequence",
@@ -46,7 +50,11 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
 @click.option("--ranks", type=click.IntRange(1, 65536), default=1, metavar="N", help="Shard over N ranks.")
 @click.option("--shard", type=click.Choice(["zero1", "zero2", "zero3"]), help="What to shard over --ranks.")
 @click.option(
-    "--accumulate", type=click.IntRange(1, 65536), default=1, metavar="N", help="The batch in N parts."
+    "--accumulate",
+    type=click.IntRange(1, 65536),
+    default=1,
+    metavar="N",
+    help="Split the batch into N parts.",
 )
 @click.option("--keep-gradients", is_flag=True, help="zero_grad(set_to_none=False).")
 @click.option("--offload-optimizer", is_flag=True, help="Keep the optimizer's state on the host.")

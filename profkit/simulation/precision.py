@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -31,7 +31,6 @@ Flags = NDArray[np.bool_]
 
 _ACTIVATIONS: Final = (Family.ELEMENTWISE, Family.RANDOM, Family.COPY, Family.REDUCE, Family.POOLING)
 _MISALIGNED: Final = re.compile(r"align[ac]?[12](?!\d)")
-_PRODUCTS: Final = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 _ALIGNED: Final = ("bf16", "fp16", "fp8", "tf32")
 """Types of Tensor Cores, which want rows of 16 bytes: 8 elements of 16 bits, 4 of 32."""
 
@@ -82,23 +81,10 @@ def misaligned_sizes(facts: StepFacts, products: Flags) -> list[tuple[int, str]]
 
 
 def _product_sizes(facts: StepFacts, row: int) -> tuple[int, ...]:
-    """M, N and K of a product, by what its operator took; () where that is unknown."""
-    operator = facts.operator_row[row]
-    text = facts.view.trace.ranges.shapes[operator] if operator >= 0 else -1
-    try:
-        shapes = json.loads(facts.view.trace.strings[text]) if text >= 0 else []
-    except ValueError:
-        return ()
-    matrices = [
-        s for s in shapes if isinstance(s, list) and len(s) >= 2 and all(isinstance(n, int) for n in s)
-    ]
-    if len(matrices) < 2:
-        return ()
-    left, right = matrices[-2:]
-    rows, inner = math.prod(left[:-1]) if len(left) == 2 else left[-2], left[-1]
-    # A linear layer takes its weight as it is stored, the output's size first.
-    columns = right[-1] if right[-2] == inner else right[-2]
-    return rows, columns, inner
+    """Rows, columns and depth of a product; () where they are unknown."""
+    work = facts.view.work
+    at = int(work.product[facts.program.row[row]])
+    return work.products[at] if at >= 0 else ()
 
 
 def _odd_products(facts: StepFacts) -> Flags:
@@ -106,11 +92,8 @@ def _odd_products(facts: StepFacts) -> Flags:
 
     Rows in memory are that long, but for the gradient of a weight, whose depth is seldom odd.
     """
-    found = np.zeros(facts.count, bool)
-    products = facts.of_family(Family.GEMM) & facts.innermost(*_PRODUCTS)
-    for row in np.flatnonzero(products).tolist():
-        found[row] = any(size % 4 for size in _product_sizes(facts, row)[1:])
-    return found
+    sizes = map(partial(_product_sizes, facts), range(facts.count))
+    return np.array([any(size % 4 for size in each[1:]) for each in sizes], bool)
 
 
 def use_tf32(edited: EditedStep) -> None:

@@ -303,7 +303,7 @@ def test_a_program_with_another_python_that_lacks_profkit_is_told(tmp_path, monk
     done = CliRunner().invoke(main, ["record", "torch", "--", str(python), "train.py"])
     assert done.exit_code == 1
     assert f"{python}: has no profkit: this profkit is of {sys.executable}" in done.output
-    assert f"Install it there: {python} -m pip install profkit" in done.output
+    assert f"Install it there, in the clone of profkit: {python} -m pip install ." in done.output
 
 
 def test_a_command_that_is_no_program_is_told(tmp_path, monkeypatch):

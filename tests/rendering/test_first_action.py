@@ -25,11 +25,11 @@ def with_failure(**values):
 @pytest.mark.parametrize(
     ("values", "action"),
     [
-        ({}, "Need less memory: net.py:3 forward holds 5.00 GiB, the most."),
+        ({}, "Reduce memory use: net.py:3 forward holds the most, 5.00 GiB."),
         ({"holders": []}, None),
         ({"kind": "outside"}, "Stop what else uses the GPU: nvidia-smi lists it."),
         ({"kind": "fragmented"}, "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."),
-        ({"kind": "fragmented", "expandable_segments": True}, "Need less memory: net.py:3 forward holds 5.00 GiB, the most."),
+        ({"kind": "fragmented", "expandable_segments": True}, "Reduce memory use: net.py:3 forward holds the most, 5.00 GiB."),
     ],
 )  # fmt: skip
 def test_where_memory_ran_out_that_comes_first(values, action):
@@ -39,7 +39,7 @@ def test_where_memory_ran_out_that_comes_first(values, action):
 def test_a_late_rank_comes_before_advice_on_the_step():
     late = {"rank": 1, "bound": "launch", "share": 0.3}
     page = render_html(edited(compute_bound(), lambda values: values["verdict"].update(straggler=late)))
-    assert "<span>Do first</span> <bdi>Analyse the file of rank 1 by itself" in page
+    assert "<span>Do first</span> <bdi>Analyse the file of rank 1 and that of another rank" in page
     assert page.count("<span>Do first</span>") == 1
     turns = edited(compute_bound(), lambda values: values["verdict"].update(straggler={**late, "rank": None}))
     assert first_action(turns) is None
