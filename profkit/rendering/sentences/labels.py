@@ -58,7 +58,7 @@ BOUNDS: Final = {
 CAUSES: Final = {
     "input": Term("Input data", "the host was fetching a batch", "red"),
     "sync": Term("Synchronisation", "the host had waited for the device, and launched late", "yellow"),
-    "host": Term("Launching", "the host was running Python or framework code around launches", "dark_orange"),
+    "host": Term("Launching", "the host was running its own code around launches", "dark_orange"),
     "host_work": Term("Host work", "the host was in a range or function that launches nothing", "gold1"),
     "queue": Term("Queue latency", "the usual time between queued operations", "orange3"),
     "initialisation": Term(
