@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
 
-from profkit.trial.child import Turns  # noqa: E402
-from profkit.trial.losses import Losses  # noqa: E402
-from profkit.trial.messages import Facts, LoaderFacts, Turn  # noqa: E402
-from profkit.trial.observe import Observer  # noqa: E402
+from profkit.trial.child import Turns
+from profkit.trial.losses import Losses
+from profkit.trial.messages import Facts, LoaderFacts, Turn
+from profkit.trial.observe import Observer
 
 pytestmark = pytest.mark.torch
 

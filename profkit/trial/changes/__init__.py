@@ -73,7 +73,9 @@ def change_named(name: str) -> Change:
         except (ImportError, AttributeError) as error:
             raise RecordingError(name, f"cannot be imported ({error})") from error
     if kind is None:
-        raise RecordingError(name, "is no change", f"Choose of {', '.join(CHANGES)}, or name module:Class")
+        raise RecordingError(
+            name, "is no change", f"Choose one of {', '.join(CHANGES)}, or name module:Class"
+        )
     return kind()
 
 
