@@ -59,8 +59,8 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         batch: The batch as a multiple of the recorded one; ``max`` for the largest that fits.
         sequence: The length of the sequence as a multiple of the recorded one.
         bf16: Forward and loss under autocast to bf16.
-        recompute: Activations to recompute, each layer by itself: ``all``, the path of a phase, or a part of the name
-            of the file or function that calls the layers.
+        recompute: Activations to recompute, each layer by itself: ``all``, the path of a phase, a part of the name
+            of the file or function that calls the layers, or how many layers (``"6"``: those that keep the most for their time).
         fused_attention: Attention by scaled_dot_product_attention, which stores no scores.
         fused_loss: Cross entropy over a vocabulary in chunks, which stores no logits (Liger's fused linear cross entropy).
         optimizer: Another optimizer: ``sgd`` (without momentum), ``adam``, ``adam8bit``.

@@ -275,7 +275,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         found, findings = summarise(recordings, options), failure_findings(failures)
     if phase is not None and not found.phases:
         raise AnalysisError(
-            f"phase {phase!r}", "no phase is named so", "The report without --phase lists them"
+            f"phase {phase!r}", "no phase has this name", "The report without --phase lists them"
         )
     if len(files) < len(given):
         findings.append(Finding("file-repeated", Severity.WARNING, count=len(given) - len(files)))

@@ -40,9 +40,9 @@ def _value(text: str) -> Any:
     multiple=True,
     metavar="NAME=VALUE,...",
     callback=_values,
-    help="Call it with this parameter; several values are a sweep, and several options all their combinations.",
+    help="Call it with this parameter; several values make a sweep, and several options all combinations.",
 )
-@click.option("--backward", is_flag=True, help="Time the backward pass of what it returns too, apart.")
+@click.option("--backward", is_flag=True, help="Time the backward pass of what it returns separately, too.")
 @click.option(
     "--warmup",
     default=10,

@@ -22,7 +22,7 @@ __all__ = ["command"]
 )
 @click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
 def command(files: tuple[str, ...], output: str, step: str | None) -> None:
-    """Export phases, kernels, idle causes and memory as one timeline.
+    """Export phases, kernels, idle causes, launch queue and memory as a timeline.
 
     \b
     Example:

@@ -28,7 +28,11 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
 @click.command(name="fit")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
-    "--batch", metavar="K|max", default="1", callback=_to_factor, help="The batch times K; max: as fits."
+    "--batch",
+    metavar="K|max",
+    default="1",
+    callback=_to_factor,
+    help="Multiply the batch by K; max: the largest that fits.",
 )
 @click.option(
     "--sequence",
@@ -38,7 +42,7 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
     help="The sequence times K.",
 )
 @click.option("--bf16", is_flag=True, help="Run forward and loss in bf16 with autocast.")
-@click.option("--recompute", metavar="all|PHASE|MODULE", help="Recompute the activations of these layers.")
+@click.option("--recompute", metavar="all|N|PHASE|MODULE", help="Recompute the activations of these layers.")
 @click.option("--fused-attention", is_flag=True, help="Use scaled_dot_product_attention.")
 @click.option("--fused-loss", is_flag=True, help="Cross entropy in chunks: no logits are stored.")
 @click.option("--optimizer", type=click.Choice(["sgd", "adam", "adam8bit"]), help="Another optimizer.")
@@ -46,7 +50,11 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
 @click.option("--ranks", type=click.IntRange(1, 65536), default=1, metavar="N", help="Shard over N ranks.")
 @click.option("--shard", type=click.Choice(["zero1", "zero2", "zero3"]), help="What to shard over --ranks.")
 @click.option(
-    "--accumulate", type=click.IntRange(1, 65536), default=1, metavar="N", help="The batch in N parts."
+    "--accumulate",
+    type=click.IntRange(1, 65536),
+    default=1,
+    metavar="N",
+    help="Split the batch into N parts.",
 )
 @click.option("--keep-gradients", is_flag=True, help="zero_grad(set_to_none=False).")
 @click.option("--offload-optimizer", is_flag=True, help="Keep the optimizer's state on the host.")

@@ -33,14 +33,16 @@ FAILED = 3
 )
 @click.option("--max-memory", metavar="LIMIT", help="Peak of allocated memory: +2% or 40GiB.")
 @click.option("--max-launches", metavar="LIMIT", help="Kernels per step: +5% or 800.")
-@click.option("--min-busy", metavar="LIMIT", help="Least share of the step in which the device is busy: 80%.")
-@click.option("--max-idle", metavar="LIMIT", help="Most share of the step in which the device is idle: 20%.")
+@click.option(
+    "--min-busy", metavar="LIMIT", help="Minimum share of the step in which the device is busy: 80%."
+)
+@click.option(
+    "--max-idle", metavar="LIMIT", help="Maximum share of the step in which the device is idle: 20%."
+)
 @click.option(
     "-o", "--output", metavar="FILE", help="Write the comparison with the baseline, e.g. comment.md."
 )
-@click.option(
-    "--allow-unknown", is_flag=True, help="Pass where a limit cannot be judged; say so all the same."
-)
+@click.option("--allow-unknown", is_flag=True, help="Pass if a limit cannot be judged, but say so.")
 @format_options("text", "json", "md", "html", "csv")
 @step_option
 @device_option

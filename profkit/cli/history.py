@@ -29,7 +29,11 @@ __all__ = ["command", "parse_tags"]
     "--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Only runs with this tag; may be repeated."
 )
 @click.option(
-    "--last", type=click.IntRange(1), default=1000, show_default=True, help="Only the latest runs, this many."
+    "--last",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="At most this many of the latest runs.",
 )
 @click.option("--set-baseline", metavar="NAME=RUN", help="Name a run, for profkit gate --baseline NAME.")
 @click.option("-o", "--output", metavar="FILE", help="Write the trend as a page with a plot.")

@@ -108,12 +108,14 @@ plain_steps_option = click.option(
     help="Step time without a profiler, e.g. 38.3ms: once for both sides, or twice, before and after.",
 )
 memory_option = click.option(
-    "--memory", "memory_bytes", metavar="SIZE", callback=_to_bytes, help="What it has to fit into, e.g. 24GB."
+    "--memory",
+    "memory_bytes",
+    metavar="SIZE",
+    callback=_to_bytes,
+    help="Memory that it has to fit into, e.g. 24GB.",
 )
 step_option = click.option("--step", metavar="NAME", help="Name of the ranges that are steps.")
 phase_option = click.option(
     "--phase", metavar="NAME", help="Show only this phase and what lies in it: forward, or forward/loss."
 )
-device_option = click.option(
-    "--device", type=int, metavar="N", help="Look at this device of the report only."
-)
+device_option = click.option("--device", type=int, metavar="N", help="Show only this device of the report.")

@@ -137,10 +137,14 @@ def _script_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ("--stop-after", "End the program, with exit code 0, when the recording is over.", {"is_flag": True}),
         ("--step-by", "What ends a step: by default the optimizer, or backward if none.", {"type": marks}),
         ("--step-every", "How many of those make a step.", {"default": 1, "type": click.IntRange(min=1)}),
-        ("--every", "Record in every so many steps, as long as the program runs.", {"type": int}),
+        ("--every", "Record once every so many steps, as long as the program runs.", {"type": int}),
         ("--on", "Record when asked: signal (SIGUSR2), or a file that you touch.", {"metavar": "WHAT"}),
-        ("--slower-than", "Record after a step of more seconds.", {"type": float, "metavar": "SECONDS"}),
-        ("--modules", "How deep modules within the model are phases.", {"default": 0, "type": natural}),
+        (
+            "--slower-than",
+            "Record after a step that takes longer than this, in seconds.",
+            {"type": float, "metavar": "SECONDS"},
+        ),
+        ("--modules", "Depth to which modules within the model are phases.", {"default": 0, "type": natural}),
     ):
         function = click.option(flag, help=help_, **settings)(function)
     return function
@@ -190,7 +194,11 @@ def memory(output: str, program: tuple[str, ...], analyze: bool, ranks: str | No
 @command.command()
 @_shared_options
 @click.option(
-    "--every", default=100, show_default=True, type=click.IntRange(min=1), help="Look at every so many steps."
+    "--every",
+    default=100,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Inspect one of every so many steps.",
 )
 def numerics(output: str, program: tuple[str, ...], analyze: bool, every: int) -> None:
     """Record what tensors of a Python script hold: ranges, lost gradients, inf and NaN, swallowed updates."""
@@ -274,6 +282,6 @@ def _why_nothing(runs: list[Path]) -> str:
     if problems:
         return str(problems[-1])
     return (
-        "no process of the program trained under the recorder. Its child processes are not recorded: name the script"
-        " that trains, or the launcher (torchrun, accelerate launch, deepspeed)"
+        "no process of the program trained under the recorder. Of its child processes, only those of multiprocessing"
+        " are recorded: name the script that trains, or the launcher (torchrun, accelerate launch, deepspeed)"
     )

@@ -17,7 +17,7 @@ __all__ = ["command"]
     "--output",
     required=True,
     metavar="FILE|FOLDER",
-    help="Write here; of several files, into this folder.",
+    help="Write the copy here; of several files, into this folder.",
 )
 @click.option("--threads", is_flag=True, help="Hide the names of host threads too.")
 @click.option("--word", "words", multiple=True, metavar="TEXT", help="Hide this too; may be repeated.")

@@ -33,14 +33,14 @@ def _to_s(ctx: click.Context, param: click.Parameter, text: str) -> float:
     default=20,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Steps to time of each side, unless fewer tell.",
+    help="Steps to time of each side; fewer if they decide.",
 )
 @click.option(
     "--warmup", default=5, show_default=True, type=click.IntRange(min=2), help="Steps to run first."
 )
 @click.option("--only", metavar="NAMES", callback=_names, help="Try only these changes: tf32,compile,...")
 @click.option("--skip", metavar="NAMES", callback=_names, help="Try all but these.")
-@click.option("--keep-going", is_flag=True, help="Go on where two unchanged programs differ by much.")
+@click.option("--keep-going", is_flag=True, help="Continue even if two unchanged runs differ a lot.")
 @click.option(
     "--step-by",
     type=click.Choice(["optimizer", "backward", "module", "loader"]),
@@ -50,9 +50,9 @@ def _to_s(ctx: click.Context, param: click.Parameter, text: str) -> float:
 @click.option(
     "--recording",
     metavar="FILE",
-    help="Show what a replay of this recording promises, and try the largest first.",
+    help="Predict savings by a replay of this recording, and try the largest first.",
 )
-@click.option("--state", metavar="FILE", help="Keep what is known in this file, and go on from it.")
+@click.option("--state", metavar="FILE", help="Keep the state of the trial in this file, and resume from it.")
 @click.option(
     "-o",
     "--output",

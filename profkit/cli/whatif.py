@@ -102,8 +102,8 @@ def _text(found: WhatIf) -> str:
 
     known = "" if found.source == "measured" else f" ({_SOURCES[found.source]})"
     lines = [
-        f"A step takes {duration_text(found.before_ns)} without the recorder{known}; "
-        f"the recorded step took {duration_text(found.recorded_ns)}."
+        f"Without the recorder: {duration_text(found.before_ns)}{known}. "
+        f"With it: {duration_text(found.recorded_ns)}."
     ]
     for row in found.changes:
         gain = row.speedup

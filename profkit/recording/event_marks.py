@@ -28,6 +28,9 @@ class Parts(Protocol):
     def left(self, kind: Kind, subject: Any, values: Any) -> None:
         """A stretch has ended, whether it was a phase or not."""
 
+    def passes_over(self, module: Any) -> bool:
+        """Whether a module is certain to be no phase: most modules of a model, several a millisecond."""
+
 
 class _Open(threading.local):
     """What is open on this thread, outermost first."""
@@ -46,7 +49,7 @@ class EventMarks:
 
     def entered(self, kind: Kind, subject: Any) -> None:
         """A stretch begins; a closure of the optimizer suspends the optimizer's phase."""
-        if not recording():
+        if (kind is Kind.MODULE and self._parts.passes_over(subject)) or not recording():
             return
         stack = self._open.stack
         if kind is Kind.CLOSURE:
@@ -68,6 +71,8 @@ class EventMarks:
 
     def left(self, kind: Kind, subject: Any, values: Any = None) -> None:
         """A stretch ends, and with it whatever is still open within it."""
+        if kind is Kind.MODULE and self._parts.passes_over(subject):
+            return
         stack = self._open.stack
         self._parts.left(kind, subject, values)
         if kind is not Kind.CLOSURE:
@@ -126,6 +131,11 @@ class ScriptParts:
             return None
         self._mine.add(name)
         return name
+
+    def passes_over(self, module: Any) -> bool:
+        """Whether a module lies within the outermost one, and only that is a phase."""
+        outermost = None if self._depth else getattr(self._within, "module", None)
+        return outermost is not None and outermost() not in (None, module)
 
     def _of_module(self, module: Any) -> str | None:
         outermost = getattr(self._within, "module", None)

@@ -95,6 +95,11 @@ class _NamedParts:
         if kind is Kind.MODULE and subject in self._names:
             _watch_backward(f"{self._names[subject]}.backward", self._open_modules, *values)
 
+    def passes_over(self, module: Any) -> bool:
+        """Whether a module is neither the model nor one of those that have a name."""
+        plain = plain_module(module)
+        return plain not in self._names and plain is not self._model
+
 
 class _Fetching:
     """An iterable whose fetches are phases."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from profkit.recording import backends
 from profkit.recording.notices import warn
 
-__all__ = ["Kind", "Listener", "calls_closure", "in_backward", "listen", "unlisten"]
+__all__ = ["Kind", "Listener", "calls_closure", "forget_listeners", "in_backward", "listen", "unlisten"]
 
 
 class Kind(Enum):
@@ -85,6 +85,12 @@ def unlisten(listener: Listener) -> None:
             _listeners[kind] = tuple(each for each in _listeners[kind] if each is not listener)
             if not _listeners[kind]:
                 _undo.pop(kind)()
+
+
+def forget_listeners() -> None:
+    """Let nobody hear any more: a forked child has its parent's listeners."""
+    for listener in {id(each): each for listeners in _listeners.values() for each in listeners}.values():
+        unlisten(listener)
 
 
 def calls_closure(optimizer: Any) -> bool:

@@ -149,7 +149,6 @@ class Recorder:
         problems: What was told.
         phases: The names of the phases that were recorded.
         stopping: Whether what was recorded is being written.
-        children_record: Whether processes that this one started record, so that a lack of steps here is none.
         heard: Where hooks tell of the steps, how often they heard what.
         on_stage: Called when a step of another stage begins.
         when_done: Called when the schedule is over and everything is written, outside of the program's ranges.
@@ -171,7 +170,7 @@ class Recorder:
         self.phases: set[str] = set()
         self.heard: Mapping[str, int] | None = None
         self.on_stage: Callable[[Stage], object] = bool  # nobody follows
-        self.children_record = False
+        self._children = False
         self.when_done: Callable[[], object] | None = None
         self._active_ns: list[int] = []
         self._step_began_ns = 0
@@ -199,6 +198,10 @@ class Recorder:
         """Tell that a hook has heard a training step end: it ends outside of the program's ranges."""
         if self.recording_here and not self._ends.end_outside():
             self._tell_once("the program trains on another thread than the one that records")
+
+    def expect_children(self) -> None:
+        """Processes that this one starts record: that no step ends here is no lack."""
+        self._children = True
 
     @property
     def stage(self) -> Stage:
@@ -366,7 +369,7 @@ class Recorder:
             self._tell(problem)
 
     def _tell_what_is_missing(self) -> None:
-        if (self._torch is None and not under_nsys()) or self.children_record:
+        if (self._torch is None and not under_nsys()) or (self._children and not self._step):
             return
         cycles = self._torch.cycles if self._torch else []
         asked_by = self._trigger.asked_by if self._trigger else None

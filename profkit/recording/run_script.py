@@ -9,7 +9,6 @@ import functools
 import importlib
 import importlib.util
 import json
-import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from profkit.recording.children import record_children
 from profkit.recording.event_marks import mark_recorded_steps
 from profkit.recording.program_events import in_backward, listen, unlisten
 from profkit.recording.recorder import Recorder, record
@@ -42,7 +42,7 @@ def main(
     if program[0] != "-m" and not Path(program[0]).exists():
         sys.exit(f"Error: {program[0]}: there is no such script")
     if importlib.util.find_spec("torch") is None:
-        sys.exit(f"Error: {sys.executable}: torch is not installed here. Install profkit[torch]")
+        sys.exit(f"Error: {sys.executable}: torch is not installed here. Install PyTorch")
     with (recorder or recorded)(options):
         run_as_main(program)
 
@@ -69,7 +69,7 @@ def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
         if recorder.folder is None and not script["stop_after"]:
             yield recorder
             return
-        _spawned_children_record(options, recorder, stack)
+        stack.callback(record_children(recorded, options, recorder.expect_children))
         if recorder.folder is not None:
             stack.callback(EndsFirst(functools.partial(_end, recorder)).give_back)
             stack.push(lambda _kind, error, _where: recorder.stop(error))  # while signals still wait for it
@@ -109,28 +109,6 @@ def _stepper(recorder: Recorder, options: dict[str, Any], stop_after: bool) -> C
             sys.exit(0)
 
     return count
-
-
-def _spawned_children_record(options: dict[str, Any], recorder: Recorder, stack: ExitStack) -> None:
-    """Let the processes of ``torch.multiprocessing.spawn`` record as ranks."""
-    spawning: Any = importlib.import_module("torch.multiprocessing.spawn")
-    original = spawning.start_processes
-
-    @functools.wraps(original)
-    def start_processes(fn: Any, args: Any = (), nprocs: int = 1, *rest: Any, **named: Any) -> Any:
-        recorder.children_record = True
-        child = functools.partial(_child, fn, options, nprocs)
-        return original(child, args, nprocs, *rest, **named)
-
-    spawning.start_processes = start_processes
-    stack.callback(setattr, spawning, "start_processes", original)
-
-
-def _child(fn: Any, options: dict[str, Any], count: int, rank: int, *args: Any) -> None:
-    """One spawned process, recorded."""
-    os.environ["PROFKIT_RANK"] = f"{rank}/{count}"
-    with recorded(options):
-        fn(rank, *args)
 
 
 if __name__ == "__main__":

@@ -265,7 +265,7 @@ def no_advice(report: Document) -> str | None:
     if report.verdict.bound == "unknown" or not any(row.busy_ns for row in report.devices):
         return None
     if any(finding.code == "no-torch" for finding in report.health.findings):
-        return "No advice: it is for programs of PyTorch, and this is another one."
+        return "No advice: profkit advises on PyTorch programs, and this is not one."
     if not report.window.steps:
         return "No advice: no steps are marked, and no rule found a change that would clearly shorten the whole recording."
     return "No advice: no rule found a change that clearly pays. profkit whatif prices every change that can be made."

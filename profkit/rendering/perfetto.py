@@ -28,7 +28,7 @@ _GAPS: Final = 1 << 30
 def render_perfetto(
     views: Sequence[TraceView], offsets: Sequence[int], memory: Sequence[MemoryCurve] = ()
 ) -> bytes:
-    """Kernels by stream, idle time by cause, phases by thread and memory as counters, as a ``.json.gz``.
+    """Kernels by stream, idle time by cause, the launch queue, phases by thread and memory, as a ``.json.gz``.
 
     Args:
         views: The traces; their whole recording is written, not only the window.
@@ -43,6 +43,7 @@ def render_perfetto(
             device += 1
             events += _operations(view, at, offset, device)
             events += _gaps(view, at, offset, device)
+            events += _queue(view, at, offset, device)
     events += _memory(memory, device + 1)
     # The level that is a good bargain, and no time stamp: the same input gives the same bytes.
     text = '{"displayTimeUnit":"ns","traceEvents":[\n' + ",\n".join(events) + "\n]}\n"
@@ -137,6 +138,25 @@ def _gaps(view: TraceView, device: int, offset: int, process: int) -> Iterator[s
     )
 
 
+def _queue(view: TraceView, device: int, offset: int, process: int) -> Iterator[str]:
+    """A counter of what has been launched and not begun: an empty queue means that the device waits for the host."""
+    operations, launches = view.trace.operations, view.launches
+    rows = np.flatnonzero((operations.device == device) & launches.linked)
+    begun = np.maximum(operations.start_ns[rows], launches.time_ns[rows])
+    time = np.concatenate((launches.time_ns[rows], begun)) + offset
+    order = np.argsort(time, kind="stable")
+    depth = np.cumsum(np.repeat((1, -1), len(rows))[order])
+    last = np.append(np.diff(time[order]) > 0, True)[: len(order)]
+    for time_ns, queued in zip(time[order][last].tolist(), depth[last].tolist(), strict=True):
+        yield _counter(process, time_ns, '"launch queue"', {"operations": queued})
+
+
+def _counter(process: int, time_ns: int, label: str, values: dict[str, int]) -> str:
+    return (
+        f'{{"ph":"C","pid":{process},"tid":0,"ts":{_us(time_ns)},"name":{label},"args":{json.dumps(values)}}}'
+    )
+
+
 def _memory(curves: Sequence[MemoryCurve], process: int) -> Iterator[str]:
     """Counters of what is known; a history without times has no place on a timeline."""
     for curve in curves:
@@ -146,5 +166,4 @@ def _memory(curves: Sequence[MemoryCurve], process: int) -> Iterator[str]:
         known = {name: sizes for name, sizes in both.items() if sizes}
         label = json.dumps(f"memory of device {curve.device}")
         for time_ns, *sizes in zip(curve.time_ns, *known.values(), strict=True):
-            values = json.dumps(dict(zip(known, sizes, strict=True)))
-            yield f'{{"ph":"C","pid":{process},"tid":0,"ts":{_us(time_ns)},"name":{label},"args":{values}}}'
+            yield _counter(process, time_ns, label, dict(zip(known, sizes, strict=True)))

@@ -7,7 +7,7 @@ from typing import Final
 
 from profkit.model import Finding, OperationKind, Severity, Trace
 from profkit.readers.registry import format_named
-from profkit.timeline.launches import launches_without_kernel
+from profkit.timeline.launches import launches_without_kernel, unstarted_launches
 from profkit.timeline.view import TraceView
 
 __all__ = ["importer_finding"]
@@ -35,8 +35,9 @@ def _lacks_rows(view: TraceView, *, is_older: bool) -> bool:
     """Whether rows of CUDA are missing; that all are is only likely where the importer is known to be older."""
     trace = view.trace
     kernels = int((trace.operations.kind == OperationKind.KERNEL).sum())
-    lost = launches_without_kernel(trace, view.launches)
-    if lost > _LOST * (lost + kernels) or view.steps.damaged.any():
+    unstarted = int(unstarted_launches(trace, view.launches).sum())
+    lost = launches_without_kernel(trace, view.launches) - unstarted
+    if lost > _LOST * (lost + kernels) or (view.steps.damaged.any() and not unstarted):
         return _may_be_older(trace)
     return is_older and not len(trace.operations) and trace.source.facts.get("gpus", "0") != "0"
 

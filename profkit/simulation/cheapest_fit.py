@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from itertools import combinations
 from typing import Final
@@ -22,6 +22,9 @@ _OFFERED: Final = FitChanges(
 )
 """What keeps the batch and the ranks as they are."""
 
+_CLEARLY: Final = 0.75
+"""Of the step with fewer changes: more of them must be faster by what their times are off by (docs/fit.md)."""
+
 _NAMES: Final = ("fused_optimizer", "fused_attention", "bf16", "optimizer", "recompute")
 
 
@@ -34,27 +37,48 @@ def cheapest_fit(
     memory_bytes: int,
     gpu_bytes: int | None,
 ) -> FitChoice | None:
-    """Changes beyond those asked for, none of them needless, that surely fit and have the shortest step; None where none do.
+    """Changes beyond those asked for that surely fit and have the shortest step; None where none do.
 
-    Without a trace's step the first of the smallest sets is taken.
+    None of them is needless, and no more are taken than is clearly faster. Without a trace's step the first of the
+    smallest sets is taken.
     """
+
+    def fits(changes: FitChanges) -> Fit:
+        return fit_program(
+            program, changes, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=gpu_bytes
+        )
+
     best: Fit | None = None
     fitting: list[frozenset[str]] = []
     for names in _sets(program, asked, operators):
         if any(each <= names for each in fitting):
             continue
         changes = replace(asked, **{name: getattr(_OFFERED, name) for name in names})
-        found = fit_program(
-            program, changes, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=gpu_bytes
-        )
+        found = fits(changes)
         if not found.fits:
             continue
         fitting.append(names)
-        if best is None or _step_ns(found) < _step_ns(best):
+        if "recompute" in names:
+            found = _fewest_layers(program, changes, found, fits)
+        clearly = 1.0 if best is None or len(found.changes) == len(best.changes) else _CLEARLY
+        if best is None or _step_ns(found) < clearly * _step_ns(best):
             best = found
     if best is None:
         return None
     return FitChoice(changes=best.changes, settings=best.settings, after=best.after)
+
+
+def _fewest_layers(
+    program: MemoryProgram, changes: FitChanges, every: Fit, fits: Callable[[FitChanges], Fit]
+) -> Fit:
+    """The fit with as few layers recomputed as do, by halves; with all of them where no fewer do."""
+    layers = find_segments(program)
+    fewest, most, best = 1, sum(each.step == layers[-1].step for each in layers), every
+    while fewest < most:
+        count = (fewest + most) // 2
+        found = fits(replace(changes, recompute=str(count)))
+        fewest, most, best = (fewest, count, found) if found.fits else (count + 1, most, best)
+    return best
 
 
 def _step_ns(found: Fit) -> float:

@@ -1,6 +1,6 @@
 """The constants of the time model, each with its source, and how far the host may be off.
 
-Ten, which `reports/advice/ablation.py` proves on every measured pair: what moved no pair to the right side is gone.
+Ten besides the host, which `reports/advice/ablation.py` proves on every measured pair: what moved no pair to the right side is gone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ class Constants:
     matrix: float = 0.70
     """The share of its peak that a large matrix product reaches. H200: 76 % fp32, 77 % TF32 and bf16 for cubes of
     8192, 66 to 72 % for the layers of a GPT (reports/calibration, environment.json and gpt traces)."""
+    misaligned: float = 0.2
+    """The same on Tensor Cores where sizes are no multiple of 4 (vocabulary and vocabulary_32001 of reports/advice:
+    0.20 and 0.19)."""
     attention: float = 0.33
     """The same for fused attention in 16 bits, forward and backward (reports/calibration, attn_*)."""
     memory: float = 0.87

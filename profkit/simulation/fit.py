@@ -21,6 +21,7 @@ from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.fit_changes import FitChanges, PricedChange
 from profkit.simulation.memory_program import MemoryProgram
 from profkit.simulation.predict import Step
+from profkit.simulation.recompute_memory import cheapest_places, find_segments
 from profkit.simulation.reserved_memory import reserved_bytes
 
 __all__ = ["fit_program", "gpu_bytes", "largest_batch"]
@@ -209,6 +210,13 @@ def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperator
         notes.append(FitNote(code="scores-unknown"))
     if changes.bf16 and operators is not None and under_autocast(program, operators):
         notes.append(FitNote(code="bf16-already"))
+    if changes.recompute is not None and changes.recompute.isdecimal():
+        every = find_segments(program)
+        chosen = sorted(place + 1 for place in cheapest_places(program, every, int(changes.recompute)))
+        layers = sum(each.step == every[-1].step for each in every)
+        notes.append(
+            FitNote(code="some-layers", params={"of": layers, "layers": ", ".join(map(str, chosen))})
+        )
     if changes.stores_scores(program, operators):
         notes.append(FitNote(code="scores-stored"))
     if changes.offload_optimizer:

@@ -34,6 +34,9 @@ _HALF: Final = {"bf16", "fp16"}
 _LOGARITHM: Final = re.compile(r"LogSoftMax|softmax_warp_\w{1,64}<[^>]{0,200}, true, \w{1,64}>")
 _EXPERTS: Final = re.compile(r"top_?k|moe|expert|gating|router|grouped", re.IGNORECASE)
 _PLANES: Final = re.compile(r"bn_[fb]w\w{0,64}_1c11")
+_SPLIT_FP32: Final = 1 / 6
+"""The share of its peak that fused attention reaches in TF32, over that in 16 bits: fp32 is taken apart into three
+products of TF32 (CUTLASS's ``OpMultiplyAddFastF32``, of PyTorch's memory-efficient kernels), each at half of that share."""
 _FUSED_LAUNCHES: Final = 4.0
 """What fused attention takes of the host, in usual launches: it weighs its backends, fills statistics and seeds (3 to 14 in
 ten first sides of reports/advice, median 6; backward 0.6 to 4 in 22)."""
@@ -162,7 +165,7 @@ def _fuse_run(edited: EditedStep, rows: NDArray[np.int64]) -> None:
     half = "bf16" if _in_half(facts, rows) else "tf32"
     peak = (gpu.best_peaks().get(half) if gpu else None) or math.inf
     flop = float(np.nansum(known_flop(edited)[products])) * (1.25 if facts.backward[rows[0]] else 1.0)
-    share = edited.constants.attention * (1.0 if half == "bf16" else 0.5)
+    share = edited.constants.attention * (1.0 if half == "bf16" else _SPLIT_FP32)
     # Masked scores below the diagonal are half of them; a kernel that skips them does half the work.
     ns = edited.constants.start_ns * 2 + flop / (peak * share) * 1e9 * 0.75
     total = float(edited.duration_ns[rows].sum())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -81,23 +81,19 @@ def misaligned_sizes(facts: StepFacts, products: Flags) -> list[tuple[int, str]]
 
 
 def _product_sizes(facts: StepFacts, row: int) -> tuple[int, ...]:
-    """M, N and K of a product, by what its operator took; () where that is unknown."""
-    operator = facts.operator_row[row]
-    text = facts.view.trace.ranges.shapes[operator] if operator >= 0 else -1
-    try:
-        shapes = json.loads(facts.view.trace.strings[text]) if text >= 0 else []
-    except ValueError:
-        return ()
-    matrices = [
-        s for s in shapes if isinstance(s, list) and len(s) >= 2 and all(isinstance(n, int) for n in s)
-    ]
-    if len(matrices) < 2:
-        return ()
-    left, right = matrices[-2:]
-    rows, inner = math.prod(left[:-1]) if len(left) == 2 else left[-2], left[-1]
-    # A linear layer takes its weight as it is stored, the output's size first.
-    columns = right[-1] if right[-2] == inner else right[-2]
-    return rows, columns, inner
+    """Rows, columns and depth of a product; () where they are unknown."""
+    work = facts.view.work
+    at = int(work.product[facts.program.row[row]])
+    return work.products[at] if at >= 0 else ()
+
+
+def _odd_products(facts: StepFacts) -> Flags:
+    """Products whose columns or depth are no multiple of 4: their kernels on Tensor Cores are those of `misaligned`.
+
+    Rows in memory are that long, but for the gradient of a weight, whose depth is seldom odd.
+    """
+    sizes = map(partial(_product_sizes, facts), range(facts.count))
+    return np.array([any(size % 4 for size in each[1:]) for each in sizes], bool)
 
 
 def use_tf32(edited: EditedStep) -> None:
@@ -111,9 +107,8 @@ def use_tf32(edited: EditedStep) -> None:
 def align_matrices(edited: EditedStep) -> None:
     """Products whose sizes Tensor Cores like."""
     for dtype in ("bf16", "fp16", "tf32"):
-        _retime(
-            edited, misaligned(edited.facts) & (edited.dtype == dtype) & edited.alive, dtype, bytes_factor=1.0
-        )
+        chosen = misaligned(edited.facts) & (edited.dtype == dtype) & edited.alive
+        _retime(edited, chosen, dtype, bytes_factor=1.0, aligned=True)
 
 
 def to_fp32(edited: EditedStep) -> None:
@@ -182,13 +177,21 @@ def _unknown_elements(edited: EditedStep, row: int) -> float:
 
 
 def _retime(
-    edited: EditedStep, chosen: Flags, dtype: str, *, bytes_factor: float, unit: str = TENSOR
+    edited: EditedStep,
+    chosen: Flags,
+    dtype: str,
+    *,
+    bytes_factor: float,
+    unit: str = TENSOR,
+    aligned: bool = False,
 ) -> None:
     facts, gpu = edited.facts, edited.facts.gpu
     peak = gpu.peak(dtype, unit) if gpu else None
     if gpu is None or peak is None or not chosen.any():
         return
     share = np.where(facts.family == Family.ATTENTION, edited.constants.attention, edited.constants.matrix)
+    if unit == TENSOR and not aligned:
+        share = np.where(facts.once(_odd_products), edited.constants.misaligned, share)
     flop = known_flop(edited)
     compute = flop / (peak * share.astype(float)) * 1e9
     rate = (gpu.bandwidth_bytes_per_s or math.inf) * edited.constants.memory

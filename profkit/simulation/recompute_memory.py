@@ -23,7 +23,14 @@ from profkit.model.memory_history import Action
 from profkit.simulation.memory_changes import MemoryChange
 from profkit.simulation.memory_program import MemoryProgram
 
-__all__ = ["LayerTimes", "Segment", "find_segments", "layer_times", "recompute_memory"]
+__all__ = [
+    "LayerTimes",
+    "Segment",
+    "cheapest_places",
+    "find_segments",
+    "layer_times",
+    "recompute_memory",
+]
 
 _LEAST_SHARE = 0.02
 """Of all activations: a loop whose layers keep less is no loop over layers."""
@@ -68,8 +75,13 @@ def find_segments(program: MemoryProgram, which: str = "all") -> Sequence[Segmen
 
     Args:
         program: The recorded blocks.
-        which: ``all``, the path of a phase, or a part of the name of the file or function that calls the layers.
+        which: ``all``, the path of a phase, a part of the name of the file or function that calls the layers, or how
+            many of a step: those first that keep the most for their time on the host.
     """
+    if which.isdecimal():
+        every = find_segments(program)
+        places = cheapest_places(program, every, int(which))
+        return [each for each, place in zip(every, _places(every), strict=True) if place in places]
     kept = (program.use == ACTIVATION) & ~program.before
     phases = [
         each for each in program.stretches.phases if each.path == which or each.path.startswith(f"{which}/")
@@ -85,6 +97,23 @@ def find_segments(program: MemoryProgram, which: str = "all") -> Sequence[Segmen
         chosen = [(path, each) for path, each in layers if named or any(which in line for line in path)]
         found += [Segment(_own(path), each, number) for path, each in chosen]
     return sorted(found, key=lambda segment: segment.first(program))
+
+
+def _places(segments: Sequence[Segment]) -> list[int]:
+    """The place of each layer in its step, from 0."""
+    first: dict[int, int] = {}
+    return [at - first.setdefault(each.step, at) for at, each in enumerate(segments)]
+
+
+def cheapest_places(program: MemoryProgram, segments: Sequence[Segment], count: int) -> frozenset[int]:
+    """The places in a step, from 0, of so many layers: those that keep the most for their time on the host."""
+    last = max((each.step for each in segments), default=0)
+    mine = [each for each in segments if each.step == last]
+    events = program.replayed.events.time_ns
+    cost = [max(int(events[s.last(program)] - events[s.first(program)]), 1) for s in mine]
+    freed = [int(program.requested[s.rows].sum() - program.requested[s.result(program)]) for s in mine]
+    worth = -np.array(freed, float) / np.array(cost, float)
+    return frozenset(np.argsort(worth, kind="stable")[:count].tolist())
 
 
 def _own(path: tuple[str, ...]) -> str:

@@ -19,8 +19,10 @@ from profkit.timeline.view import TraceView
 
 __all__ = ["PARTS", "host_facts", "ran_on_cpu"]
 
-PARTS: Final = ("input", "optimizer", "backward", "forward", "rest")
+PARTS: Final = ("input", "optimizer", "backward", "forward", "communication", "rest")
 """What a step consists of; where two run at once on several threads, the first of them counts."""
+_ON_THE_HOST: Final = ("gloo:", "mpi:")
+"""How collectives are called that the host itself makes."""
 _MOST_OPERATORS: Final = 3
 
 _ONLY_ON_CPU: Final = ("aten::mkldnn_", "mkldnn::", "onednn::", "aten::_nnpack", "_for_cpu", "fbgemm::linear")
@@ -112,7 +114,9 @@ def _parts(view: TraceView, whole: Intervals) -> dict[str, Intervals]:
     found: dict[str, Intervals] = {}
     left = whole
     for part in PARTS[:-1]:
-        if part == "input":
+        if part == "communication":
+            rows = matching(strings, ranges.name, lambda name: name.startswith(_ON_THE_HOST))
+        elif part == "input":
             rows = (
                 named & (ranges.kind == RangeKind.ANNOTATION) & matching(strings, ranges.name, fetches_data)
             )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind, Trace
-from profkit.timeline.launches import Launches, lost_launches, processes_of_calls
+from profkit.timeline.launches import Launches, lost_launches, processes_of_calls, unstarted_launches
 
 __all__ = ["damaged_steps"]
 
@@ -46,11 +46,16 @@ def damaged_steps(
     # Only what was launched inside: what is launched between two marks goes to the second, so the first has less.
     work = np.isin(trace.operations.kind, (OperationKind.KERNEL, OperationKind.GRAPH)) & launches.linked
     kernels = _inside(launches.time_ns[work], trace.operations.process[work], hosts)
-    lost = np.flatnonzero(lost_launches(trace, launches))
-    lost = _inside(trace.calls.start_ns[lost], processes_of_calls(trace)[lost], hosts)
+    process = processes_of_calls(trace)
+    lost, unstarted = (
+        _inside(trace.calls.start_ns[rows], process[rows], hosts)
+        for rows in (lost_launches(trace, launches), unstarted_launches(trace, launches))
+    )
     # A graph launch is one launch of many kernels; what it lost is told elsewhere.
     share = lost / np.maximum(lost + kernels, 1)
     length = (hosts[1] - hosts[0]).max(axis=0, initial=0)
+    # The recording ended before all of their work had: no other step is needed to see that.
+    cut: Flags = unstarted > _LOST * np.maximum(unstarted + kernels, 1)
     found, kind = np.zeros(count, bool), np.array(kinds)
     for each in dict.fromkeys(kinds):
         mine = np.flatnonzero(kind == each)
@@ -63,7 +68,8 @@ def damaged_steps(
             found[mine] |= (kernels[mine] < _MISSING * kernels[mine].max()) & (
                 length[mine] >= _AS_LONG * usual
             )
-    return found
+    damaged: Flags = found | cut
+    return damaged
 
 
 def _inside(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from profkit.model.report import KernelRow, Report
 from profkit.model.report_time import DeviceTotals, KernelTotal
+from profkit.verification.derived import derived_figures
 from profkit.verification.events import Op
 from profkit.verification.intervals import length
 from profkit.verification.said import said_figures
@@ -33,9 +34,10 @@ def timeline_figures(report: Report, timelines: Sequence[Timeline]) -> list[Figu
         figures += _device_totals(totals, timeline, device)
     if any(timeline.number_of_steps for timeline in timelines) != bool(report.window.steps):
         # Steps that nobody marked are found by how launches repeat: plain means do not find them a second time.
-        return figures + _by_name(
+        figures += _by_name(
             "totals.kernels", report.totals.kernels, [op for t in timelines for op in t.kernels()]
         )
+        return figures + derived_figures(report, timelines)
     for row, (timeline, device) in zip(report.devices, places, strict=False):
         window = timeline.window(device)
         figures.append((f"devices[{row.id}].window_ns", row.window_ns, length(window)))
@@ -47,7 +49,7 @@ def timeline_figures(report: Report, timelines: Sequence[Timeline]) -> list[Figu
     )
     kept = [op for t in timelines for op in t.kernels() if t.in_window(op)]
     figures += _by_name("kernels", report.kernels, kept)
-    return figures + said_figures(report, timelines)
+    return figures + said_figures(report, timelines) + derived_figures(report, timelines)
 
 
 def memory_figures(report: Report, devices: Sequence[DeviceMemory]) -> list[Figure]:

@@ -32,7 +32,7 @@ from profkit.simulation.predict import Step  # noqa: E402
 from profkit.simulation.registry import refusal  # noqa: E402
 
 NEUTRAL = {
-    "matrix": 1.0, "attention": 1.0, "memory": 1.0, "start_ns": 0.0, "node_ns": 0.0, "light_launch": 1.0, "compiled_entry": 0.0,
+    "matrix": 1.0, "misaligned": 0.7, "attention": 1.0, "memory": 1.0, "start_ns": 0.0, "node_ns": 0.0, "light_launch": 1.0, "compiled_entry": 0.0,
     "normed": 0.0, "idle": 1.0, "host": 1.0,
 }  # fmt: skip
 """What the model would say if nobody had measured the constant."""

@@ -199,6 +199,31 @@ def test_processes_that_torch_spawns_are_recorded_as_ranks(tmp_path):
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_of_multiprocessing_are_recorded_if_they_train(tmp_path, method):
+    body = f"""
+        import multiprocessing
+        def idle(): print("idle")
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("{method}")
+            children = [context.Process(target=train, args=(8,)) for _ in range(2)] + [context.Process(target=idle)]
+            for child in children: child.start()
+            for child in children: child.join()
+            assert [child.exitcode for child in children] == [0, 0, 0]
+    """
+    program(tmp_path, body)
+    code, out, error = record(tmp_path, "torch", "-o", "out", "--", sys.executable, "train.py")
+    assert code == 0, error
+    assert "idle" in out
+    traces = sorted(tmp_path.glob("out*/trace*"))
+    assert [path.parent.name for path in traces] == ["out-2", "out-3"], "out is of the program itself"
+    for path in traces:
+        assert names(path).count("profkit::optimizer") == names(path).count("profkit::backward") == 3
+    assert len(list(tmp_path.glob("out*"))) == 3, "a process that does not train leaves nothing"
+    assert "RecordingWarning" not in error
+
+
 DEEPSPEED = """
     import subprocess, sys
     rest = sys.argv[1:]

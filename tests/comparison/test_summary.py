@@ -195,7 +195,7 @@ def test_no_change_says_what_idle_time_hides():
     )
     found = compared([before], [after])
     assert found.verdict == "no change"
-    assert "The device is busy 3.00 ms longer, which idle time hides." in found.sentence
+    assert "The device is busy 3.00 ms longer, but idle time hides it." in found.sentence
 
 
 def test_no_change_says_where_steps_spread_too_widely_to_tell():

@@ -132,7 +132,7 @@ def test_what_to_do_first_about_a_late_rank_is_no_advice_on_the_step(show):
         show(report)
         .locator(".first")
         .inner_text()
-        .startswith("Do first Analyse the file of rank 1 by itself")
+        .startswith("Do first Analyse the file of rank 1 and that of another")
     )
 
 

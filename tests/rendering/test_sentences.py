@@ -170,7 +170,7 @@ def test_what_sets_the_pace_is_said_where_it_is_not_the_largest_share():
         " Yet the host sets the pace: twice as fast, it would save 3.00 ms per step."
     )
     assert verdict_sentence(judged(times, pace=("balanced", ["memory", "host"], [host]))).endswith(
-        " Its pace is balanced between memory bandwidth and the host."
+        " Both memory bandwidth and the host set its pace."
     )
     for same in (("compute", (), []), ("balanced", ["compute", "host"], []), ("unknown", (), [])):
         assert "pace" not in verdict_sentence(judged(times, pace=same))

@@ -40,7 +40,7 @@ def test_tables_of_a_phase_are_the_whole_tables_cut_to_it(whole, name):
 
 
 def test_a_phase_that_is_not_there_is_refused():
-    with pytest.raises(AnalysisError, match="no phase is named so"):
+    with pytest.raises(AnalysisError, match="no phase has this name"):
         profkit.analyze(GPT, phase="forwards")
 
 

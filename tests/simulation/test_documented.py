@@ -22,6 +22,7 @@ def percent(share):
         f"cost {LIKELY.light_launch:g} of a usual one, entering a graph {LIKELY.compiled_entry:g} times the root",
         f"one launch; kernels follow each other after {LIKELY.node_ns / 1000:g} µs",
         f"({LIKELY.compiled_entry * fusion._FORWARD**0.5:g} without any)",
+        f"{LIKELY.misaligned:g} of the peak on Tensor Cores where columns or depth are no multiple of 4",
         f"FLOP at {LIKELY.attention:g} of the 16-bit peak",
         f"a call takes the host {layouts._FUSED_LAUNCHES:g} usual launches",
         f"the host's time at {SCENARIOS[1].host:g} and at {SCENARIOS[0].host:g} times",

@@ -35,6 +35,7 @@ from profkit.simulation.attention_memory import score_rows, sequence_times, shar
 from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators, Call, block_operators
 from profkit.simulation.caching_allocator import most_reserved
+from profkit.simulation.cheapest_fit import cheapest_fit
 from profkit.simulation.fit import fit_program
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
@@ -456,6 +457,37 @@ def test_the_cheapest_changes_that_fit_are_named():
     assert found.cheapest.after.reserved_bytes.high <= found.memory_bytes
     assert profkit.fit(MODELS / "whisper", memory_bytes=20 * 10**9).cheapest is None
     assert profkit.fit(MODELS / "whisper", memory_bytes=10**9).cheapest is None
+
+
+@needs_shared
+def test_as_few_layers_are_recomputed_as_make_it_fit():
+    program, _ = recorded("gpt2")
+    peaks = {
+        which: recompute_memory(find_segments(program, which))(program).peak_bytes()
+        for which in ("3", "6", "12", "all")
+    }
+    assert peaks["3"] > peaks["6"] > peaks["12"] == peaks["all"]
+    asked = FitChanges(optimizer="adam", fused_optimizer=True)
+    room = round(fit_program(program, replace(asked, recompute="6"), None).after.reserved_bytes.high)
+    found = cheapest_fit(program, asked, None, step=None, memory_bytes=room, gpu_bytes=None)
+    count = int(found.settings["recompute"])
+    assert count <= 6
+    fewer = replace(asked, recompute=str(count - 1))
+    assert fit_program(program, fewer, None, memory_bytes=room).fits is not True
+    (note,) = fit_program(program, FitChanges(recompute="2"), None).notes[-1:]
+    assert (note.code, note.params["of"], len(note.params["layers"].split(", "))) == ("some-layers", 12, 2)
+
+
+@needs_shared
+def test_layers_that_keep_the_most_for_their_time_come_first():
+    """Early blocks of a ResNet keep several times as much as late ones, and the host takes as long for each."""
+    program, _ = recorded("resnet50")
+    chosen = [each for each in find_segments(program, "3") if each.step == 0]
+    assert len(chosen) == 3
+    every = sorted(
+        int(program.requested[each.rows].sum()) for each in find_segments(program) if each.step == 0
+    )
+    assert sum(int(program.requested[each.rows].sum()) for each in chosen) > 0.8 * sum(every[-3:])
 
 
 @given(

@@ -69,6 +69,25 @@ def test_tf32_changes_time_and_type_of_those_only():
     assert edited.bytes.tolist()[:2] == moved.tolist()[:2]
 
 
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "operator", "odd"),
+    [
+        (4096, 4096, 4097, "aten::mm", True),
+        (4096, 4094, 4096, "aten::mm", True),
+        (4097, 4096, 4096, "aten::mm", False),
+        (4096, 4096, 4100, "aten::mm", False),
+    ],
+)
+def test_products_of_odd_sizes_reach_less_on_tensor_cores(rows, depth, columns, operator, odd):
+    shapes = [[rows, depth], [depth, columns]]
+    edited = draft_of(lambda step, number: product(step, us=60_000, shapes=shapes, operator=operator))
+    edited.facts.flop[:] = FLOP
+    use_tf32(edited)
+
+    share = LIKELY.misaligned if odd else LIKELY.matrix
+    assert edited.duration_ns.tolist() == pytest.approx([at_rate(edited, "tf32", share=share)])
+
+
 def test_what_is_gone_is_not_changed():
     def body(step, number):
         product(step)

@@ -417,3 +417,26 @@ def test_no_price_is_of_a_longer_step_than_the_recorded_one(longer):
     assert found.likely == pytest.approx(same.likely)
     assert found.before_ns == pytest.approx(same.before_ns / longer)
     assert found.after_ns == pytest.approx(same.after_ns / longer)
+
+
+@pytest.mark.parametrize(("blocked_us", "bounded"), [(1, True), (2_000, False)])
+def test_lifted_waits_save_no_more_than_they_blocked_the_host(blocked_us, bounded):
+    def pausing(step, number):
+        for _ in range(4):
+            step.launch(ADD, 300, host=400)
+            step.wait()
+
+    step = step_of(pausing)
+    view = step.facts.view
+    waits = replace(view.waits, end_ns=view.waits.start_ns + blocked_us * 1_000)
+    step = replace(step, facts=replace(step.facts, view=replace(view, waits=waits)))
+    changes = changes_named(["no-sync"])
+    played, _ = step.changed(changes)
+    unbounded, _ = step._replayed(changes, LIKELY)
+
+    assert unbounded.host_ns >= 0.9 * unbounded.step_ns
+    saved, most = step.unchanged.step_ns - played.step_ns, step.blocked_ns(played.host_ns)
+    assert saved <= most + 1
+    assert (played.step_ns > unbounded.step_ns) is bounded
+    if bounded:
+        assert saved == pytest.approx(most)

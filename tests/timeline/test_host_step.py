@@ -7,8 +7,9 @@ import pytest
 
 import profkit
 from profkit.model import RangeKind
+from profkit.rendering.sentences.first_action import first_action
 from profkit.report.assembly import summarise
-from tests.builders import TraceBuilder
+from tests.builders import LOADER, TraceBuilder
 
 OPERATOR = RangeKind.OPERATOR
 
@@ -37,6 +38,13 @@ def test_a_steps_parts_are_by_marks():
     assert shares == pytest.approx(
         {"input": 0.6, "forward": 0.1, "backward": 0.2, "optimizer": 0.05, "rest": 0.05}
     )
+
+
+def test_collectives_that_the_host_makes_are_a_part_where_nothing_else_runs():
+    made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1")
+    made.range(100, 900, "gloo:all_reduce", thread=LOADER).range(0, 300, "forward")
+    params = told(made)
+    assert (params["communication_share"], params["forward_share"]) == (0.6, 0.3)
 
 
 def test_marks_between_hashes_are_read():
@@ -125,3 +133,15 @@ def test_a_slow_first_step_is_warm_up_on_the_host_too():
 def test_an_export_of_nsys_without_a_gpu_does_not_show_that_none_was_used():
     made = TraceBuilder(devices=0, format="nsys").range(0, 1000, "step").range(0, 900, "forward")
     assert summarise([made.trace()]).verdict.undecided.code == "no-gpu-events"
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("backward", "Record with torch.profiler: it names the operators of the backward part, the largest of the step."),
+        ("elsewhere", "Mark the parts of the step with profkit.phase: no range or operator names what takes most of it."),
+    ],
+)  # fmt: skip
+def test_a_part_without_operators_that_has_a_name_needs_no_mark(mark, said):
+    made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1").range(0, 900, mark)
+    assert first_action(summarise([made.trace()])) == said

@@ -63,3 +63,14 @@ def test_one_whole_step_of_many_is_too_few_for_a_verdict():
     result = summarise([steps(10, 0, 1, 0).trace()])
     assert result.verdict.bound == "unknown"
     assert result.verdict.undecided.code == "steps-damaged"
+
+
+def test_a_step_whose_work_had_not_started_when_the_recording_ended_is_damaged_and_no_importers_fault():
+    made = TraceBuilder().range(0, 100 * US, "step")
+    made.kernel(10 * US, 900 * US, launch=(1 * US, 2 * US))
+    made.call(3 * US, 4 * US, "cudaLaunchKernel", correlation=10_000)
+    result = summarise([made.trace()])
+
+    assert result.verdict.undecided.code == "steps-damaged"
+    assert "launches-unstarted" in told(result)
+    assert "importer-lost-rows" not in told(result)

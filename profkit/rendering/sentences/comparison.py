@@ -68,7 +68,7 @@ def _batch(params: Params) -> str:
     what = "Another model size" if params["other_model"] else "Another batch size"
     times = f"{ratio:.3g} times" if ratio > 1 else f"1/{1 / ratio:.3g} of"
     return (
-        f"{what} (or shapes): each launch after does {times} the work of one before. "
+        f"{what} (or shapes): each launch does {times} the work it did before. "
         "Record both with the same batch, or compare the time per sample"
     )
 
@@ -90,7 +90,7 @@ def _version(params: Params) -> str:
 
 def _steps(params: Params) -> Template:
     if "side" in params:
-        return "Only the side {side} has steps. Mark them on both"
+        return "Only the recording {side} has steps. Mark them in both"
     if "before" in params:
         return "{before:step} before, {after} after; times are per step"
     if params["least"] == 0:
@@ -130,8 +130,8 @@ SETUP: Final[Table] = {
     "devices": "Another number of devices: {before} before, {after} after; times are per device",
     "no-times": "Left out of the times {side}, as it has no step: {files}",
     "batch": _batch,
-    "work": "The matmuls of a step take {ratio} times the FLOP of before",
-    "parameters": "The optimizer's launches cover {ratio} times the elements of before",
+    "work": "The matmuls of a step take {ratio} times the FLOP they took before",
+    "parameters": "The optimizer's launches cover {ratio} times as many elements as before",
     "format": "Another recorder ({before} before, {after} after), which costs the host a different amount: "
     "idle time does not compare",
     "profiler-option": _profiler_option,
@@ -211,7 +211,7 @@ def _cure(cure: NoiseCure) -> str:
     ways += [noun_text(cure.recordings, "recording")] if cure.recordings else []
     if not ways:
         return "The noise is larger than the limit, and 20 recordings of each side would not change that"
-    return f"The noise is larger than the limit: about {' or '.join(ways)} of each side would do"
+    return f"The noise is larger than the limit: about {' or '.join(ways)} on each side would be enough"
 
 
 def comparison_sentence(comparison: Comparison) -> str:
@@ -267,7 +267,7 @@ def _remark(comparison: Comparison) -> str:
     if judged.hidden_ns:
         more = "longer" if judged.hidden_ns > 0 else "shorter"
         remarks.append(
-            f"The device is busy {duration_text(abs(judged.hidden_ns))} {more}, which idle time hides."
+            f"The device is busy {duration_text(abs(judged.hidden_ns))} {more}, but idle time hides it."
         )
     kernels = comparison.kernels
     if kernels and all(row.matched_by == "name" and row.count_before == row.count_after for row in kernels):

@@ -13,9 +13,12 @@ from profkit.units import bytes_text
 
 __all__ = ["first_action"]
 
+_HARDLY_ANY: Final = 0.05
+"""Of a part of the step: its busiest operator does not explain it."""
+
 _OF_SHORTAGE: Final = {
     "fragmented": EXPANDABLE,
-    "streams": "Free what other streams and private pools hold: this request may not use it.",
+    "streams": "Free what other streams and private pools hold: this request cannot use it.",
     "limit": "Raise the process's memory limit, if it has one: the GPU itself had room.",
     "outside": "Stop what else uses the GPU: nvidia-smi lists it.",
 }
@@ -24,7 +27,7 @@ _TO_HOLD_LESS: Final = {
     "activation": "Recompute activations (torch.utils.checkpoint), or make the batch smaller.",
     "parameter": "Shard parameters over ranks, or keep them in a smaller type.",
     "gradient": "Shard gradients over ranks, or keep them in a smaller type.",
-    "optimizer_state": "Shard the optimizer's state over ranks, or take an optimizer with less.",
+    "optimizer_state": "Shard the optimizer's state over ranks, or use an optimizer with less.",
 }
 """By the category of what holds most of the peak."""
 
@@ -37,7 +40,7 @@ def first_action(report: Report) -> str | None:
     if late is not None:
         if late.rank is None or late.before_recording:
             return None
-        return f"Analyse the file of rank {late.rank} by itself, and that of another rank: what differs makes it late."
+        return f"Analyse the file of rank {late.rank} and that of another rank, each alone: what differs makes it late."
     if report.memory is not None and not report.devices:
         return _of_memory(report.memory)
     return _without_gpu(report.verdict)
@@ -48,7 +51,7 @@ def _after_failure(oom: OutOfMemory) -> str | None:
         return _OF_SHORTAGE[oom.kind]
     most = next((row for row in oom.holders if row.where), None)
     return (
-        None if most is None else f"Need less memory: {most.where} holds {bytes_text(most.bytes)}, the most."
+        None if most is None else f"Reduce memory use: {most.where} holds the most, {bytes_text(most.bytes)}."
     )
 
 
@@ -73,7 +76,7 @@ def _of_the_peak(most: HolderRow, complete: bool) -> str:
     if most.where is None:
         return "Record from the start of the program: most of the peak was allocated before that, by unknown code."
     remedy = _TO_HOLD_LESS.get(str(most.category))
-    held = f"To lower the peak, begin with {most.where}: it holds {bytes_text(most.bytes)} of it, the most."
+    held = f"To lower the peak, begin with {most.where}, which holds the most: {bytes_text(most.bytes)}."
     return f"{held} {remedy}" if remedy else held
 
 
@@ -84,8 +87,14 @@ def _without_gpu(verdict: Verdict) -> str | None:
     most = parts[0]  # the largest comes first
     if most["part"] == "input":
         return "Prepare the next batch while the step runs: with a DataLoader, raise its num_workers."
-    names = most["operators"]
+    if most["part"] == "communication":
+        return "Look at the other ranks: collectives on the host take most of the time, and one may be late."
+    names, times = most["operators"], most["operator_times"]
     assert isinstance(names, Sequence)
-    if not names:
-        return "Mark the parts of the step with profkit.phase: the recording does not name what takes most of it."
-    return f"Look at {names[0]}: in the largest part of the step, it takes the most time."
+    assert isinstance(times, Sequence)
+    whole = "step" if most["steps"] else "recording"
+    if not names and most["part"] != "rest":
+        return f"Record with torch.profiler: it names the operators of the {most['part']} part, the largest of the {whole}."
+    if not names or int(times[0]) < _HARDLY_ANY * int(str(most["part_ns"])):
+        return f"Mark the parts of the {whole} with profkit.phase: no range or operator names what takes most of it."
+    return f"Look at {names[0]} first: it takes the most time in the largest part of the {whole}."

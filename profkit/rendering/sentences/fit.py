@@ -31,7 +31,7 @@ def change_label(change: str) -> str:
 def changes_text(found: Fit) -> str:
     """What is changed: ``batch 2, optimizer sgd``."""
     if not found.changes:
-        return "The recorded step, unchanged: recorded and played again."
+        return "The recorded step, unchanged: as recorded and as replayed."
     return f"With {_names(found)}: before and after."
 
 
@@ -40,7 +40,7 @@ def cheapest_sentence(found: Fit) -> str:
     if found.fits or found.memory_bytes is None:
         return ""
     if found.cheapest is None:
-        return "No set of the changes that profkit knows is sure to make it fit."
+        return "No combination of the changes that profkit knows is sure to make it fit."
     after = found.cheapest.after
     time = f", and a step takes {duration_text(after.step_ns.likely)}" if after.step_ns else ""
     reserved = bytes_text(after.reserved_bytes.likely)
@@ -54,37 +54,42 @@ def _names(found: Fit | FitChoice) -> str:
 
 
 def _value(value: float | str) -> str:
-    return value if isinstance(value, str) else f"x{value:g}"
+    if not isinstance(value, str):
+        return f"x{value:g}"
+    return f"of {value} layers" if value.isdecimal() else value
 
 
 def fits_sentence(found: Fit) -> str:
     """Whether it fits; empty where no limit is known."""
     if found.memory_bytes is None:
-        return "How much memory there is, is not known: name it with --memory."
+        return "The memory of the GPU is not known: pass it with --memory."
     limit = bytes_text(found.memory_bytes)
     beside = (
         f", with {bytes_text(found.outside_bytes)} in use beside the allocator" if found.outside_bytes else ""
     )
     if found.fits is None:
-        return f"It may fit into {limit} or not{beside}: the limit lies within the estimate."
+        return f"It may or may not fit into {limit}{beside}: the limit lies within the estimate."
     return f"It {'fits' if found.fits else 'does not fit'} into {limit}{beside}."
 
 
 _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     "history-incomplete": lambda _: "The history has gaps: some blocks may be missing.",
     "private-pools": lambda note: (
-        f"{bytes_text(float(note.params['bytes']))} lie in private pools of CUDA graphs, which are not played again."
+        f"{bytes_text(float(note.params['bytes']))} are in private pools of CUDA graphs, which the replay leaves out."
     ),
     "scores-unknown": lambda _: (
-        "Attention's scores grow with the square of the sequence. Without the trace of the same steps they are not "
-        "told from other blocks."
+        "Attention's scores grow with the square of the sequence. Without a trace of the same steps, they "
+        "cannot be told from other blocks."
     ),
     "gives-back": lambda _: (
-        "The allocator would reserve more if it could. In so little it gives free segments back to CUDA and asks for others, "
-        "which costs time that is not in the step's."
+        "The allocator would reserve more if it could. With so little, it returns free segments to CUDA and asks for "
+        "others, and that time is not in the step's."
     ),
     "bf16-already": lambda _: (
         "The recorded step runs in 16 bits by autocast already: bf16 changes none of its blocks."
+    ),
+    "some-layers": lambda note: (
+        f"Of the {note.params['of']} layers of a step, in the order of the forward pass: {note.params['layers']}."
     ),
     "scores-stored": lambda _: (
         "Several queries share a key, in fp32: with enable_gqa, as transformers asks for, PyTorch has no fused kernel for that "
@@ -94,8 +99,8 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
         "The time leaves out the copies to and from the host, and the host's own update."
     ),
     "unexplained-blocks": lambda note: (
-        f"{bytes_text(float(note.params['bytes']))} are from before the history and no parameter's: "
-        "where they are inputs, they grow with the batch."
+        f"{bytes_text(float(note.params['bytes']))} were allocated before the history, for no parameter: "
+        "if they are inputs, they grow with the batch."
     ),
 }
 

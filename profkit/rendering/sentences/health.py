@@ -101,7 +101,7 @@ def _steps_differ(params: Params) -> str:
 
 def _runs_set_aside(params: Params) -> str:
     one = params["count"] == 1
-    text = "{count:file} left out ({names}): recorded at another time than {newest}, by another run or of other work. "
+    text = "{count:file} left out ({names}): recorded at another time than {newest}, so from another run or workload. "
     return say(text + f"Analyse {'it' if one else 'each'} alone, or use profkit compare.", params)
 
 
@@ -125,18 +125,18 @@ FINDINGS: Final[Table] = {
     "counters-matched": "Hardware counters of {count} of the {counted:kernel} in {file} match kernels of the timeline, "
     "which take {time_share} of its kernel time. Their bounds rest on measured bytes.",
     "counters-unlike": "The {counted:kernel} in {file} are not those of the timeline, so their counters are not used. "
-    "Count the same step of the same program.",
+    "Run ncu on the same step of the same program.",
     "kernels-without-launch": "{count} of {kernels:kernel} have no launch record: their time counts, their phase is unknown.",
-    "launches-captured": "{count:launch} captured into CUDA graphs instead of run: no kernel record is missing for them",
+    "launches-captured": "{count:launch} captured into CUDA graphs instead of run: no kernel record is missing for them.",
     "launches-unstarted": "{count:launch} at the end had not started when the recording ended, so they have no kernel record.",
     "launches-without-kernel": "GPU activity is missing: {count:launch} without a kernel record. "
     "The recording was cut, or CUPTI lost records.",
     "kernel-before-launch": "{count:operation} started before the launch call, by up to {most_ns}: "
     "the clocks of host and GPU disagree.",
-    "no-torch": "Nothing of PyTorch ran: the report gives facts, and no advice. "
-    "Mark parts of the program with NVTX ranges to see them apart.",
+    "no-torch": "PyTorch did not run, so the report gives facts and no advice. "
+    "Mark parts of the program with NVTX ranges to tell them apart.",
     "no-phases": 'No phases are marked. Mark them with @profkit.phase("forward").',
-    "no-ranges": "No ranges mark parts of the program. Those of torch.profiler.record_function or NVTX would show them apart.",
+    "no-ranges": "No ranges mark parts of the program. torch.profiler.record_function or NVTX ranges would tell them apart.",
     "time-without-phase": "{share} of the GPU's busy time was launched outside every phase.",
     "phases-too-deep": "{count:phase} nested deeper than {deepest} levels count for the outer phases. "
     "Check that the program closes every range.",

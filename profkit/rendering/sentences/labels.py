@@ -58,7 +58,7 @@ BOUNDS: Final = {
 CAUSES: Final = {
     "input": Term("Input data", "the host was fetching a batch", "red"),
     "sync": Term("Synchronisation", "the host had waited for the device, and launched late", "yellow"),
-    "host": Term("Launching", "the host was running Python or framework code around launches", "dark_orange"),
+    "host": Term("Launching", "the host was running its own code around launches", "dark_orange"),
     "host_work": Term("Host work", "the host was in a range or function that launches nothing", "gold1"),
     "queue": Term("Queue latency", "the usual time between queued operations", "orange3"),
     "initialisation": Term(
@@ -92,7 +92,7 @@ CONFIDENCES: Final = {
     "measured": f"measured (kernel bounds are {BASES['measured']})",
     "modelled": f"modelled (kernel bounds are {BASES['modelled']})",
     "inferred": BASES["inferred"],
-    "low": "low (the second largest share is close, and may as well be the first)",
+    "low": "low (the second-largest share is close, and may be the largest)",
 }
 """What the confidence of a verdict means."""
 

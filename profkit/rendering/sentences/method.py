@@ -26,8 +26,8 @@ _NAMES: Final = {
     "queue-latency": ("Longest gap between queued operations", "measured with a full queue"),
     "unsaturated": ("Unsaturated below this efficiency", "reports/calibration"),
     "warm-up-step": ("Warm-up step above this multiple of the later median", "docs/numbers.md"),
-    "runner-up": ("Runner-up named within this part of the window", "docs/numbers.md"),
-    "undecided": ("Undecided above this part unclassified or lost", "docs/numbers.md"),
+    "runner-up": ("Runner-up named within this share of the window", "docs/numbers.md"),
+    "undecided": ("Undecided above this unclassified or lost share", "docs/numbers.md"),
 }
 
 

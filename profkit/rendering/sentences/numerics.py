@@ -50,7 +50,7 @@ def _below(params: Params) -> str:
     values: Params = {**params, "what": _MANY[tensor]}
     text = (
         "{share} of the {what} of `{name}` that are not zero are below {dtype}'s range, and {zero_share} of all are zero. "
-        "So it is with {count} of {tensors:tensor}. "
+        "The same holds for {count} of {tensors:tensor}. "
     )
     return say(text, values) + remedy
 
@@ -60,7 +60,7 @@ FINDINGS: Final[Table] = {
     "inf-found": _first_place("an infinity", "Scale it down, or compute it in bf16 or fp32."),
     "below-range": _below,
     "updates-swallowed": (
-        "{dtype} weights swallow {share} of the updates, those of `{name}` {worst_share}: keep an fp32 master copy."
+        "{dtype} weights swallow {share} of the updates ({worst_share} of those of `{name}`): keep an fp32 master copy."
     ),
     "steps-skipped": (
         "The GradScaler skipped {count:step} of {steps}; its scale went from {first} to {last}."
@@ -77,13 +77,9 @@ def numerics_sentence(numerics: NumericsComparison) -> str:
     """Where two recordings of numerics part."""
     counts: Params = {"steps": numerics.steps, "tensors": numerics.tensors}
     if not numerics.tensors:
-        return (
-            "The recordings have no step and tensor in common: give both the same model and the same every."
-        )
+        return "The recordings have no step and tensor in common: record both with the same model and the same every=."
     if not numerics.changes:
-        return say(
-            "The recordings hold the same within rounding, in {steps:step} and {tensors:tensor}.", counts
-        )
+        return say("The recordings agree within rounding, over {steps:step} and {tensors:tensor}.", counts)
     first = numerics.changes[0]
     values: Params = {
         "name": first.name,
@@ -94,6 +90,6 @@ def numerics_sentence(numerics: NumericsComparison) -> str:
         "of": "" if first.rank is None else f" of rank {first.rank}",
     }
     return say(
-        "The recordings part in step {step} at the {tensor} of `{name}`{of}: its norm is {before} before, {after} after.",
+        "The recordings diverge in step {step} at the {tensor} of `{name}`{of}: its norm is {before} before, {after} after.",
         values,
     )

@@ -125,7 +125,7 @@ _NOT_COMPARED: Final[Table] = {
     "one-rank": "All recordings name the same rank, so ranks are not compared.",
     "no-common-collective": "The recordings share no collective, so nothing is compared across their clocks.",
     "few-collectives": lambda params: (
-        f"Not compared with the others, for too few common collectives: {_ranks_text(params).lower()}."
+        f"{_ranks_text(params)}: not compared, since too few collectives are shared with the others."
     ),
 }
 
@@ -194,8 +194,8 @@ def _streams_take_turns(params: Params) -> str:
     text = "Kernels on two streams rarely overlap: at most {total_ns} ({share} of the window) could."
     if params["default_stream"]:
         text += (
-            " One of them is the default stream, which waits for all streams made without cudaStreamNonBlocking, "
-            "and they for it. torch makes its own with it."
+            " One of them is the default stream, which synchronises with all streams "
+            "that were made without cudaStreamNonBlocking. PyTorch makes its streams with it."
         )
     return say(text, params)
 
@@ -217,8 +217,8 @@ FINDINGS: Final[Table] = {
     "copies-on-compute-stream": _copies_on_compute_stream,
     "collectives-on-compute-stream": _collectives_on_compute_stream,
     "copies-run-alone": _copies_run_alone,
-    "copies-without-wait": "No stream waits for the copies of stream {stream} ({total_ns}), nor they for others, while kernels "
-    "run beside them. If kernels use the same tensors, they race: call wait_stream before the use, and record_stream.",
+    "copies-without-wait": "No stream waits for the copies of stream {stream} ({total_ns}), and they wait for none, while "
+    "kernels run beside them. If kernels use the same tensors, they race: call wait_stream before the use, and record_stream.",
     "streams-take-turns": _streams_take_turns,
 }
 """The sentence of each finding by its code."""

@@ -82,13 +82,13 @@ FINDINGS: Final[Table] = {
     "bare-numbers": _NOT_JSON + "the values inf and nan were read as unknown ({count:time}).",
     "trailing-commas": _NOT_JSON + "commas before a closing bracket were ignored ({count:time}).",
     "bare-quotes": _NOT_JSON + "quotes inside names were kept ({count:time}).",
-    "mixed-encodings": "The file changes its encoding (UTF-8, UTF-16 or UTF-32) on the way, as where a tool appends to it. "
-    "What follows cannot be read: write it in one encoding.",
+    "mixed-encodings": "The file changes its encoding (UTF-8, UTF-16 or UTF-32) midway, as when a tool appends to it. "
+    "The rest cannot be read; write it in one encoding.",
     "truncated": _truncated,
     "unreadable-events": _NOT_JSON + "{count:event} could not be read.",
     "invalid-header": "The file is not valid JSON outside its events, so its facts about the machine may be incomplete.",
     "no-events": "No CPU or GPU events are in this trace. Record the activities CPU and CUDA, and call step() on the profiler.",
-    "other-accelerator": "The device is {accelerators}, whose events are not read: times of the host alone are told.",
+    "other-accelerator": "The device is {accelerators}, whose events profkit does not read: only host times are reported.",
     "unknown-categories": "Events of unknown categories were ignored: {categories}.",
     "malformed": "The memory snapshot contains malformed records, which were left out: {what}.",
     "unknown-actions": "This version of profkit does not know the action of {count:memory history entry}.",
@@ -109,7 +109,7 @@ FINDINGS: Final[Table] = {
     "events-lost": "nsys reports: {quote}",
     "ncu-errors": "ncu reported {count:error}. The first is: {first}",
     "ncu-no-duration": "The table lacks {metric}, so kernel times are unknown. Record with ncu --section SpeedOfLight.",
-    "names-put-together": "The operations have very many names; the {count:name} of the least time are put together.",
+    "names-put-together": "The operations have too many names; the {count:name} that take least time are grouped.",
     "ranges-open": "{count:NVTX range} never closed; profkit ends them with the last event of the recording.",
     "file-failed": "{error} (The report covers the other files.)",
 }

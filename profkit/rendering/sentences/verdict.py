@@ -20,7 +20,7 @@ _BOUNDS: Final = {
     "compute": "{subject} is compute-bound: the GPU spends {share} of {time} in compute-bound kernels",
     "memory": "{subject} is memory-bound: the GPU spends {share} of {time} in memory-bound kernels and copies",
     "launch": "{subject} is launch-bound: launch overhead takes {share} of {time}, {how}",
-    "host_work": "{subject} is bound by host work: the GPU is idle for {share} of {time} meanwhile",
+    "host_work": "{subject} is bound by host work: the GPU is idle during it for {share} of {time}",
     "sync": "{subject} is bound by synchronisation: the GPU is idle after host synchronisation for {share} of {time}",
     "input": "{subject} is input-bound: the GPU waits for data for {share} of {time}",
     "communication": "{subject} is communication-bound: exposed communication takes {share} of {time}",
@@ -104,6 +104,7 @@ _HOST_PARTS: Final = {
     "forward": "forward",
     "backward": "backward",
     "optimizer": "the optimizer",
+    "communication": "collectives on the host",
     "rest": "the rest",
 }
 
@@ -126,7 +127,8 @@ def _host_part(params: Params) -> str:
     seen = [f"{name} {duration_text(int(ns))}" for name, ns in zip(names, times, strict=True)]
     part = _HOST_PARTS[str(params["part"])]
     per = "per step" if params["steps"] else "in all"
-    text = say(f"{part[0].upper()}{part[1:]} takes {{part_ns}} {per} ({{part_share}})", params)
+    verb = "take" if part.startswith("collectives") else "takes"
+    text = say(f"{part[0].upper()}{part[1:]} {verb} {{part_ns}} {per} ({{part_share}})", params)
     return f"{text}: {', '.join(seen)}." if seen else f"{text}."
 
 
@@ -172,7 +174,7 @@ def verdict_remedy(report: Report) -> str | None:
     if fact is None or fact.code not in _REMEDIES:
         return None
     if _on_another_device(report):
-        return "The times of the host below can be read."
+        return "The host times below still hold."
     if any(finding.code == "no-torch" for finding in report.health.findings) and fact.code in _WITHOUT_TORCH:
         return _WITHOUT_TORCH[fact.code]
     formats = {each.format for each in report.inputs}
@@ -203,7 +205,7 @@ def _undecided_sentence(report: Report) -> str:
         return _host_only(fact.params)
     reason = _said(_UNDECIDED, fact) if fact is not None else "no time was recorded"
     if _on_another_device(report):
-        reason = "the events of its device are of a kind that is not read"
+        reason = "profkit does not read the events of its device"
     return f"This recording cannot show the bottleneck: {reason}."
 
 
@@ -260,7 +262,7 @@ def _pace_sentence(report: Report) -> str:
         return ""
     if pace == "balanced":
         first, second = (_RESOURCES[each] for each in report.between)
-        return f" Its pace is balanced between {first} and {second}."
+        return f" Both {first} and {second} set its pace."
     saving = next(row.saving_if_twice_as_fast_ns for row in report.limits if row.resource == pace)
     assert saving is not None
     what = _RESOURCES[pace]
