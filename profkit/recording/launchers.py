@@ -96,7 +96,7 @@ def missing_profkit(command: list[str]) -> RecordingError | None:
     return RecordingError(
         python,
         f"has no profkit: {here}",
-        f"Install it there: {shlex.join([python, '-m', 'pip'])} install profkit",
+        f"Install it there, in the clone of profkit: {shlex.join([python, '-m', 'pip'])} install .",
     )
 
 
