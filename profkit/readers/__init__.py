@@ -98,7 +98,10 @@ def _stale(path: str) -> tuple[Finding, ...]:
 def _refuse_impossible(made: Trace | MemoryHistory, name: str) -> None:
     """Refuse a recording of more devices or threads than there can be: each costs time, whatever it ran."""
     threads = len(made.threads) if isinstance(made, Trace) else 0
-    for count, most, what in ((len(made.devices), _MOST_DEVICES, "device"), (threads, _MOST_THREADS, "thread")):
+    for count, most, what in (
+        (len(made.devices), _MOST_DEVICES, "device"),
+        (threads, _MOST_THREADS, "thread"),
+    ):
         if count > most:
             raise ReadError(
                 name, f"it names {count} {what}s, so its {what} numbers are damaged", "Record it again."
