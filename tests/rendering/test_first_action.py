@@ -13,7 +13,6 @@ from tests.rendering.sample_reports import SAMPLES, compute_bound
 from tests.rendering.samples import edited
 from tests.shared import DATA
 
-
 REDUCE = (
     "Reduce memory use: net.py:3 forward holds the most, 5.00 GiB. "
     "Recompute activations (torch.utils.checkpoint), or make the batch smaller."
