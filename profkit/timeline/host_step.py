@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from profkit.model import RangeKind, Trace
 from profkit.model.findings import Fact
-from profkit.readers.registry import format_named
+from profkit.readers.registry import role_of
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.launches import launch_calls
 from profkit.timeline.range_names import fetches_data, matching
@@ -58,9 +58,10 @@ def ran_on_cpu(trace: Trace) -> bool:
     if launch_calls(trace, trace.calls.name).any():
         return False
     is_there = facts.get("gpus", "0") != "0" or any(key.startswith(("cuda", "hip")) for key in facts)
-    # An export of nsys without a GPU may be of a process that started another one on it.
-    known = format_named(trace.source.format)
-    return named(_ONLY_ON_CPU) or not (is_there or len(trace.calls) or (known and known.imported))
+    # An nsys export without a GPU may be of a process that started another one on it.
+    return named(_ONLY_ON_CPU) or not (
+        is_there or len(trace.calls) or role_of(trace.source.format) == "timeline"
+    )
 
 
 def _any_named(trace: Trace, parts: tuple[str, ...]) -> bool:

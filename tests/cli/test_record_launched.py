@@ -312,3 +312,10 @@ def test_a_command_that_is_no_program_is_told(tmp_path, monkeypatch):
     assert done.exit_code == 1
     assert "starts no Python script to record" in done.output
     assert "Write: -- torchrun [its options] train.py ..." in done.output
+
+
+def test_a_launcher_is_not_asked_by_a_signal(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["record", "torch", "--on", "signal", "--", "torchrun", "train.py"])
+    assert done.exit_code == 1
+    assert "Ask by a file: --on FILE" in done.output
