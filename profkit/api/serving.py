@@ -245,9 +245,7 @@ def server(folders: Sequence[str | Path]) -> MCPServer[Any]:
         from mcp.server.mcpserver import MCPServer
         from mcp.types import ToolAnnotations
     except ImportError as error:
-        raise AnalysisError(
-            "mcp", "the package mcp is missing", "Install it: pip install 'profkit[mcp]'"
-        ) from error
+        raise AnalysisError("mcp", "the package mcp is missing", "Install it: pip install mcp") from error
     try:
         desk = Desk(folders)
     except OSError as error:

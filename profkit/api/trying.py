@@ -89,7 +89,7 @@ def try_(  # noqa: PLR0913 - options by name, as on the command line
         only: Names of changes: try only these.
         skip: Try all but these.
         keep_going: Go on where two unchanged programs differ by much.
-        recording: Show what a replay of this recording promises, and try the largest first.
+        recording: Predict savings by a replay of this recording, and try the largest first.
         tell: Is told what happens, a line at a time; None tells nobody.
 
     Raises:

@@ -13,7 +13,7 @@ def command(folders: tuple[str, ...]) -> None:
     """Serve analyses to editors and agents, over standard input and output.
 
     The Model Context Protocol's tools are analyze, kernels, phases, what_if, fit and compare. They read recordings in
-    the folders, never outside of them, and write nothing. It needs the package mcp: pip install 'profkit[mcp]'.
+    the folders, never outside of them, and write nothing. It needs the package mcp: pip install mcp.
 
     \b
     Example:

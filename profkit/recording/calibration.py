@@ -41,7 +41,7 @@ def measure_gpu(progress: Callable[[str], None] = lambda what: None) -> Gpu:
     try:
         import torch
     except ImportError as error:
-        raise RecordingError("calibrate", "torch is not installed here", "Install profkit[torch]") from error
+        raise RecordingError("calibrate", "torch is not installed here", "Install PyTorch") from error
     if not torch.cuda.is_available():
         raise RecordingError("calibrate", "torch sees no CUDA device", "Run it on a machine with a GPU")
     try:

@@ -28,6 +28,20 @@ class Check:
     """The command or flag that fixes it; empty when nothing is wrong."""
 
 
+@dataclass(frozen=True)
+class _Need:
+    """What is looked for, and what it is needed for."""
+
+    name: str
+    needed_for: str
+
+    def met(self, found: str) -> Check:
+        return Check(name=self.name, ok=True, found=found, needed_for=self.needed_for)
+
+    def unmet(self, found: str, fix: str) -> Check:
+        return Check(name=self.name, ok=False, found=found, needed_for=self.needed_for, fix=fix)
+
+
 def examine() -> list[Check]:
     """Look at everything that recording needs; nothing is changed, and no GPU work is started."""
     return [_torch(), _gpu(), _cupti(), _nvtx(), _nsys(), _counters(), _container(), _disk()]
@@ -47,42 +61,28 @@ def recorders(checks: list[Check]) -> list[str]:
 
 
 def _torch() -> Check:
-    name, needed_for = "torch", "torch.profiler, memory history"
+    need = _Need("torch", "torch.profiler, memory history")
     if importlib.util.find_spec("torch") is None:
-        return Check(
-            name=name, ok=False, found="not installed", needed_for=needed_for, fix="pip install 'torch>=2.4'"
-        )
+        return need.unmet("not installed", "pip install 'torch>=2.4'")
     try:
         import torch
     except (ImportError, OSError) as error:
-        return Check(
-            name=name,
-            ok=False,
-            found=f"does not load: {error}",
-            needed_for=needed_for,
-            fix="pip install --force-reinstall torch",
-        )
+        return need.unmet(f"does not load: {error}", "pip install --force-reinstall torch")
     version = tuple(int(part) for part in str(torch.__version__).split("+")[0].split(".")[:2])
     if version < (2, 4):
-        return Check(
-            name=name,
-            ok=False,
-            found=f"{torch.__version__} is older than 2.4",
-            needed_for=needed_for,
-            fix="pip install -U 'torch>=2.4'",
-        )
+        return need.unmet(f"{torch.__version__} is older than 2.4", "pip install -U 'torch>=2.4'")
     cuda = f"CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
-    return Check(name=name, ok=True, found=f"{torch.__version__}, {cuda}", needed_for=needed_for)
+    return need.met(f"{torch.__version__}, {cuda}")
 
 
 def _gpu() -> Check:
-    name, needed_for = "GPU and driver", "kernels in any recording, memory history"
+    need = _Need("GPU and driver", "kernels in any recording, memory history")
     driver = driver_version()
     if driver is None:
         fix = "install the NVIDIA driver; in a container: docker run --gpus all ..."
-        return Check(name=name, ok=False, found="no NVIDIA driver", needed_for=needed_for, fix=fix)
+        return need.unmet("no NVIDIA driver", fix)
     if importlib.util.find_spec("torch") is None:
-        return Check(name=name, ok=True, found=f"driver {driver}", needed_for=needed_for)
+        return need.met(f"driver {driver}")
     import torch
 
     if not torch.cuda.is_available():
@@ -91,128 +91,88 @@ def _gpu() -> Check:
             if not torch.version.cuda
             else "check CUDA_VISIBLE_DEVICES and that the driver is new enough: nvidia-smi"
         )
-        return Check(
-            name=name,
-            ok=False,
-            found=f"driver {driver}, but torch sees no GPU",
-            needed_for=needed_for,
-            fix=wheel,
-        )
+        return need.unmet(f"driver {driver}, but torch sees no GPU", wheel)
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-    return Check(name=name, ok=True, found=f"driver {driver}: {names}", needed_for=needed_for)
+    return need.met(f"driver {driver}: {names}")
 
 
 def _cupti() -> Check:
-    name, needed_for = "CUPTI", "kernels in torch.profiler traces"
+    need = _Need("CUPTI", "kernels in torch.profiler traces")
     if importlib.util.find_spec("torch") is None:
-        return Check(
-            name=name,
-            ok=False,
-            found="torch is missing",
-            needed_for=needed_for,
-            fix="pip install 'torch>=2.4'",
-        )
+        return need.unmet("torch is missing", "pip install 'torch>=2.4'")
     import torch
 
     activities = {activity.name for activity in torch.profiler.supported_activities()}
     if "CUDA" in activities:
-        return Check(name=name, ok=True, found="in this torch", needed_for=needed_for)
+        return need.met("in this torch")
     found = "this torch has no CUDA activity"
     fix = (
         "pip install a torch with CUDA: https://pytorch.org"
         if not ctypes.util.find_library("cupti")
         else "check the driver"
     )
-    return Check(name=name, ok=False, found=found, needed_for=needed_for, fix=fix)
+    return need.unmet(found, fix)
 
 
 def _nvtx() -> Check:
-    name, needed_for = "nvtx", "phases under nsys"
+    need = _Need("nvtx", "phases under nsys")
     version = None
     if importlib.util.find_spec("nvtx") is not None:
         from importlib.metadata import version as version_of
 
         version = version_of("nvtx")
     if version is None:
-        return Check(
-            name=name,
-            ok=False,
-            found="not installed",
-            needed_for=needed_for,
-            fix="pip install 'nvtx>=0.2.13'",
-        )
+        return need.unmet("not installed", "pip install 'nvtx>=0.2.13'")
     if tuple(int(part) for part in version.split(".")[:3] if part.isdecimal()) < (0, 2, 13):
-        return Check(
-            name=name,
-            ok=False,
-            found=f"{version} is too old",
-            needed_for=needed_for,
-            fix="pip install -U 'nvtx>=0.2.13'",
-        )
-    return Check(name=name, ok=True, found=version, needed_for=needed_for)
+        return need.unmet(f"{version} is too old", "pip install -U 'nvtx>=0.2.13'")
+    return need.met(version)
 
 
 def _nsys() -> Check:
-    name, needed_for = "Nsight Systems", "profkit record nsys"
+    need = _Need("Nsight Systems", "profkit record nsys")
     try:
         binary = find_nsys()
     except RecordingError as error:
         fix = "install it (https://developer.nvidia.com/nsight-systems), or set PROFKIT_NSYS to the binary"
-        return Check(name=name, ok=False, found=error.problem, needed_for=needed_for, fix=fix)
+        return need.unmet(error.problem, fix)
     version = nsys_version(binary)
     if version is None:
-        return Check(
-            name=name,
-            ok=False,
-            found=f"{binary} does not run",
-            needed_for=needed_for,
-            fix=f"{binary} --version",
-        )
-    return Check(name=name, ok=True, found=version, needed_for=needed_for)
+        return need.unmet(f"{binary} does not run", f"{binary} --version")
+    return need.met(version)
 
 
 def _counters() -> Check:
     """Whether the driver lets this user read the GPU's counters (NVIDIA's ERR_NVGPUCTRPERM page)."""
-    name, needed_for = "GPU counters", "--gpu-metrics"
+    need = _Need("GPU counters", "--gpu-metrics")
     try:
         settings = Path("/proc/driver/nvidia/params").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return Check(
-            name=name, ok=False, found="no NVIDIA driver", needed_for=needed_for, fix="see GPU and driver"
-        )
+        return need.unmet("no NVIDIA driver", "see GPU and driver")
     restricted = "RmProfilingAdminOnly: 1" in settings
     if restricted and os.geteuid() != 0:
         fix = "as root: echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/profiling.conf, then reboot; in a container: --cap-add=SYS_ADMIN"
-        return Check(name=name, ok=False, found="for administrators only", needed_for=needed_for, fix=fix)
-    return Check(name=name, ok=True, found="readable", needed_for=needed_for)
+        return need.unmet("for administrators only", fix)
+    return need.met("readable")
 
 
 def _container() -> Check:
-    name, needed_for = "container", "nsys' CPU samples (profkit does not use them)"
+    need = _Need("container", "nsys' CPU samples (profkit does not use them)")
     inside = Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
     if not inside:
-        return Check(name=name, ok=True, found="none found", needed_for=needed_for)
+        return need.met("none found")
     paranoid = (output_of(["cat", "/proc/sys/kernel/perf_event_paranoid"]) or "").strip()
     if paranoid.lstrip("-").isdecimal() and int(paranoid) > 2:
         fix = "start it with --cap-add=SYS_ADMIN, or on the host: sysctl kernel.perf_event_paranoid=2"
-        return Check(
-            name=name, ok=False, found=f"perf_event_paranoid is {paranoid}", needed_for=needed_for, fix=fix
-        )
-    return Check(name=name, ok=True, found="in a container", needed_for=needed_for)
+        return need.unmet(f"perf_event_paranoid is {paranoid}", fix)
+    return need.met("in a container")
 
 
 def _disk() -> Check:
     import shutil
 
-    name, needed_for = "disk", "traces (about 10 MB a recorded step, before compression)"
+    need = _Need("disk", "traces (about 10 MB a recorded step, before compression)")
     free = shutil.disk_usage(Path.cwd()).free
     found = f"{free / 2**30:.0f} GiB free here"
     if free < 1 << 30:
-        return Check(
-            name=name,
-            ok=False,
-            found=found,
-            needed_for=needed_for,
-            fix="free some space, or record elsewhere: -o FOLDER",
-        )
-    return Check(name=name, ok=True, found=found, needed_for=needed_for)
+        return need.unmet(found, "free some space, or record elsewhere: -o FOLDER")
+    return need.met(found)

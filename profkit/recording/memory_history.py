@@ -134,4 +134,4 @@ def _on_out_of_memory(device: int, requested: int, allocated: int, free: int) ->
         try:
             history.out_of_memory()
         except Exception as error:  # noqa: BLE001 - it would replace the program's own out-of-memory error
-            warn(f"no snapshot of the out-of-memory: {error}")
+            warn(f"no snapshot was written when memory ran out: {error}")

@@ -170,7 +170,7 @@ def problems_in(told: list[str]) -> list[str]:
     lines = [f"nsys: {first[kind]}" + (f" ({n} times)" if n > 1 else "") for kind, n in count.most_common(5)]
     if any(_UNKNOWN_FUNCTION in text for text in told):
         lines.append(
-            "this nsys is older than the CUDA runtime, and rows of its calls are lost: install a newer Nsight Systems"
+            "this nsys is older than the CUDA runtime, so it loses rows of newer calls: install a newer Nsight Systems"
         )
     return lines
 

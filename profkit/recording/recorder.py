@@ -317,7 +317,7 @@ class Recorder:
                 on = self._options.on or os.environ.get("PROFKIT_TRIGGER")
                 self._trigger = make_trigger(on, self._options.slower_than)
             except ValueError as error:  # signals are the main thread's
-                self._tell(f"no request will be heard: {error}")
+                self._tell(f"cannot listen for requests to record: {error}")
 
     def _hear_no_more(self) -> None:
         if self._trigger is not None:

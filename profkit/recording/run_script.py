@@ -42,7 +42,7 @@ def main(
     if program[0] != "-m" and not Path(program[0]).exists():
         sys.exit(f"Error: {program[0]}: there is no such script")
     if importlib.util.find_spec("torch") is None:
-        sys.exit(f"Error: {sys.executable}: torch is not installed here. Install profkit[torch]")
+        sys.exit(f"Error: {sys.executable}: torch is not installed here. Install PyTorch")
     with (recorder or recorded)(options):
         run_as_main(program)
 

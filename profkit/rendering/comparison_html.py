@@ -1,4 +1,4 @@
-"""A comparison as one HTML page without scripts, which asks nothing of any network."""
+"""A comparison as one HTML page without scripts, which needs no network."""
 
 from __future__ import annotations
 

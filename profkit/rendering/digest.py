@@ -18,6 +18,7 @@ from profkit.rendering.sentences.labels import LAUNCH_PARTS, share_label
 from profkit.units import count_text, duration_text, noun_text, percent_text
 
 __all__ = [
+    "confidence_text",
     "KernelSum",
     "Scale",
     "code_lines",
@@ -293,6 +294,11 @@ def device_names(report: Document) -> dict[int, str]:
     ranks = [device.rank for device in report.devices]
     by_rank = None not in ranks and len(set(ranks)) == len(ranks)
     return {row.id: f"rank {row.rank}" if by_rank else f"device {row.id}" for row in report.devices}
+
+
+def confidence_text(confidence: str) -> str | None:
+    """How sure the verdict is; None where there is none to be sure of."""
+    return None if confidence == "unknown" else f"confidence: {confidence}"
 
 
 def where_text(*parts: object) -> str:

@@ -1,4 +1,4 @@
-"""The report as one HTML page that asks nothing of any network."""
+"""The report as one HTML page that needs no network."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from profkit.model.report import AdviceRow
 from profkit.rendering.digest import (
     Scale,
     code_lines,
+    confidence_text,
     facts,
     filled_by,
     findings_by_weight,
@@ -69,7 +70,7 @@ def render_markdown(report: Document) -> str:
 def _verdict(report: Document, scale: Scale) -> Iterable[str]:
     verdict = report.verdict
     yield f"## {as_prose(verdict.sentence)}"
-    yield as_prose(where_text(*facts(report), f"confidence: {verdict.confidence}"))
+    yield as_prose(where_text(*facts(report), confidence_text(verdict.confidence)))
     for line in filter(None, [what_to_record(verdict), *verdict.caveats]):
         yield f"> {as_prose(line)}"
     shares, own_scale = headline_of(report)

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from profkit.rendering.comparison_document import ComparisonDocument
 from profkit.rendering.comparison_tables import Section, sections_of, warning_text
 from profkit.rendering.digest import (
+    confidence_text,
     facts,
     findings_by_weight,
     gain_text,
@@ -70,7 +71,7 @@ def _cell(parts: Iterable[Markup], page: Path | None, name: str) -> str:
 def _report_parts(report: Document) -> Iterator[Markup]:
     verdict = report.verdict
     yield _line(verdict.sentence, "font-weight:600;font-size:1.1em")
-    yield _line(where_text(*facts(report), f"confidence: {verdict.confidence}"), _SOFT)
+    yield _line(where_text(*facts(report), confidence_text(verdict.confidence)), _SOFT)
     for line in filter(None, [what_to_record(verdict), *verdict.caveats]):
         yield _line(line)
     yield from _bar(report)

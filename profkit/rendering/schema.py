@@ -67,6 +67,8 @@ def _notes_in(struct: type[msgspec.Struct]) -> dict[str, str]:
 
 def _describe(part: dict[str, Any], struct: type[msgspec.Struct]) -> None:
     notes = field_notes(struct)
+    if "description" in part:  # Python 3.13 takes the indentation out of docstrings, older ones do not
+        part["description"] = inspect.cleandoc(part["description"])
     for field in msgspec.structs.fields(struct):
         part["properties"][field.encode_name]["description"] = _in_json(notes[field.name])
 

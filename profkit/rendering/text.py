@@ -11,6 +11,7 @@ from profkit.errors import printable
 from profkit.rendering.digest import (
     Scale,
     code_lines,
+    confidence_text,
     facts,
     filled_by,
     findings_by_weight,
@@ -81,7 +82,7 @@ def _verdict(console: Terminal, report: Document, scale: Scale) -> None:
     verdict = report.verdict
     console.print(Text(_clean(verdict.sentence, None), style="bold"))
     console.print(
-        Text(_clean(where_text(*facts(report), f"confidence: {verdict.confidence}"), None), style="dim")
+        Text(_clean(where_text(*facts(report), confidence_text(verdict.confidence)), None), style="dim")
     )
     for line in filter(None, [what_to_record(verdict), *verdict.caveats]):
         console.print(Text(_clean(line, None), style="yellow"))

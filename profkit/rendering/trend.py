@@ -54,7 +54,7 @@ def render_trend_text(points: Sequence[Point], changes: Sequence[Change], label:
 
 
 def render_trend_html(points: Sequence[Point], changes: Sequence[Change], label: str) -> str:
-    """A page with the number over runs, its levels and its changes; it has no script and asks nothing of any network."""
+    """A page with the number over runs, its levels and its changes; it has no script and needs no network."""
     highest = max((point.value for point in points), default=0.0) or 1.0
 
     def across(at: float) -> float:

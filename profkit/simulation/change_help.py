@@ -19,6 +19,7 @@ CHANGE_HELP: Final[dict[str, str]] = {
     "aligned": "Pad matrix sizes to multiples of 8.",
     "tf32": "Run fp32 matmuls in TF32.",
     "bf16": "Run forward and loss in bf16 with autocast.",
+    "fp16": "Run forward and loss in fp16 with autocast, and scale the loss.",
     "no-scaler": "Use bf16 instead of fp16 with a GradScaler.",
     "foreach-optimizer": "Use the foreach optimizer.",
     "fused-optimizer": "Use the fused optimizer.",

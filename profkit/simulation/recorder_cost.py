@@ -24,7 +24,7 @@ the median launch was recorded with beyond that."""
 _OF_LAUNCH: Final = 0.875
 """How much of that sign counts, and of the other: what the host took for an event, as a slow host slows both. Eleven steps
 of public models that were timed in a process without a profiler were said to take 1.25 times as long with weights of 0.7 and
-0.12; those had been fitted on steps that were timed where a profiler had run before (``hosts.csv`` of reports/advice)."""
+0.12, which had been fitted on ``hosts.csv`` of reports/advice; many of its steps were timed where a profiler had run."""
 _OF_EVENTS: Final = 0.15
 _MOST_US: Final = 8.0
 """No recorder took more for an event: what is left of a slow one is the program's."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.memory.categories import OPTIMIZER_STATE
+from profkit.memory.categories import OPTIMIZER, OPTIMIZER_STATE
 from profkit.model import IntColumn
 from profkit.simulation.caching_allocator import most_reserved
 from profkit.simulation.memory_program import MemoryProgram
@@ -47,7 +47,9 @@ def _first_time(
     """When the blocks of the first time begin and end: old ones stay, new ones that stay are the next step's old ones."""
     before, ends = program.before[rows], program.reusable[rows]
     state = before & (program.use[rows] == OPTIMIZER_STATE)
-    start = np.where(state, last, program.allocated[rows])
+    updates = np.flatnonzero(program.activity[:last] == OPTIMIZER)
+    update = int(updates[0]) if len(updates) else last
+    start = np.where(state, update, program.allocated[rows])
     stop = np.where(before & (ends >= last), 2 * last + 2, np.minimum(ends, last))
     return start, np.maximum(stop, np.where(state, last + 1, stop))
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from profkit.model import RangeKind, Trace
 from profkit.model.findings import Fact
+from profkit.readers.registry import role_of
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.launches import launch_calls
 from profkit.timeline.range_names import fetches_data, matching
@@ -19,8 +20,10 @@ from profkit.timeline.view import TraceView
 
 __all__ = ["PARTS", "host_facts", "ran_on_cpu"]
 
-PARTS: Final = ("input", "optimizer", "backward", "forward", "rest")
+PARTS: Final = ("input", "optimizer", "backward", "forward", "communication", "rest")
 """What a step consists of; where two run at once on several threads, the first of them counts."""
+_ON_THE_HOST: Final = ("gloo:", "mpi:")
+"""How collectives are called that the host itself makes."""
 _MOST_OPERATORS: Final = 3
 
 _ONLY_ON_CPU: Final = ("aten::mkldnn_", "mkldnn::", "onednn::", "aten::_nnpack", "_for_cpu", "fbgemm::linear")
@@ -56,7 +59,9 @@ def ran_on_cpu(trace: Trace) -> bool:
         return False
     is_there = facts.get("gpus", "0") != "0" or any(key.startswith(("cuda", "hip")) for key in facts)
     # An nsys export without a GPU may be of a process that started another one on it.
-    return named(_ONLY_ON_CPU) or not (is_there or len(trace.calls) or trace.source.format == "nsys")
+    return named(_ONLY_ON_CPU) or not (
+        is_there or len(trace.calls) or role_of(trace.source.format) == "timeline"
+    )
 
 
 def _any_named(trace: Trace, parts: tuple[str, ...]) -> bool:
@@ -112,7 +117,9 @@ def _parts(view: TraceView, whole: Intervals) -> dict[str, Intervals]:
     found: dict[str, Intervals] = {}
     left = whole
     for part in PARTS[:-1]:
-        if part == "input":
+        if part == "communication":
+            rows = matching(strings, ranges.name, lambda name: name.startswith(_ON_THE_HOST))
+        elif part == "input":
             rows = (
                 named & (ranges.kind == RangeKind.ANNOTATION) & matching(strings, ranges.name, fetches_data)
             )

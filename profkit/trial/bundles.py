@@ -11,8 +11,8 @@ __all__ = ["bundles_of", "slow_first", "stands_for"]
 
 _TOGETHER = ("tf32", "fused-attention", "loader-workers", "pinned", "fused-optimizer")
 """They seldom harm, and help more where the others have made way."""
-_DOUBTFUL = "bf16"
-"""It slows a step down that the host paces, unless a compiler is there too."""
+_DOUBTFUL = ("bf16", "fp16")
+"""One of them, which slows a step down that the host paces, unless a compiler is there too."""
 _COMPILER = "compile"
 
 
@@ -24,12 +24,13 @@ def bundles_of(names: Sequence[str], promised: Callable[[str], float]) -> list[N
         promised: The speed-up that a recording promises of a change.
     """
     safe = [name for name in _TOGETHER if name in names]
+    doubtful = [name for name in _DOUBTFUL if name in names][:1]
     safe += sorted(
         name
         for name in names
-        if promised(name) > 1 and not is_compiler(name) and name not in (*safe, _DOUBTFUL)
+        if promised(name) > 1 and not is_compiler(name) and name not in (*safe, *_DOUBTFUL)
     )
-    found = [safe, [*safe, _DOUBTFUL] if _DOUBTFUL in names else safe]
+    found = [safe, [*safe, *doubtful]]
     if _COMPILER in names:
         found += [[*each, _COMPILER] for each in found]
     ordered = [tuple(sorted(each, key=lambda name: -promised(name))) for each in found]
@@ -47,4 +48,4 @@ def stands_for(guess: Names, wanted: Names) -> bool:
     What else the guess has found nothing to change, since the trial knows by now that the program has no place for it.
     """
     more = set(guess) - set(wanted)
-    return set(wanted) <= set(guess) and _DOUBTFUL not in more and not compiles(tuple(more))
+    return set(wanted) <= set(guess) and not more & set(_DOUBTFUL) and not compiles(tuple(more))

@@ -67,7 +67,7 @@ class Turns:
     ) -> None:
         self._talk, self._changes, self._losses, self._undo = talk, changes, losses, undo
         self._left, self._steps = warmup, warmup
-        self._leading_in = False
+        self._leading_in = 0
         self._start_ns = time.perf_counter_ns()
         self._first_ns: int | None = None
         self._observer: Observer | None = Observer()
@@ -76,8 +76,9 @@ class Turns:
     def stepped(self) -> None:
         """A step is over."""
         if self._leading_in:
-            self._leading_in = False
-            self._start()
+            self._leading_in -= 1
+            if not self._leading_in:
+                self._start()
             return
         self._left -= 1
         if self._observer is not None and self._first_ns is None:
@@ -94,8 +95,11 @@ class Turns:
         wait_for_device()
         ns = time.perf_counter_ns() - self._start_ns
         block = Block(steps=self._steps, ns=ns, losses=self._losses.take(), peak_bytes=peak_bytes())
+        lead_in = 1
         if self._observer is not None:
             block.first_ns, block.facts = self._first_ns, self._observer.facts()
+            # What workers have prepared since the start comes at no cost: they have to keep up from then on.
+            lead_in += sum(each.ahead for each in block.facts.loaders)
             self._observer = None
             for change in self._changes.values():
                 change.warmed_up(self._undo)
@@ -108,7 +112,7 @@ class Turns:
             os._exit(0)  # the trial is gone: nothing of this run is kept
         assert isinstance(turn, Turn)
         self._left = self._steps = turn.steps
-        self._leading_in = True
+        self._leading_in = lead_in
 
 
 if __name__ == "__main__":

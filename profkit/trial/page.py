@@ -22,7 +22,7 @@ _MARGIN: Final = math.log(1.05)
 
 
 def try_page(found: TryDocument) -> str:
-    """The page; it has no script and asks nothing of any network."""
+    """The page; it has no script and needs no network."""
     measured = [(printable(name_of(row)), row) for row in found.trials if row.measured is not None]
     axis = _Axis([*(each for _, row in measured for each in (row.measured, row.predicted) if each), _ONE])
     height = _TOP + _ROW * len(measured)

@@ -11,7 +11,7 @@ from profkit.model.rows import Interval
 __all__ = ["Plan", "likely_place"]
 
 _LIKELY_BEST: Final = (
-    "tf32", "bf16", "fused-attention", "loader-workers", "channels-last", "fused-optimizer", "compile",
+    "tf32", "bf16", "fp16", "fused-attention", "loader-workers", "channels-last", "fused-optimizer", "compile",
 )  # fmt: skip
 """The order of a budget that does not hold all. A compiler starts slowly, so what starts fast comes before it."""
 

@@ -284,7 +284,7 @@ class Running:
         if code == 0:
             return Failed("ended", f"the program ended by itself after {self._seen()}")
         if code == -signal.SIGKILL:
-            return Failed("out-of-memory", "the system has killed it: most likely there was no memory left")
+            return Failed("out-of-memory", "the system killed it, most likely for lack of memory")
         kind = "no-data" if _NO_NETWORK.search(line) else "crashed"
         return Failed(kind, line or f"exit code {code}")
 

@@ -106,7 +106,9 @@ class Trial:
         self._is_short = self._alone_takes_s() > tries.left_s() - tries.reserve_s()
         tries.for_a_compiler = FOR_THE_LAST_COMPILER if self._is_short else FOR_A_COMPILER
         if self._is_short:
-            tries.notes.append("the budget is short: what helps most often was tried together first")
+            tries.notes.append(
+                "the budget is short: the changes that help most often were tried together first"
+            )
             self._candidates.sort(key=lambda name: (-tries.plan.promised(name), likely_place(name)))
             sides = sides[:1]
             start_bundles(tries, self._bundles(), sides[0])

@@ -74,7 +74,7 @@ def is_part(row: TrialRow, found: TryDocument) -> bool:
 def _by_hand(rows: Sequence[ByHand]) -> list[str]:
     if not rows:
         return []
-    lines = ["", "Not tried, since it takes an edit; a replay of the recording promises:"]
+    lines = ["", "Not tried, since they need an edit; a replay of the recording predicts:"]
     for row in rows:
         lines.append(f"  {row.change}  {speedup_text(row.predicted)}: {row.what}")
         lines += [f"      {line}" for line in row.code]

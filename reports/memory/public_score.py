@@ -1,6 +1,6 @@
-"""Score what `public_study.py` predicted against what it measured: ``public_score.py OUT``.
+"""Score what `public_study.py` predicted against what it measured: ``public_score.py OUT [PREDICTIONS]``.
 
-OUT holds ``predictions.jsonl`` and ``measured.jsonl``. Prints every row as Markdown, then the scores. The step as it
+PREDICTIONS is another file there than ``predictions.jsonl``: what a later profkit says of the same recordings. OUT holds ``predictions.jsonl`` and ``measured.jsonl``. Prints every row as Markdown, then the scores. The step as it
 was recorded is no prediction of memory: scores are of changed steps. A claim about a limit is judged where the step was run
 in that limit.
 """
@@ -18,14 +18,14 @@ SPARE = 0.9
 """A step that reserves less than this share of a limit fits with over 10 % to spare."""
 
 
-def joined(out: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def joined(out: Path, predictions: str = "predictions.jsonl") -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """What was said and what was measured of each change without a limit."""
     measured = {
         (row["model"], row["change"]): row
         for row in rows(out / "measured.jsonl")
         if row["limit_bytes"] is None
     }
-    said = [row for row in rows(out / "predictions.jsonl") if row["limit_bytes"] is None]
+    said = [row for row in rows(out / predictions) if row["limit_bytes"] is None]
     return [(row, measured[key]) for row in said if (key := (row["model"], row["change"])) in measured]
 
 
@@ -77,11 +77,11 @@ def told(name: str, found: list[tuple[float, bool]], rule: tuple[float, float], 
     )
 
 
-def claims(out: Path) -> None:
+def claims(out: Path, predictions: str) -> None:
     """What was said to fit and ran out of memory, and the other way round."""
     said = {
         (row["model"], row["change"], row["limit_bytes"]): row
-        for row in rows(out / "predictions.jsonl")
+        for row in rows(out / predictions)
         if row["limit_bytes"] and not row.get("max")
     }
     told = [
@@ -110,13 +110,13 @@ def claims(out: Path) -> None:
     print(f"said not to fit, ran all the same: {ran}")
 
 
-def largest(out: Path) -> None:
+def largest(out: Path, predictions: str) -> None:
     """The largest batch that was named, and one 15 % larger."""
     print(
         "\n| model | limit GB | largest batch named | runs | 15 % larger | runs |\n|---|---|---|---|---|---|"
     )
     measured = rows(out / "measured.jsonl")
-    for row in rows(out / "predictions.jsonl"):
+    for row in rows(out / predictions):
         if not row.get("max"):
             continue
         mine = sorted(
@@ -131,11 +131,11 @@ def largest(out: Path) -> None:
         print(f"| {row['model']} | {limit} | {' | '.join(cells) or row.get('error', 'not measured')} |")
 
 
-def main(out: Path) -> None:
-    table(joined(out))
-    claims(out)
-    largest(out)
+def main(out: Path, predictions: str = "predictions.jsonl") -> None:
+    table(joined(out, predictions))
+    claims(out, predictions)
+    largest(out, predictions)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

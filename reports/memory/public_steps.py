@@ -195,7 +195,7 @@ MODELS: dict[str, Model] = {
         pictures("torchvision", "regnet_y_3_2gf"), 32, 0, "base batch_x2 bf16 checkpoint keep checkpoint+batch_x2",
     ),
     "roberta": Model(
-        text("RobertaConfig", "RobertaForMaskedLM", masked=True), 16, 256,
+        text("RobertaConfig", "RobertaForMaskedLM", masked=True, max_position_embeddings=514), 16, 256,
         "base batch_x2 bf16 checkpoint sdpa sgd sequence_x2 bf16+batch_x2 checkpoint+batch_x3 accumulate_2 infer", limited=True,
     ),
     "opt": Model(

@@ -1,6 +1,6 @@
 """Widths of the intervals of `profkit.fit`, by leaving out a model at a time: ``widths.py STUDY IN_VIEW_TABLE``.
 
-STUDY holds ``predictions.jsonl`` and ``measured.jsonl`` of `public_study.py`; the table is what `fit_study.py` prints. The
+STUDY holds ``mended.jsonl``, what the present profkit says of the recordings of `public_study.py`, and ``measured.jsonl``; the table is what `fit_study.py` prints. The
 squared error of a row is taken for the sum of one variance for each of its changes, and one for any run. The widths are
 these deviations times a factor: the one with which 95 % of a change's rows lie inside, each judged by the deviations of
 the other models' rows. Prints the deviations times the factor for ``_UNSURE`` of profkit/simulation/fit_changes.py.
@@ -20,9 +20,11 @@ NAMES = {
     "sgd": "optimizer",
     "adam": "optimizer",
     "fused": "fused-optimizer",
+    "accumulate_2": "accumulate",
+    "keep": "keep-gradients",
+    "offload": "offload-optimizer",
+    "infer": "inference",
 }
-MENDED = {("vgg", "sgd"), ("albert", "sdpa"), ("efficientnet", "bf16")}
-"""Missed by faults that were mended since (README.md): they say nothing of what is left."""
 _SHARE = 0.95
 _ANY = "any"
 _PRIOR_ROWS = 2
@@ -45,11 +47,11 @@ def kinds(change: str) -> frozenset[str]:
     return frozenset(found - {"base"})
 
 
-def blind(out: Path) -> list[Row]:
+def of_public_models(out: Path) -> list[Row]:
     rows = []
-    for said, measured in joined(out):
+    for said, measured in joined(out, "mended.jsonl"):
         errors = off(said, measured, "peak"), off(said, measured, "reserved")
-        if None not in errors and (said["model"], said["change"]) not in MENDED:
+        if None not in errors:
             rows.append((said["model"], kinds(said["change"]), errors[0][0], errors[1][0]))
     return rows
 
@@ -113,7 +115,7 @@ def factors(rows: list[Row], place: int, found: dict[str, float]) -> dict[str, f
 
 
 def main(out: Path, table: Path) -> None:
-    rows = [row for row in [*blind(out), *in_view(table)] if row[1]]
+    rows = [row for row in [*of_public_models(out), *in_view(table)] if row[1]]
     widths = []
     for place in (2, 3):
         found = variances(rows, place)

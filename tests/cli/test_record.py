@@ -74,7 +74,7 @@ def test_without_torch_the_program_is_not_run(program, tmp_path, monkeypatch, ca
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hidden"))
     assert invoke(mode, "-o", "out", "--", *program, "1", "0").exit_code == 1
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.endswith("torch is not installed here. Install profkit[torch]")
+    assert line.endswith("torch is not installed here. Install PyTorch")
     assert not (tmp_path / "out").exists()
 
 

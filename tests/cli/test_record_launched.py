@@ -224,6 +224,24 @@ def test_processes_of_multiprocessing_are_recorded_if_they_train(tmp_path, metho
     assert "RecordingWarning" not in error
 
 
+@pytest.mark.slow
+def test_accelerate_starts_the_recorded_script(tmp_path):
+    """One process: several on the CPU need MPI there, and several GPUs are started as torchrun does."""
+    pytest.importorskip("accelerate", reason="SKIPPED LOUDLY: accelerate is not installed")
+    program(tmp_path, "assert sys.argv[1:] == ['--x', '1']\ntrain(8)")
+    start = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--cpu",
+        "--num_processes",
+        "1",
+    ]
+    code, _, error = record(tmp_path, "torch", "-o", "out", "--", *start, "train.py", "--x", "1")
+    assert code == 0, error
+    assert names(tmp_path / "out" / "trace.json.gz").count("profkit::optimizer") == 3
+
+
 DEEPSPEED = """
     import subprocess, sys
     rest = sys.argv[1:]
@@ -285,7 +303,7 @@ def test_a_program_with_another_python_that_lacks_profkit_is_told(tmp_path, monk
     done = CliRunner().invoke(main, ["record", "torch", "--", str(python), "train.py"])
     assert done.exit_code == 1
     assert f"{python}: has no profkit: this profkit is of {sys.executable}" in done.output
-    assert f"Install it there: {python} -m pip install profkit" in done.output
+    assert f"Install it there, in the clone of profkit: {python} -m pip install ." in done.output
 
 
 def test_a_command_that_is_no_program_is_told(tmp_path, monkeypatch):
@@ -294,3 +312,10 @@ def test_a_command_that_is_no_program_is_told(tmp_path, monkeypatch):
     assert done.exit_code == 1
     assert "starts no Python script to record" in done.output
     assert "Write: -- torchrun [its options] train.py ..." in done.output
+
+
+def test_a_launcher_is_not_asked_by_a_signal(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["record", "torch", "--on", "signal", "--", "torchrun", "train.py"])
+    assert done.exit_code == 1
+    assert "Ask by a file: --on FILE" in done.output

@@ -210,6 +210,12 @@ def test_work_on_thousands_of_devices_is_refused(tmp_path):
     assert len(report_of(tmp_path, {"traceEvents": events[:70]}).devices) == 70
 
 
+def test_work_of_tens_of_thousands_of_threads_is_refused(tmp_path):
+    events = [event("user_annotation", 10 * at, 9, "forward", tid=at) for at in range(17_000)]
+    with pytest.raises(profkit.ProfkitError, match="names 17000 threads, so its thread numbers are damaged"):
+        report_of(tmp_path, {"traceEvents": events})
+
+
 def test_a_memory_history_has_no_more_devices_than_torch_can_number(tmp_path):
     """Each phase is placed on each device: thousands of both are their product."""
     entry = {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "frames": []}

@@ -1,13 +1,17 @@
 """The documentation: links lead somewhere, pages made from the code are fresh, and files that it names exist."""
 
+import gzip
 import os
 import re
+import shutil
 import subprocess
 import sys
+import textwrap
 from urllib.parse import unquote
 
 import pytest
 
+import profkit
 from tests.packaging.conftest import ROOT
 
 PAGES = sorted(
@@ -117,3 +121,33 @@ def test_what_a_page_quotes_of_a_bundled_recording_is_what_profkit_says(command,
 
 def test_pages_quote_bundled_recordings():
     assert len(QUOTED) > 4
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    """Recordings under the names that the pages use."""
+    folder = tmp_path_factory.mktemp("recordings")
+    packed = (ROOT / "tests/data/nsys/sync_item.sqlite.gz").read_bytes()
+    (folder / "report.sqlite").write_bytes(gzip.decompress(packed))
+    for run in ("today", "before", "after"):
+        (folder / "runs" / run).mkdir(parents=True)
+        shutil.copy(ROOT / "tests/data/kineto/sync_item.json.gz", folder / "runs" / run / "trace.json.gz")
+    return folder
+
+
+READ = [
+    pytest.param(code, id=f"{page.name}: {code.splitlines()[0].strip()}")
+    for page in (ROOT / "README.md", ROOT / "docs" / "notebooks.md")
+    for code in re.findall(r"^ *```python\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL)
+    if re.match(r" *(?:report|profkit\.compare)\b", code)
+]
+
+
+@pytest.mark.parametrize("code", READ)
+def test_code_that_reads_recordings_runs_as_it_stands(code, recordings, monkeypatch):
+    monkeypatch.chdir(recordings)
+    exec(textwrap.dedent(code), {"profkit": profkit, "report": profkit.analyze("runs/today")})
+
+
+def test_code_that_reads_recordings_is_found():
+    assert len(READ) >= 4

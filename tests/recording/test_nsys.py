@@ -1,5 +1,6 @@
 """Recording under the real nsys, on the CPU: what NVTX receives, read back with plain SQL."""
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -33,16 +34,18 @@ def script(tmp_path, body):
     return [sys.executable, str(path)]
 
 
+def rows(database, query):
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        return connection.execute(query).fetchall()
+
+
 def ranges(database):
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-    try:
-        return connection.execute(
-            "SELECT s.value, n.eventType, n.start, n.end, n.color, n.int64Value FROM NVTX_EVENTS n"
-            " JOIN StringIds s ON s.id = n.textId JOIN NVTX_EVENTS d ON d.domainId = n.domainId"
-            " WHERE d.eventType = 75 AND d.text = 'profkit' AND n.eventType IN (59, 60) ORDER BY n.start"
-        ).fetchall()
-    finally:
-        connection.close()
+    return rows(
+        database,
+        "SELECT s.value, n.eventType, n.start, n.end, n.color, n.int64Value FROM NVTX_EVENTS n"
+        " JOIN StringIds s ON s.id = n.textId JOIN NVTX_EVENTS d ON d.domainId = n.domainId"
+        " WHERE d.eventType = 75 AND d.text = 'profkit' AND n.eventType IN (59, 60) ORDER BY n.start",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -151,9 +154,13 @@ class TestRealNsys:
         assert len([name for name in names if name.startswith("ProfilerStep#")]) >= 8
         assert "seen yes" in done.stdout
         assert (tmp_path / "out" / "run.json").exists()
-        again = record(tmp_path, 2, "--no-phases")
+        again = record(tmp_path, 1500, "--no-phases", "-t", "nvtx,osrt", "--delay", "1", "--duration", "1")
         assert again.returncode == 0, again.stderr
-        assert (tmp_path / "out" / "report_2.sqlite").exists(), "nothing is ever replaced"
+        later = tmp_path / "out" / "report_2.sqlite"
+        assert later.exists(), "nothing is ever replaced"
+        (calls,) = rows(later, "SELECT count(*), min(start), max(end) FROM OSRT_API WHERE start > 0")
+        assert calls[0] > 0
+        assert calls[2] - calls[1] < 5e9, "the program itself took longer"
 
     @pytest.mark.slow
     def test_samples_of_python_are_in_the_export(self, tmp_path):

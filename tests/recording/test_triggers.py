@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from profkit import api
 from profkit.errors import RecordingError
 from profkit.recording import recorder as recorders
+from profkit.recording.phases import phase
 from profkit.recording.recorder import record
 
 torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
@@ -83,3 +85,16 @@ def test_a_cycle_in_every_so_many_steps(tmp_path):
     assert after_first["plain_step_median_ns"] > 0
     with pytest.raises(RecordingError, match="wait is -1"):
         record(tmp_path, every=2, warmup=1, steps=2)
+
+
+def test_the_cycles_of_a_run_are_one_recording_to_the_analyzer(tmp_path):
+    model = torch.nn.Linear(8, 8)
+    with record(tmp_path / "run", wait=2, warmup=1, steps=2, repeat=2) as recording:
+        for _ in range(12):
+            with phase("forward"):
+                model(torch.ones(2, 8)).sum().backward()
+            recording.step()
+    assert len(recording.files) == 2
+    report = json.loads(api.analyze(tmp_path / "run").render("json"))
+    assert len(report["window"]["steps"]) == 4
+    assert [row["count"] for row in report["phases"] if row["path"] == "forward"] == [4]

@@ -12,10 +12,10 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "reports" / "memory"
 
 
-def scores(monkeypatch, capsys):
+def scores(monkeypatch, capsys, *predictions):
     monkeypatch.syspath_prepend(str(FOLDER))
     public_score = pytest.importorskip("public_score")
-    public_score.main(FOLDER / "public")
+    public_score.main(FOLDER / "public", *predictions)
     return capsys.readouterr().out
 
 
@@ -39,6 +39,14 @@ def test_the_table_in_the_report_is_what_the_rows_give(monkeypatch, capsys):
     ]
     assert len(printed) > 50
     assert missing == []
+
+
+def test_what_is_said_of_the_mended_rows_is_what_they_give(monkeypatch, capsys):
+    report = (FOLDER / "README.md").read_text()
+    printed = scores(monkeypatch, capsys, "mended.jsonl").splitlines()
+    summed = [line for line in printed if line.startswith(("peak:", "reserved:", "step_ns:", "recomputed "))]
+    assert len(summed) == 4
+    assert all(line in report for line in summed)
 
 
 def test_recordings_come_back_packed_and_can_be_read(monkeypatch, tmp_path):

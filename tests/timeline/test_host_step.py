@@ -9,7 +9,7 @@ import profkit
 from profkit.model import RangeKind
 from profkit.rendering.sentences.first_action import first_action
 from profkit.report.assembly import summarise
-from tests.builders import TraceBuilder
+from tests.builders import LOADER, TraceBuilder
 
 OPERATOR = RangeKind.OPERATOR
 
@@ -38,6 +38,13 @@ def test_a_steps_parts_are_by_marks():
     assert shares == pytest.approx(
         {"input": 0.6, "forward": 0.1, "backward": 0.2, "optimizer": 0.05, "rest": 0.05}
     )
+
+
+def test_collectives_that_the_host_makes_are_a_part_where_nothing_else_runs():
+    made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1")
+    made.range(100, 900, "gloo:all_reduce", thread=LOADER).range(0, 300, "forward")
+    params = told(made)
+    assert (params["communication_share"], params["forward_share"]) == (0.6, 0.3)
 
 
 def test_marks_between_hashes_are_read():

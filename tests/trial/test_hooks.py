@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not instal
 from torch.nn.modules import module as modules  # noqa: E402
 
 from profkit.trial.changes import changes_named  # noqa: E402
+from profkit.trial.messages import Facts  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -82,3 +83,60 @@ def test_with_a_compiler_the_hooks_stay_so_that_nothing_is_compiled_again(instal
     change.left(change.kinds[0], model, None)
     change.warmed_up(undo)
     assert modules._global_forward_hooks
+
+
+class Training:
+    """A small model, its optimizer, and a step."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.net = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def step(self, factor=1.0, parts=1):
+        self.optimizer.zero_grad()
+        for _ in range(parts):
+            loss = self.net(torch.ones(8, 4)).square().mean() * factor / parts
+            loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), 0.5)
+        self.optimizer.step()
+        return loss.item(), norm.item()
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_fp16_trains_as_before_with_gradients_that_can_be_clipped(installed, parts):
+    plain, first, scaled = Training(), Training(), Training()
+    expected = [plain.step(parts=parts) for _ in range(4)]
+    (change,), _ = installed("fp16")
+    for _ in range(5):
+        first.step(parts=parts)  # until the scale has come down to what fp16 holds
+    found = [scaled.step(parts=parts) for _ in range(4)]
+    assert found == [pytest.approx(each, rel=2e-2) for each in expected]
+    assert change.applied
+
+
+def test_fp16_leaves_out_a_step_with_infinite_gradients_and_lowers_the_scale(installed):
+    training = Training()
+    (change,), _ = installed("fp16")
+    for _ in range(5):
+        training.step()
+    before, scale = training.net.weight.clone(), change._scale.item()
+    training.step(factor=1e38)
+    assert torch.equal(before, training.net.weight)
+    assert change._scale.item() == scale / 2
+    training.step()
+    assert not torch.equal(before, training.net.weight)
+
+
+@pytest.mark.parametrize(
+    ("capability", "why"),
+    [
+        pytest.param((7, 0), None, id="V100"),
+        pytest.param((7, 5), None, id="T4"),
+        pytest.param((6, 1), "this GPU has no Tensor Cores", id="P40"),
+        pytest.param((9, 0), "bf16 is as fast here, and needs no scaler", id="H100"),
+    ],
+)
+def test_fp16_is_for_gpus_between_pascal_and_ampere(capability, why):
+    (change,) = changes_named(["fp16"])
+    assert change.obstacle(Facts(cuda=True, capability=capability, modules=1)) == why

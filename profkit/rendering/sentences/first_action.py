@@ -87,6 +87,8 @@ def _without_gpu(verdict: Verdict) -> str | None:
     most = parts[0]  # the largest comes first
     if most["part"] == "input":
         return "Prepare the next batch while the step runs: with a DataLoader, raise its num_workers."
+    if most["part"] == "communication":
+        return "Look at the other ranks: collectives on the host take most of the time, and one may be late."
     names, times = most["operators"], most["operator_times"]
     assert isinstance(names, Sequence)
     assert isinstance(times, Sequence)

@@ -104,6 +104,7 @@ _HOST_PARTS: Final = {
     "forward": "forward",
     "backward": "backward",
     "optimizer": "the optimizer",
+    "communication": "collectives on the host",
     "rest": "the rest",
 }
 
@@ -126,7 +127,8 @@ def _host_part(params: Params) -> str:
     seen = [f"{name} {duration_text(int(ns))}" for name, ns in zip(names, times, strict=True)]
     part = _HOST_PARTS[str(params["part"])]
     per = "per step" if params["steps"] else "in all"
-    text = say(f"{part[0].upper()}{part[1:]} takes {{part_ns}} {per} ({{part_share}})", params)
+    verb = "take" if part.startswith("collectives") else "takes"
+    text = say(f"{part[0].upper()}{part[1:]} {verb} {{part_ns}} {per} ({{part_share}})", params)
     return f"{text}: {', '.join(seen)}." if seen else f"{text}."
 
 

@@ -18,6 +18,7 @@ from profkit.trial.changes.layouts import ChannelsLast, CudnnBenchmark, FusedAtt
 from profkit.trial.changes.loading import LoaderWorkers, Pinned
 from profkit.trial.changes.optimizers import DropGradients, ForeachOptimizer, FusedOptimizer
 from profkit.trial.changes.precision import Bf16, Tf32
+from profkit.trial.changes.scaling import Fp16
 
 __all__ = [
     "ALREADY",
@@ -37,6 +38,7 @@ CHANGES: Final[dict[str, type[Change]]] = {
     for kind in (
         Tf32,
         Bf16,
+        Fp16,
         FusedOptimizer,
         ForeachOptimizer,
         LoaderWorkers,
@@ -71,7 +73,9 @@ def change_named(name: str) -> Change:
         except (ImportError, AttributeError) as error:
             raise RecordingError(name, f"cannot be imported ({error})") from error
     if kind is None:
-        raise RecordingError(name, "is no change", f"Choose of {', '.join(CHANGES)}, or name module:Class")
+        raise RecordingError(
+            name, "is no change", f"Choose one of {', '.join(CHANGES)}, or name module:Class"
+        )
     return kind()
 
 

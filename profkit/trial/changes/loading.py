@@ -34,7 +34,7 @@ class LoaderWorkers(Change):
         if all(each.workers for each in facts.loaders):
             return ALREADY
         if all(each.iterable for each in facts.loaders if not each.workers):
-            return "an IterableDataset has to share out its data itself"
+            return "an IterableDataset must split its data among workers itself"
         return None
 
     def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:

@@ -13,9 +13,9 @@ from profkit.trial.changes.base import ALREADY, Change, Promise
 from profkit.trial.changes.wrapping import is_compiled
 from profkit.trial.messages import Facts
 
-__all__ = ["Bf16", "Tf32"]
+__all__ = ["AMPERE", "Bf16", "Tf32"]
 
-_AMPERE: Final = (8, 0)
+AMPERE: Final = (8, 0)
 """TF32 and bf16 in Tensor Cores came with compute capability 8.0 (CUDA C++ programming guide, table of features)."""
 
 
@@ -29,7 +29,7 @@ class Tf32(Change):
         """It takes Tensor Cores that know it, and fp32."""
         if not facts.cuda:
             return "no GPU"
-        if (facts.capability or (0, 0)) < _AMPERE:
+        if (facts.capability or (0, 0)) < AMPERE:
             return "this GPU has no TF32"
         if facts.half:
             return "the weights are not in fp32"
@@ -60,6 +60,7 @@ class Bf16(Change):
 
     name = "bf16"
     promise = Promise.PRECISION
+    kind_of = "autocast"
     kinds: tuple[Kind, ...] = (Kind.MODULE, Kind.LOSS)
 
     def __init__(self) -> None:
@@ -72,7 +73,7 @@ class Bf16(Change):
 
     def obstacle(self, facts: Facts) -> str | None:
         """It takes a device that computes in bf16."""
-        if facts.cuda and (facts.capability or (0, 0)) < _AMPERE:
+        if facts.cuda and (facts.capability or (0, 0)) < AMPERE:
             return "this GPU does not compute in bf16"
         if not facts.cuda and not facts.cpu_bf16:
             return "this CPU does not compute in bf16"
