@@ -20,7 +20,7 @@ from profkit.report.views import Options
 from profkit.simulation.answer import first_step
 from profkit.simulation.block_operators import BlockOperators, block_operators
 from profkit.simulation.cheapest_fit import cheapest_fit
-from profkit.simulation.fit import fit_program, gpu_bytes, largest_batch
+from profkit.simulation.fit import failed_request, fit_program, gpu_bytes, largest_batch
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import MemoryProgram, memory_program
@@ -79,7 +79,8 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     Raises:
         ReadError: A file cannot be read.
         AnalysisError: There is no memory snapshot, or it has no history.
-        ProfkitError: The largest batch is asked for without a limit, or not even the smallest fits.
+        ProfkitError: The largest batch is asked for without a limit, or of a recording that ends where memory ran out, or
+            not even the smallest fits.
     """
     memory_bytes = parse_bytes(memory) if memory is not None else memory_bytes
     files = expand(paths)
@@ -167,6 +168,10 @@ def _largest(
 ) -> float:
     if limit is None:
         raise ProfkitError('the largest batch needs a limit. Name it: memory="24GB", or --memory 24GB')
+    if failed_request(program) is not None:
+        raise ProfkitError(
+            "the recording ends where memory ran out, so that the largest batch is not known. Record a smaller batch"
+        )
     found = largest_batch(program, asked, operators, limit)
     if found is None:
         raise ProfkitError("not even a 64th of the recorded batch fits")

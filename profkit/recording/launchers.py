@@ -55,6 +55,12 @@ def recorded_command(program: list[str], options: dict[str, Any], runner: str = 
                 "starts no Python script to record",
                 f"Write: -- {' '.join([*program[:1], *_subcommand(rest)])} [its options] train.py ...",
             )
+        if options.get("on") == "signal":
+            raise RecordingError(
+                " ".join(program),
+                "ends by the signal, before its ranks hear of it",
+                "Ask by a file: --on FILE",
+            )
         head = rest[: at - 1] if rest[at - 1] in _MODULE_FLAGS else rest[:at]
         script = ["-m", rest[at]] if rest[at - 1] in _MODULE_FLAGS else [rest[at]]
         flag = "--module" if "deepspeed" in " ".join(rest[:2]) else "-m"

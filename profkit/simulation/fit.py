@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.memory.categories import CATEGORIES
+from profkit.memory.categories import CATEGORIES, UNKNOWN_USE
 from profkit.memory.private_pools import private_pools
 from profkit.model import Trace
 from profkit.model.memory_history import Action
@@ -24,7 +24,7 @@ from profkit.simulation.predict import Step
 from profkit.simulation.recompute_memory import cheapest_places, find_segments
 from profkit.simulation.reserved_memory import reserved_bytes
 
-__all__ = ["fit_program", "gpu_bytes", "largest_batch"]
+__all__ = ["failed_request", "fit_program", "gpu_bytes", "largest_batch"]
 
 _MOST_BATCH: Final = 64 * 1024
 
@@ -53,7 +53,9 @@ def fit_program(
         gpu_bytes: The memory of the recorded GPU, where a trace says it.
     """
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
+    failed = failed_request(program)
     priced = changes.priced(program, operators)
+    program = program if failed is None else _with_request(program, failed)
     changed = _applied(program, priced)
     outside = _outside(program, gpu_bytes)
     room = None if memory_bytes is None else memory_bytes - outside
@@ -69,12 +71,44 @@ def fit_program(
         after=FitThen(peak_bytes=peak, reserved_bytes=reserved, step_ns=_time(step, priced)),
         memory_bytes=memory_bytes,
         outside_bytes=outside,
-        fits=_fits(reserved, outside, memory_bytes),
-        by_category=_by_category(program, changed),
+        fits=_fits(reserved, outside, memory_bytes, finished=failed is None),
+        by_category=_by_category(program.recorded, changed),
         notes=[
+            *([FitNote(code="ran-out", params={"bytes": _requested(program, failed)})] if failed else []),
             *_notes(program, changes, operators),
             *([FitNote(code="gives-back")] if reserved.high == room else []),
         ],
+    )
+
+
+def failed_request(program: MemoryProgram) -> int | None:
+    """The event of the request that failed, where the recording ends in the step in which memory ran out."""
+    failed = np.flatnonzero(program.replayed.events.action == Action.OOM)
+    begin = int(program.step_bounds[-2])
+    return int(failed[-1]) if len(failed) and failed[-1] >= begin else None
+
+
+def _requested(program: MemoryProgram, event: int) -> int:
+    return int(program.replayed.events.bytes[event])
+
+
+def _with_request(program: MemoryProgram, event: int) -> MemoryProgram:
+    """With the block that was asked for, from there to the end."""
+    if not len(program.requested):
+        return program
+    return program.with_rows(
+        np.zeros(1, np.int64),
+        requested=np.array([_requested(program, event)]),
+        rest=np.zeros(1, np.int64),
+        allocated=np.array([event + 1]),
+        freed=np.array([program.end]),
+        reusable=np.array([program.end]),
+        stack=program.replayed.events.stack[[event]],
+        stream=program.replayed.events.stream[[event]],
+        use=np.array([UNKNOWN_USE]),
+        batched=np.ones(1, bool),
+        maybe_batched=np.zeros(1, bool),
+        source=np.array([-1]),
     )
 
 
@@ -133,7 +167,7 @@ def _reserved(
     """
     recorded, played = program.replayed.reserved_peak, reserved_bytes(program) or 0
     likely = reserved_bytes(changed) or 0
-    if recorded and not priced:
+    if recorded and not priced and program.origin is None:
         likely = recorded
     missed = abs(recorded / played - 1) if recorded and played else 0.05
     unsure = float(np.hypot(_UNSURE + missed, sum(each.unsure_reserved**2 for each in priced) ** 0.5))
@@ -159,11 +193,11 @@ def _outside(program: MemoryProgram, gpu_bytes: int | None) -> int:
     return max(gpu_bytes - int(replayed.reserved[last + 1]) - int(replayed.events.device_free[last]), 0)
 
 
-def _fits(reserved: Interval, outside: int, memory_bytes: int | None) -> bool | None:
+def _fits(reserved: Interval, outside: int, memory_bytes: int | None, *, finished: bool) -> bool | None:
     if memory_bytes is None:
         return None
     if reserved.high + outside <= memory_bytes:
-        return True
+        return True if finished else None
     return False if reserved.low + outside > memory_bytes else None
 
 
@@ -203,6 +237,8 @@ def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperator
     replayed = program.replayed
     if replayed.lost_frees or replayed.unmatched:
         notes.append(FitNote(code="history-incomplete"))
+    if replayed.resized:
+        notes.append(FitNote(code="other-allocator"))
     pools = private_pools(program.history, replayed.device)
     if pools is not None:
         notes.append(FitNote(code="private-pools", params={"bytes": pools.reserved_bytes}))

@@ -21,6 +21,7 @@ from profkit.recording.run_script import run_as_main
 from profkit.recording.step_finder import StepFinder
 from profkit.trial.changes import Change, changes_named
 from profkit.trial.devices import peak_bytes, wait_for_device
+from profkit.trial.forks import undone_in_children
 from profkit.trial.losses import Losses
 from profkit.trial.messages import Block, Hello, Order, Talk, Turn
 from profkit.trial.observe import Observer
@@ -40,14 +41,15 @@ def main(arguments: list[str]) -> None:
     order = msgspec.json.decode(arguments[0], type=Order)
     talk = Talk.to(order.socket)
     talk.say(Hello(world=int(os.environ.get("WORLD_SIZE", "1")), group=os.getpgid(0)))
-    with ExitStack() as undo:
+    with ExitStack() as undo, ExitStack() as stays:
+        undone_in_children(undo)
         changes = dict(zip(order.changes, changes_named(order.changes), strict=True))
         losses = Losses()
         for change in changes.values():
             change.install(undo, list(changes.values()))
         losses.listen(undo)
         if order.folder is not None:
-            keep_originals(Path.cwd(), undo)
+            keep_originals(Path.cwd(), stays)
         seed(order.seed_shift, undo)
         turns = Turns(talk, order.warmup, changes, losses, undo)
         finder = StepFinder(turns.stepped, order.step_by, order.step_every)
@@ -67,7 +69,7 @@ class Turns:
     ) -> None:
         self._talk, self._changes, self._losses, self._undo = talk, changes, losses, undo
         self._left, self._steps = warmup, warmup
-        self._leading_in = False
+        self._leading_in = 0
         self._start_ns = time.perf_counter_ns()
         self._first_ns: int | None = None
         self._observer: Observer | None = Observer()
@@ -76,8 +78,9 @@ class Turns:
     def stepped(self) -> None:
         """A step is over."""
         if self._leading_in:
-            self._leading_in = False
-            self._start()
+            self._leading_in -= 1
+            if not self._leading_in:
+                self._start()
             return
         self._left -= 1
         if self._observer is not None and self._first_ns is None:
@@ -94,8 +97,11 @@ class Turns:
         wait_for_device()
         ns = time.perf_counter_ns() - self._start_ns
         block = Block(steps=self._steps, ns=ns, losses=self._losses.take(), peak_bytes=peak_bytes())
+        lead_in = 1
         if self._observer is not None:
             block.first_ns, block.facts = self._first_ns, self._observer.facts()
+            # What workers have prepared since the start comes at no cost: they have to keep up from then on.
+            lead_in += sum(each.ahead for each in block.facts.loaders)
             self._observer = None
             for change in self._changes.values():
                 change.warmed_up(self._undo)
@@ -108,7 +114,7 @@ class Turns:
             os._exit(0)  # the trial is gone: nothing of this run is kept
         assert isinstance(turn, Turn)
         self._left = self._steps = turn.steps
-        self._leading_in = True
+        self._leading_in = lead_in
 
 
 if __name__ == "__main__":

@@ -49,6 +49,8 @@ class LoaderFacts(msgspec.Struct, kw_only=True, frozen=True):
     workers: int
     pinned: bool
     iterable: bool
+    ahead: int = 0
+    """Batches that its workers prepare ahead."""
 
 
 class Facts(msgspec.Struct, kw_only=True):

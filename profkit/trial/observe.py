@@ -159,4 +159,5 @@ def _loader(iterator: Any) -> LoaderFacts:
         workers=iterator._num_workers,
         pinned=bool(iterator._pin_memory),
         iterable=iterator._dataset_kind == _DatasetKind.Iterable,
+        ahead=iterator._num_workers * (getattr(iterator, "_prefetch_factor", None) or 0),
     )

@@ -20,6 +20,8 @@ Claim = tuple[str, int | None, int | None]
 """A name, what the report says, what the files say."""
 
 _QUEUE_NS: Final = 5_000
+_COMPARED: Final = 5_900
+"""Characters of a name."""
 _OWN_SHARE: Final[Sequence[ShareName]] = ("input", "sync", "host_work")
 _LAUNCH: Final = ("host", "queue")
 
@@ -93,8 +95,8 @@ def _phases(report: Report, timelines: Sequence[Timeline], hosts: Sequence[Host]
     found: dict[str, list[PhaseTotals]] = defaultdict(list)
     for timeline, host in zip(timelines, hosts, strict=True):
         for path, totals in phase_totals(timeline, host).items():
-            found[path].append(totals)
-    rows = {row.path: row for row in report.phases if row.count or row.gpu_inclusive_ns}
+            found[_beginning(path)].append(totals)
+    rows = {_beginning(row.path): row for row in report.phases if row.count or row.gpu_inclusive_ns}
     figures: list[Claim] = []
     for path in dict.fromkeys([*rows, *found]):
         row, parts = rows.get(path), found.get(path, [])
@@ -111,6 +113,11 @@ def _phases(report: Report, timelines: Sequence[Timeline], hosts: Sequence[Host]
             kernels = sum(part.kernels for part in parts)
             figures.append((f"phases[{path}].kernel_count", row.kernel_count, kernels))
     return figures
+
+
+def _beginning(path: str) -> str:
+    """What is left of a phase's names where they are very long: a report keeps 6,000 characters of each."""
+    return "/".join(name[:_COMPARED] for name in path.split("/"))
 
 
 def _step(report: Report, timelines: Sequence[Timeline]) -> list[Claim]:

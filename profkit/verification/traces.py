@@ -147,7 +147,19 @@ class _Reading:
             found.others.extend(pair)
         self._find_processes()
         self._find_devices()
+        self._end_with_the_profiler()
         return found
+
+    def _end_with_the_profiler(self) -> None:
+        """The profiler stops where the last of its own steps ends: what of a mark or operator comes after is its time."""
+        stops: dict[int, int] = {}
+        for span in self.found.spans:
+            if span.kind == "annotation" and span.name.startswith("ProfilerStep#"):
+                stops[span.thread[0]] = max(stops.get(span.thread[0], span.end), span.end)
+        for span in self.found.spans:
+            stop = stops.get(span.thread[0], span.end)
+            if span.kind in ("annotation", "operator") and span.start < stop:
+                span.end = min(span.end, stop)
 
     def _name_thread(self, event: dict[str, Any]) -> None:
         args = _args(event)

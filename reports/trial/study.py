@@ -167,32 +167,37 @@ class Study:
             until = time.monotonic() + self.left_s() - TURN_S * len(sides)
             for side in sides.values():
                 side.is_ready(until)
-            for name, (kept, ways) in asked.items():
-                self.measure(name, kept, [way for way, _, _ in ways], sides, begun)
+            for measure in (self.measure, self.overhead, self.recorded):
+                for name, (kept, ways) in asked.items():
+                    measure(name, kept, {way: sides[name, way] for way, _, _ in ways}, begun)
         finally:
             for side in sides.values():
                 side.end()
 
-    def measure(
-        self, name: str, kept: str, ways: list[str], sides: dict[tuple[str, str], Waiting], begun: float
-    ) -> None:
+    def measure(self, name: str, kept: str, sides: dict[str, Waiting], begun: float) -> None:
         """One by one, and the first two again where they are close."""
         runs = []
+        ways = [way for way in sides if way not in ("overhead", "recorded")]
         for way in ways:
-            found = sides[name, way].turn(min(time.monotonic() + LONGEST_TURN_S, self.end))
-            if self.left_s() <= 0:
-                return
-            if way == "overhead":
-                self.keep(name, way, found, begun)
-            elif way == "recorded":
-                self.keep(name, "predicted", self.predicted(name, kept) | found, begun)
-            else:
-                runs.append({"way": way, **found})
-        if kept and is_close(runs):
-            for way in ways[:2]:
-                runs.append({"way": way, **sides[name, way].turn(self.end)})
-        if runs:
+            runs.append({"way": way, **self.turn(sides[way])})
+        if kept and runs and is_close(runs):
+            runs += [{"way": way, **self.turn(sides[way])} for way in ways[:2]]
+        if runs and self.left_s() > 0:
             self.keep(name, "later", {"kept": kept, "runs": runs}, begun)
+
+    def overhead(self, name: str, kept: str, sides: dict[str, Waiting], begun: float) -> None:
+        """What a trial's ears cost."""
+        if "overhead" in sides and self.left_s() > TURN_S:
+            self.keep(name, "overhead", self.turn(sides["overhead"]), begun)
+
+    def recorded(self, name: str, kept: str, sides: dict[str, Waiting], begun: float) -> None:
+        """What a replay of a recording promises."""
+        if "recorded" in sides and self.left_s() > TURN_S:
+            found = self.turn(sides["recorded"])
+            self.keep(name, "predicted", self.predicted(name, kept) | found, begun)
+
+    def turn(self, side: Waiting) -> dict[str, Any]:
+        return side.turn(min(time.monotonic() + LONGEST_TURN_S, self.end))
 
     def recording(self, name: str) -> Path:
         return self.scratch / name

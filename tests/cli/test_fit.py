@@ -80,8 +80,24 @@ def test_text_says_what_is_not_known():
     alone = str(DATA / "run_gpt" / "memory.pickle.gz")
     shown = called(alone, "--sequence", "2").stdout
     assert "the square of the sequence" in shown
-    assert "where they are inputs, they grow" in shown
-    assert "name it with --memory" in shown
+    assert "if they are inputs, they grow" in shown
+    assert "pass it with --memory" in shown
     assert "host's own update" in called(RUN, "--offload-optimizer", "--keep-gradients").stdout
-    assert "gives free segments back" in fit_note(FitNote(code="gives-back"))
+    assert "returns free segments to CUDA" in fit_note(FitNote(code="gives-back"))
     assert "It fits with" in called(RUN, "--memory", "115MB").stdout
+
+
+def test_a_recording_that_ends_out_of_memory_never_fits():
+    recorded = str(DATA / "snapshot" / "cases" / "oom.pickle.gz")
+    as_json = ("--format", "json", "-o", "-")
+    found = json.loads(called(recorded, "--memory", "160GB", *as_json).stdout)
+    asked = 8 * 2**30
+    assert found["after"]["peak_bytes"]["likely"] == found["before"]["peak_bytes"] + asked
+    assert found["fits"] is None
+    assert found["cheapest"] is None
+    assert {"code": "ran-out", "params": {"bytes": asked}} in found["notes"]
+    assert "As far as the recording goes" in called(recorded, "--memory", "160GB").stdout
+    assert json.loads(called(recorded, "--memory", "100GB", *as_json).stdout)["fits"] is False
+    refused = called(recorded, "--memory", "160GB", "--batch", "max")
+    assert refused.exit_code == 1
+    assert "ends where memory ran out" in refused.stderr

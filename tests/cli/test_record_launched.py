@@ -154,6 +154,17 @@ def test_a_program_is_asked_to_end_when_profkit_is_killed(tmp_path):
     assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "ended by SIGTERM"
 
 
+@pytest.mark.slow
+def test_a_program_under_the_memory_history_ends_in_its_own_way(tmp_path):
+    """Without a GPU there is no history to write; the program is run and asked as with one."""
+    program(tmp_path, ENDINGS["keyboard"])
+    with recording(tmp_path, "memory", "-o", "out", "--", sys.executable, "train.py") as process:
+        _, error = send_when_ready(process, signal.SIGINT, to_group=True)
+    assert process.returncode == 9, error
+    assert (tmp_path / "checkpoint").exists()
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "ended by SIGINT"
+
+
 RANKS = """
     import torch.distributed as dist
     dist.init_process_group("gloo")
@@ -312,3 +323,10 @@ def test_a_command_that_is_no_program_is_told(tmp_path, monkeypatch):
     assert done.exit_code == 1
     assert "starts no Python script to record" in done.output
     assert "Write: -- torchrun [its options] train.py ..." in done.output
+
+
+def test_a_launcher_is_not_asked_by_a_signal(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["record", "torch", "--on", "signal", "--", "torchrun", "train.py"])
+    assert done.exit_code == 1
+    assert "Ask by a file: --on FILE" in done.output

@@ -32,7 +32,8 @@ def comparisons(path):
             }
             asked = {e.attr for side in sides for e in ast.walk(side) if isinstance(e, ast.Attribute)}
             asked |= {e.value for side in sides for e in ast.walk(side) if isinstance(e, ast.Constant)}
-            if texts & NAMES and "format" in asked:
+            asked |= {e.id for side in sides for e in ast.walk(side) if isinstance(e, ast.Name)}
+            if texts & NAMES and asked & {"format", "formats"}:
                 yield f"{path.relative_to(SOURCE)}:{node.lineno}"
 
 

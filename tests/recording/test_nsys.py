@@ -1,10 +1,14 @@
 """Recording under the real nsys, on the CPU: what NVTX receives, read back with plain SQL."""
 
+import base64
+import contextlib
 import fcntl
+import json
 import os
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import termios
@@ -33,16 +37,18 @@ def script(tmp_path, body):
     return [sys.executable, str(path)]
 
 
+def rows(database, query):
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        return connection.execute(query).fetchall()
+
+
 def ranges(database):
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-    try:
-        return connection.execute(
-            "SELECT s.value, n.eventType, n.start, n.end, n.color, n.int64Value FROM NVTX_EVENTS n"
-            " JOIN StringIds s ON s.id = n.textId JOIN NVTX_EVENTS d ON d.domainId = n.domainId"
-            " WHERE d.eventType = 75 AND d.text = 'profkit' AND n.eventType IN (59, 60) ORDER BY n.start"
-        ).fetchall()
-    finally:
-        connection.close()
+    return rows(
+        database,
+        "SELECT s.value, n.eventType, n.start, n.end, n.color, n.int64Value FROM NVTX_EVENTS n"
+        " JOIN StringIds s ON s.id = n.textId JOIN NVTX_EVENTS d ON d.domainId = n.domainId"
+        " WHERE d.eventType = 75 AND d.text = 'profkit' AND n.eventType IN (59, 60) ORDER BY n.start",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -151,9 +157,13 @@ class TestRealNsys:
         assert len([name for name in names if name.startswith("ProfilerStep#")]) >= 8
         assert "seen yes" in done.stdout
         assert (tmp_path / "out" / "run.json").exists()
-        again = record(tmp_path, 2, "--no-phases")
+        again = record(tmp_path, 1500, "--no-phases", "-t", "nvtx,osrt", "--delay", "1", "--duration", "1")
         assert again.returncode == 0, again.stderr
-        assert (tmp_path / "out" / "report_2.sqlite").exists(), "nothing is ever replaced"
+        later = tmp_path / "out" / "report_2.sqlite"
+        assert later.exists(), "nothing is ever replaced"
+        (calls,) = rows(later, "SELECT count(*), min(start), max(end) FROM OSRT_API WHERE start > 0")
+        assert calls[0] > 0
+        assert calls[2] - calls[1] < 5e9, "the program itself took longer"
 
     @pytest.mark.slow
     def test_samples_of_python_are_in_the_export(self, tmp_path):
@@ -331,3 +341,56 @@ def test_options_of_nsys_are_passed_on():
     ):
         assert option in line
     assert line[-5:] == ["--sample=cpu", "-o", "out", "python", "a.py"]
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("/home/a/train.py", []),
+        ("gemm", ["samples of Python are left out: this nsys writes them in a form that is not known"]),
+    ],
+)
+def test_samples_of_python_are_read_from_the_json_export(tmp_path, monkeypatch, module, said):
+    """A stand-in: each frame has a number of a text, one of a file, a line, and bytes that nobody has set."""
+    payload = (
+        struct.pack("<IIQ", 1, 3, 2 | 7 << 40)
+        + struct.pack("<QQQ", 1, 2, 12 | 5 << 33)
+        + struct.pack("<QQQ", 3, 2, 30)
+    )
+    event = {
+        "DomainId": "1",
+        "Timestamp": "5000",
+        "GlobalTid": "77",
+        "Payload": {"BinaryData": [{"Data": base64.b64encode(payload).decode()}]},
+    }
+    binary = tmp_path / "nsys"
+    binary.write_text(
+        f"#!{sys.executable}\n"
+        + textwrap.dedent(
+            f"""
+            import sqlite3, sys
+            if sys.argv[1] == "profile":
+                open(sys.argv[sys.argv.index("-o") + 1] + ".nsys-rep", "w").close()
+                sys.exit()
+            target = next(a.split("=", 1)[1] for a in sys.argv if a.startswith("--output="))
+            if "--type=json" in sys.argv:
+                open(target, "w").write({json.dumps({"NvtxEvent": event})!r} + "\\n" + '{{"BinaryData": "of something else"}}\\n')
+                sys.exit()
+            database = sqlite3.connect(target)
+            database.execute("CREATE TABLE NVTX_EVENTS (eventType, text, domainId)")
+            database.execute("INSERT INTO NVTX_EVENTS VALUES (75, 'Python Backtrace', 1)")
+            database.execute("CREATE TABLE StringIds (id, value)")
+            database.executemany("INSERT INTO StringIds VALUES (?, ?)", [(1, "inner"), (2, {module!r}), (3, "outer")])
+            database.commit()
+            """
+        )
+    )
+    binary.chmod(0o755)
+    monkeypatch.setenv("PROFKIT_NSYS", str(binary))
+    run = NsysRun(python=True)
+    _, (file,) = record_with_nsys(run, tmp_path / "out", ["program"])
+    assert run.said == said
+    if not said:
+        assert rows(file, "SELECT * FROM PROFKIT_PYTHON_SAMPLES") == [(5000, 77, 0)]
+        assert rows(file, "SELECT * FROM PROFKIT_PYTHON_CALLCHAINS") == [(0, 1, 2, 12, 0), (0, 3, 2, 30, 1)]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.nsys-rep", "report.sqlite"]

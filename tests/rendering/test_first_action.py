@@ -13,6 +13,11 @@ from tests.rendering.sample_reports import SAMPLES, compute_bound
 from tests.rendering.samples import edited
 from tests.shared import DATA
 
+REDUCE = (
+    "Reduce memory use: net.py:3 forward holds the most, 5.00 GiB. "
+    "Recompute activations (torch.utils.checkpoint), or make the batch smaller."
+)
+
 
 def with_failure(**values):
     def change(report):
@@ -25,11 +30,11 @@ def with_failure(**values):
 @pytest.mark.parametrize(
     ("values", "action"),
     [
-        ({}, "Reduce memory use: net.py:3 forward holds the most, 5.00 GiB."),
+        ({}, REDUCE),
         ({"holders": []}, None),
         ({"kind": "outside"}, "Stop what else uses the GPU: nvidia-smi lists it."),
         ({"kind": "fragmented"}, "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."),
-        ({"kind": "fragmented", "expandable_segments": True}, "Reduce memory use: net.py:3 forward holds the most, 5.00 GiB."),
+        ({"kind": "fragmented", "expandable_segments": True}, REDUCE),
     ],
 )  # fmt: skip
 def test_where_memory_ran_out_that_comes_first(values, action):

@@ -40,7 +40,10 @@ CASES = sorted(
 )
 LARGE = 100_000
 """Bytes of a compressed recording from which the brute force takes seconds."""
-PUBLISHED = sorted((SHARED / "corpus").glob("*/*"))
+PUBLISHED = [
+    *sorted((SHARED / "corpus").glob("*/*")),
+    *sorted((SHARED / "cases2").glob("*.gz")),
+]
 OVERLAPPING = DATA / "cases/17_overlap_utilisation.json"
 STEPPED = DATA / "nsys/gpt_bf16.sqlite.gz"
 SNAPSHOT = DATA / "snapshot/leak.pickle.gz"

@@ -50,9 +50,11 @@ def _after_failure(oom: OutOfMemory) -> str | None:
     if oom.kind in _OF_SHORTAGE and not (oom.kind == "fragmented" and oom.expandable_segments):
         return _OF_SHORTAGE[oom.kind]
     most = next((row for row in oom.holders if row.where), None)
-    return (
-        None if most is None else f"Reduce memory use: {most.where} holds the most, {bytes_text(most.bytes)}."
-    )
+    if most is None:
+        return None
+    held = f"Reduce memory use: {most.where} holds the most, {bytes_text(most.bytes)}."
+    remedy = _TO_HOLD_LESS.get(str(most.category))
+    return f"{held} {remedy}" if remedy else held
 
 
 def _of_memory(memory: Memory) -> str | None:

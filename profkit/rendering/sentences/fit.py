@@ -67,6 +67,8 @@ def fits_sentence(found: Fit) -> str:
     beside = (
         f", with {bytes_text(found.outside_bytes)} in use beside the allocator" if found.outside_bytes else ""
     )
+    if found.fits is None and any(note.code == "ran-out" for note in found.notes):
+        return f"As far as the recording goes, it may fit into {limit}{beside}."
     if found.fits is None:
         return f"It may or may not fit into {limit}{beside}: the limit lies within the estimate."
     return f"It {'fits' if found.fits else 'does not fit'} into {limit}{beside}."
@@ -75,7 +77,7 @@ def fits_sentence(found: Fit) -> str:
 _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     "history-incomplete": lambda _: "The history has gaps: some blocks may be missing.",
     "private-pools": lambda note: (
-        f"{bytes_text(float(note.params['bytes']))} are in private pools of CUDA graphs, which the replay leaves out."
+        f"{bytes_text(float(note.params['bytes']))} are in private pools of CUDA graphs or MemPool, which the replay leaves out."
     ),
     "scores-unknown": lambda _: (
         "Attention's scores grow with the square of the sequence. Without a trace of the same steps, they "
@@ -90,6 +92,13 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     ),
     "some-layers": lambda note: (
         f"Of the {note.params['of']} layers of a step, in the order of the forward pass: {note.params['layers']}."
+    ),
+    "ran-out": lambda note: (
+        f"The recording ends where memory ran out. The {bytes_text(float(note.params['bytes']))} that were asked for count, "
+        "but what the step would have taken after that is not known."
+    ),
+    "other-allocator": lambda _: (
+        "Blocks have other sizes than torch's own allocator gives: reserved memory is that of torch's allocator, and not of this one."
     ),
     "scores-stored": lambda _: (
         "Several queries share a key, in fp32: with enable_gqa, as transformers asks for, PyTorch has no fused kernel for that "

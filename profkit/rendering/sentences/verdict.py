@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from profkit.model.findings import Fact
@@ -145,6 +145,7 @@ _OF_TORCH: Final = {
     "no-gpu-events": "Record with ProfilerActivity.CUDA.",
     "steps-damaged": "Record it again, with fewer steps at once.",
 }
+_BY_FORMAT: Final[Mapping[str, Mapping[str, str]]] = {"nsys": _OF_NSYS, "kineto": _OF_TORCH}
 _WITHOUT_TORCH: Final = {
     "kernels-unrecognised": "Measure the kernels with ncu, and analyse both: profkit analyze TRACE COUNTERS.",
 }
@@ -178,7 +179,7 @@ def verdict_remedy(report: Report) -> str | None:
     if any(finding.code == "no-torch" for finding in report.health.findings) and fact.code in _WITHOUT_TORCH:
         return _WITHOUT_TORCH[fact.code]
     formats = {each.format for each in report.inputs}
-    words = _OF_NSYS if formats == {"nsys"} else _OF_TORCH if formats == {"kineto"} else {}
+    words = _BY_FORMAT.get(formats.pop(), {}) if len(formats) == 1 else {}
     return words.get(fact.code) or _said(_REMEDIES, fact)
 
 
