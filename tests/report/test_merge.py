@@ -181,13 +181,13 @@ def test_a_snapshot_of_another_time_keeps_its_own_clock():
 def test_what_several_files_lack_is_told_once_and_says_in_how_many():
     truncated = [Finding("truncated", Severity.WARNING, count=n, params={"events": n}) for n in range(1, 7)]
     stale = Finding("export-stale", Severity.WARNING)
-    files = [[each, stale, *([stale] if each.count == 1 else [])] for each in truncated]
+    files = [(f"{n}.json", [each, stale, *([stale] if n == 0 else [])]) for n, each in enumerate(truncated)]
     found = told_together(files)
     assert [(f.code, f.count) for f in found] == [
         ("truncated", 6), ("truncated", 5), ("truncated", 4), ("export-stale", 7),
     ]  # fmt: skip
-    assert found[2].params == {"events": 4, "alike_files": 3}
-    assert found[3].params == {"same_files": 5}
+    assert found[2].params == {"events": 4, "in_file": "3.json", "alike_files": 3}
+    assert found[3].params == {"in_file": "0.json", "same_files": 5}
     assert told_together(files[:1]) == [truncated[0], Finding("export-stale", Severity.WARNING, count=2)]
 
 
