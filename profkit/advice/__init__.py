@@ -26,6 +26,7 @@ from profkit.model.report_verdict import AdviceRow
 from profkit.model.rows import Interval
 from profkit.model.rows import replace as with_fields
 from profkit.simulation.answer import busiest_devices
+from profkit.simulation.exchanged import Exchanged
 from profkit.simulation.predict import Change, find_step
 from profkit.simulation.registry import changes_named
 from profkit.timeline.view import TraceView
@@ -61,7 +62,10 @@ MOST_DEVICES: Final = 4
 
 
 def advise(
-    views: Sequence[TraceView], memory: Memory | None = None, fit: Sequence[FitRow] = ()
+    views: Sequence[TraceView],
+    memory: Memory | None = None,
+    fit: Sequence[FitRow] = (),
+    exchanged: Exchanged | None = None,
 ) -> list[AdviceRow]:
     """What to do about the recorded steps: first what saves most for its work, as far as that is sure.
 
@@ -69,6 +73,7 @@ def advise(
         views: The analysed traces.
         memory: The report's memory section, where a snapshot came with them.
         fit: What each change would do to the memory of the step, where that is known.
+        exchanged: The collectives of all traces of the job, where there are others than these.
 
     Returns:
         Rows of ``advice[]``: ``saving_ns`` is of one step, without the recorder's own cost; ``speedup`` is the
@@ -76,8 +81,9 @@ def advise(
         several rows do not add up: ``profkit whatif`` combines them.
     """
     found: dict[str, _Found] = {}
+    exchanged = exchanged or Exchanged.of(views)
     for view, device in busiest_devices(views)[:MOST_DEVICES]:
-        step = find_step(view, device, views)
+        step = find_step(view, device, exchanged)
         if step is None:
             continue
         case = Case(view, device, step, memory, fit)

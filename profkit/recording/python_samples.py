@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import os
+import re
 import sqlite3
 import struct
 import subprocess
@@ -26,6 +27,12 @@ _FRAME: Final = struct.Struct("<QQI4x")
 """Function and file, by their numbers in StringIds, and the line. Seen in nsys 2023.4.4; what follows a line of 32 bits is
 not initialised there, and so is the upper half of the header's number of frames."""
 
+_FILE: Final = re.compile(r"\.py$|^(?:<|&lt;)")
+"""How a module is written: a file, or what Python itself calls ``<frozen runpy>``."""
+
+_MOSTLY: Final = 0.5
+"""Fewer frames of known files, and the numbers are read wrongly: a later nsys may write them otherwise."""
+
 
 def add_python_samples(nsys: Path, report: Path, database: Path) -> int:
     """Add the samples of a report to its SQLite export.
@@ -43,33 +50,38 @@ def add_python_samples(nsys: Path, report: Path, database: Path) -> int:
         sqlite3.Error: The export cannot be written.
     """
     with closing(sqlite3.connect(database)) as connection, connection:
-        domains = {
-            str(number)
-            for (number,) in connection.execute(
-                "SELECT domainId FROM NVTX_EVENTS WHERE eventType = 75 AND text = ?", (_DOMAIN,)
-            )
-        }
+        found = connection.execute(
+            "SELECT domainId FROM NVTX_EVENTS WHERE eventType = 75 AND text = ?", (_DOMAIN,)
+        )
+        domains = {str(number) for (number,) in found}
         if not domains:
             return 0
+        chains: dict[bytes, int] = {}
+        samples = [
+            (time, thread, chains.setdefault(_whole_frames(payload), len(chains)))
+            for time, thread, payload in _samples(nsys, report, domains)
+        ]
+        frames = [
+            (number, *frame, depth)
+            for chain, number in chains.items()
+            for depth, frame in enumerate(_FRAME.iter_unpack(chain))
+        ]
+        texts: dict[int, str] = dict(connection.execute("SELECT id, value FROM StringIds"))
+        files = [_FILE.search(str(texts.get(module))) for _, _, module, _, _ in frames]
+        if sum(map(bool, files)) < _MOSTLY * len(files):
+            raise sqlite3.DataError("this nsys writes them in a form that is not known")
         connection.execute(f"CREATE TABLE {PYTHON_SAMPLES} (timestamp, globalTid, callchainId)")
         connection.execute(f"CREATE TABLE {PYTHON_CHAINS} (id, symbol, module, line, stackDepth)")
-        chains: dict[bytes, int] = {}
-        count = 0
-        for time, thread, payload in _samples(nsys, report, domains):
-            frames = list(_FRAME.iter_unpack(_whole_frames(payload)))
-            key = b"".join(_FRAME.pack(*frame) for frame in frames)
-            if key not in chains:
-                chains[key] = len(chains)
-                rows = [(chains[key], *frame, depth) for depth, frame in enumerate(frames)]
-                connection.executemany(f"INSERT INTO {PYTHON_CHAINS} VALUES (?, ?, ?, ?, ?)", rows)
-            connection.execute(f"INSERT INTO {PYTHON_SAMPLES} VALUES (?, ?, ?)", (time, thread, chains[key]))
-            count += 1
-    return count
+        connection.executemany(f"INSERT INTO {PYTHON_SAMPLES} VALUES (?, ?, ?)", samples)
+        connection.executemany(f"INSERT INTO {PYTHON_CHAINS} VALUES (?, ?, ?, ?, ?)", frames)
+    return len(samples)
 
 
 def _whole_frames(payload: bytes) -> bytes:
+    """The frames of a payload, without what is not initialised."""
     frames = payload[_HEADER.size :]
-    return frames[: len(frames) - len(frames) % _FRAME.size]
+    whole = frames[: len(frames) - len(frames) % _FRAME.size]
+    return b"".join(_FRAME.pack(*frame) for frame in _FRAME.iter_unpack(whole))
 
 
 def _samples(nsys: Path, report: Path, domains: set[str]) -> Iterator[tuple[int, int, bytes]]:

@@ -62,6 +62,11 @@ class FileFacts:
     dropped: Mapping[str, int]
     numerics: Sequence[Numerics]
 
+    @property
+    def name(self) -> str | None:
+        """That of the file; None where there are several."""
+        return self.inputs[0].path if len(self.inputs) == 1 else None
+
     @classmethod
     def of(cls, recording: Trace | MemoryHistory, read: Sequence[Trace | MemoryHistory]) -> FileFacts:
         """Those of one recording.
@@ -122,7 +127,7 @@ def report_of(
     traces = [trace.health for trace in joined.part.traces]
     of_memory = told.memory.findings if told.memory is not None else ()
     found = [
-        *told_together(file.findings for file in files),
+        *told_together([(file.name, file.findings) for file in files]),
         # Of the memory section's findings those on the snapshot, not on the program.
         *(f for f in of_memory if f.code not in _FINDINGS_ON_THE_PROGRAM),
         *findings,

@@ -20,6 +20,7 @@ from profkit.report.identity import Identity, identity_of, joined_recording
 from profkit.report.joining import Told
 from profkit.report.part import Part
 from profkit.report.views import Options, analysed_views
+from profkit.simulation.exchanged import Exchanged
 from profkit.timeline.lanes import timeline_row
 from profkit.timeline.view import Span, TraceView, step_device_ns
 
@@ -97,6 +98,7 @@ def tell(
     left_out: NDArray[np.bool_] | None,
     offset_ns: int,
     known: Told | None,
+    exchanged: Exchanged,
 ) -> Told:
     """What one recording tells for the whole report.
 
@@ -106,6 +108,7 @@ def tell(
         left_out: Which steps the report leaves out.
         offset_ns: What to add to its times to have report times.
         known: What is told of the memory; None to find that out.
+        exchanged: The collectives of all recordings.
 
     Returns:
         Its memory, or its advice and its timeline, with its own device numbers.
@@ -117,7 +120,7 @@ def tell(
         traces = [each for each in recordings if isinstance(each, Trace)]
         return Told(memory=memory.section if memory else None, fit=fit_rows(memory, traces, views))
     return Told(
-        advice=advise([v for v in views if v.has_timeline], known.memory, known.fit),
+        advice=advise([v for v in views if v.has_timeline], known.memory, known.fit, exchanged),
         timeline=timeline_row(views, offsets, [list(range(len(v.trace.devices))) for v in views]),
     )
 

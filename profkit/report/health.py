@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -76,23 +75,24 @@ def health_row(joined: Joined, findings: Sequence[Finding], dropped: Mapping[str
     )
 
 
-def told_together(files: Iterable[Sequence[Finding]]) -> list[Finding]:
+def told_together(files: Sequence[tuple[str | None, Sequence[Finding]]]) -> list[Finding]:
     """What is the same in several files, once; and of what only has other numbers in each, the worst.
 
     Args:
-        files: What was found in each file.
+        files: The name of each file, where it is one, and what was found in it.
     """
-    same: dict[tuple[str, str], list[Finding]] = {}
-    in_files: Counter[tuple[str, str]] = Counter()
-    for findings in files:
-        keys = [(finding.code, repr(finding.params)) for finding in findings]
-        in_files.update(set(keys))
-        for key, finding in zip(keys, findings, strict=True):
-            same.setdefault(key, []).append(finding)
+    same: dict[tuple[str, str], list[tuple[int, Finding]]] = {}
+    for at, (_, findings) in enumerate(files):
+        for finding in findings:
+            same.setdefault((finding.code, repr(finding.params)), []).append((at, finding))
     told: dict[str, list[Finding]] = {}
-    for key, group in same.items():
-        more: dict[str, Param] = {"same_files": in_files[key] - 1} if in_files[key] > 1 else {}
-        once = replace(group[0], count=sum(f.count for f in group), params={**group[0].params, **more})
+    for group in same.values():
+        (at, first), more = group[0], len({at for at, _ in group}) - 1
+        name = files[at][0]
+        of_several: dict[str, Param] = {"in_file": name} if name is not None and len(files) > 1 else {}
+        if more:
+            of_several["same_files"] = more
+        once = replace(first, count=sum(f.count for _, f in group), params={**first.params, **of_several})
         told.setdefault(once.code, []).append(once)
     return [each for alike in told.values() for each in _worst(alike)]
 

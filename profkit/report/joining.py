@@ -157,7 +157,9 @@ class Joined:
     def unprofiled(self) -> UnprofiledSteps:
         """The steps of all devices without a profiler."""
         step = self.recorded_step
-        return UnprofiledSteps(self.part.unprofiled, step.recorded_ns if step else None, self.part.shortest)
+        return UnprofiledSteps(
+            self.part.unprofiled, step.recorded_ns if step else None, self.part.exchanged.shortest
+        )
 
     def verdict(self, *, undecided: Fact | None, facts: Sequence[Fact] = ()) -> Verdict:
         """The verdict over all devices.

@@ -79,7 +79,10 @@ def _told(started: Workers, tasks: Sequence[Task], merged: Merged) -> tuple[Told
     """
 
     def asked(at: int, known: Told | None) -> Task:
-        return replace(tasks[at], ask=Ask(offset_ns=merged.offset_ns(at), known=known))
+        return replace(
+            tasks[at],
+            ask=Ask(offset_ns=merged.offset_ns(at), known=known, exchanged=merged.joined.part.exchanged),
+        )
 
     memory, failed = Told(memory=merged.own_memory()), list[Failure]()
     if chosen := snapshot_told(merged.files):

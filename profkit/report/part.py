@@ -34,7 +34,7 @@ from profkit.roofline.precision_map import (
     precision_together,
     tf32_rows,
 )
-from profkit.simulation.collectives import Shortest, shortest, shortest_of
+from profkit.simulation.exchanged import Exchanged
 from profkit.timeline.gpu_metrics import utilisation_rows
 from profkit.timeline.idle_tables import SYNCS, idle_row, sync_rows
 from profkit.timeline.phase_table import PHASES, phase_rows
@@ -78,8 +78,8 @@ class Part:
     traces: Sequence[TraceFacts] = ()
     unprofiled: Sequence[DeviceStep] = ()
     """The step of each device without a profiler."""
-    shortest: Shortest = field(default_factory=dict)
-    """The shortest collectives of each kind."""
+    exchanged: Exchanged = field(default_factory=Exchanged)
+    """What collectives take."""
     parts: Sequence[PartRow] = ()
     phases: Sequence[PhaseRow] = ()
     kernels: Sequence[KernelSums] = ()
@@ -117,7 +117,7 @@ class Part:
             traces=[facts],
             grounds=Grounds.of([view]),
             unprofiled=device_steps(view),
-            shortest=shortest(view),
+            exchanged=Exchanged.of([view]),
             parts=part_rows(view),
             phases=phase_rows(view),
             kernels=kernel_sums(view),
@@ -142,7 +142,7 @@ class Part:
             grounds=Grounds.together([part.grounds for part in parts]),
             traces=columns["traces"],
             unprofiled=with_few_exchanges(columns["unprofiled"]),
-            shortest=shortest_of([part.shortest for part in parts]),
+            exchanged=Exchanged.together([part.exchanged for part in parts]),
             ranges_too_deep=sum(part.ranges_too_deep for part in parts),
             kernels=kernels_together(
                 kernel.numbered(at) for part, at in zip(parts, first, strict=False) for kernel in part.kernels

@@ -15,7 +15,7 @@ from profkit.model.names import RESOURCES, Resource
 from profkit.model.report_verdict import Step
 from profkit.model.rows import Interval, replace
 from profkit.model.states import BUSY_STATES, State
-from profkit.simulation.collectives import Shortest
+from profkit.simulation.exchanged import Shortest
 from profkit.simulation.flop_use import FlopUse, flop_use
 from profkit.simulation.pace import Exchange, Pace, Savings, exchange_of, pace_of, savings_of
 from profkit.simulation.unprofiled import Source, unprofiled_step

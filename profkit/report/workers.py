@@ -26,6 +26,7 @@ from profkit.report.file_summary import FileSummary, summarise_file, tell
 from profkit.report.identity import joined_recording
 from profkit.report.joining import Told
 from profkit.report.views import Options
+from profkit.simulation.exchanged import Exchanged
 
 __all__ = ["AUTO", "LOCAL", "MANY_FILES", "Ask", "Failure", "Result", "Task", "Workers", "work_on", "workers"]
 
@@ -89,6 +90,8 @@ class Ask:
     """What to add to the file's times to have report times."""
     known: Told | None
     """What is told of the memory; None to find that out."""
+    exchanged: Exchanged
+    """The collectives of all recordings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +131,7 @@ def work_on(task: Task) -> Result:
             task.left_out,
             task.ask.offset_ns,
             task.ask.known,
+            task.ask.exchanged,
         )
     except ProfkitError as error:
         return _failure(task, str(error))

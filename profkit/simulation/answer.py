@@ -11,6 +11,7 @@ import numpy as np
 from profkit.hardware import Gpu
 from profkit.model.rows import Interval, Ns, Row
 from profkit.model.rows import replace as with_fields
+from profkit.simulation.exchanged import Exchanged
 from profkit.simulation.predict import Change, Prediction, Step, find_step
 from profkit.simulation.registry import CHANGES, LOADER_WORKERS, ON, changes_named, refusal
 from profkit.timeline.view import TraceView
@@ -163,7 +164,8 @@ def _changes(names: Sequence[str], workers: int, gpu: Gpu | None) -> list[Change
 
 def first_step(views: Sequence[TraceView]) -> Step | None:
     """The step of the device that did most, of those that can be replayed."""
-    steps = (find_step(view, device, views) for view, device in busiest_devices(views))
+    exchanged = Exchanged.of(views)
+    steps = (find_step(view, device, exchanged) for view, device in busiest_devices(views))
     return next(filter(None, steps), None)
 
 

@@ -17,6 +17,7 @@ from profkit.hardware import Gpu
 from profkit.model import OperationKind, RangeKind
 from profkit.model.kernel_class import Family, KernelClass
 from profkit.roofline.operator_shapes import floating_input_type
+from profkit.simulation.exchanged import Exchanged
 from profkit.simulation.step_program import Program
 from profkit.timeline.view import TraceView
 
@@ -64,8 +65,8 @@ class StepFacts:
     bytes: Floats
     token: NDArray[np.int64]
     """The token that launched it."""
-    views: Sequence[TraceView] = ()
-    """All traces of the job; this one's among them."""
+    exchanged_by_all: Exchanged | None = None
+    """The collectives of all traces of the job; None where there is this one alone."""
     _once: dict[Callable[[StepFacts], Any], Any] = field(default_factory=dict, repr=False)
 
     def once(self, find: Callable[[StepFacts], Found]) -> Found:
@@ -74,6 +75,11 @@ class StepFacts:
             self._once[find] = find(self)
         found: Found = self._once[find]
         return found
+
+    @cached_property
+    def exchanged(self) -> Exchanged:
+        """The collectives of all traces of the job."""
+        return self.exchanged_by_all or Exchanged.of([self.view])
 
     @cached_property
     def host_span(self) -> tuple[int, int]:
@@ -176,7 +182,9 @@ class StepFacts:
         return float(self.program.duration_ns[chosen].sum()) / total if total else 0.0
 
 
-def find_facts(view: TraceView, device: int, program: Program, views: Sequence[TraceView] = ()) -> StepFacts:
+def find_facts(
+    view: TraceView, device: int, program: Program, exchanged: Exchanged | None = None
+) -> StepFacts:
     """Collect what the changes need to know of a step."""
     trace, rows = view.trace, program.row
     operations = trace.operations
@@ -215,7 +223,7 @@ def find_facts(view: TraceView, device: int, program: Program, views: Sequence[T
         flop=view.work.flop[rows],
         bytes=view.work.dram_bytes[rows],
         token=launched,
-        views=views or (view,),
+        exchanged_by_all=exchanged,
     )
 
 

@@ -14,7 +14,7 @@ from profkit.model.names import Resource
 from profkit.model.report_verdict import LimitRow
 from profkit.model.rows import Interval
 from profkit.model.work import OperationBound
-from profkit.simulation.collectives import Kind, Shortest, kinds_of
+from profkit.simulation.exchanged import Kind, Shortest, kinds_of
 from profkit.simulation.replay import replay
 from profkit.simulation.step_program import LAUNCH, Program
 from profkit.simulation.unprofiled import UnprofiledStep

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from profkit.model.kernel_class import Family
 from profkit.ranks.collective_table import describe_communication
-from profkit.simulation.collectives import asked_earlier, beside_kernels, shrunk, transfer_ns
+from profkit.simulation.collectives import asked_earlier, beside_kernels, shrunk
 from profkit.simulation.copies import copies_between, on_own_stream, pageable_copies
 from profkit.simulation.edited_step import EditedStep
+from profkit.simulation.exchanged import transfer_ns
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.launching import without_ranges
 from profkit.timeline.range_names import matching
@@ -68,16 +69,12 @@ def _of_kind(facts: StepFacts, kind: str) -> Flags:
 
 def of_one_rank(facts: StepFacts) -> bool:
     """Whether collectives of only one rank were recorded: what of them is waiting for another rank is unknown."""
-    ranks = sum(
-        len(np.unique(view.trace.operations.device[describe_communication(view).rows]))
-        for view in facts.views
-    )
-    return ranks < 2
+    return facts.exchanged.devices < 2
 
 
 def transfer_of(facts: StepFacts) -> Floats:
     """What each collective takes once all ranks are there."""
-    return transfer_ns(facts.views, facts.view, facts.program)
+    return transfer_ns(facts.exchanged, facts.view, facts.program)
 
 
 def wrapper_of(facts: StepFacts) -> str:

@@ -14,6 +14,7 @@ from profkit.simulation.compiled_regions import join_regions
 from profkit.simulation.constants import LIKELY, SCENARIOS, Constants
 from profkit.simulation.copies import pageable_copies, pin_memory
 from profkit.simulation.edited_step import EditedStep
+from profkit.simulation.exchanged import Exchanged
 from profkit.simulation.fusion import compile_model
 from profkit.simulation.kernel_facts import StepFacts, find_facts
 from profkit.simulation.launching import lift_waits
@@ -215,18 +216,18 @@ def _together(logarithms: Sequence[float], unsure: float) -> float:
     return math.hypot(unsure, *(max(each, 0.0) for each in logarithms))
 
 
-def find_step(view: TraceView, device: int, views: Sequence[TraceView] = ()) -> Step | None:
+def find_step(view: TraceView, device: int, exchanged: Exchanged | None = None) -> Step | None:
     """The representative step of a device, or None where there is none that can be replayed.
 
     Args:
         view: The analysed trace.
         device: Its index there.
-        views: All traces of the job: together they tell a collective's transfer from its waiting.
+        exchanged: The collectives of all traces of the job: together they tell transfer from waiting.
     """
     unprofiled = unprofiled_step(view, device)
     if unprofiled is None:
         return None
-    return Step(find_facts(view, device, unprofiled.recorded, views), unprofiled)
+    return Step(find_facts(view, device, unprofiled.recorded, exchanged), unprofiled)
 
 
 def _limit(played: Replay, least: float) -> str:

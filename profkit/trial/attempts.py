@@ -18,7 +18,7 @@ from profkit.trial.messages import Block, Facts
 from profkit.trial.plan import Plan
 from profkit.trial.running import Failed, Tryable
 from profkit.trial.sentences import verdict_on
-from profkit.trial.turns import Comparison, Side, compare, few_turns_s
+from profkit.trial.turns import MOST_TURNS, Comparison, Side, compare, few_turns_s
 
 __all__ = ["FOR_A_COMPILER", "FOR_THE_LAST_COMPILER", "NO_BLOCK", "Attempts"]
 
@@ -119,7 +119,14 @@ class Attempts:
             return self.program.patience_s
         return _HANGS_AFTER_STARTS * self.baseline.start_s + _HANGS_AFTER_S
 
-    def attempt(self, names: Names, beside: Sequence[str], rival: Side, still: int) -> tuple[TrialRow, Side]:
+    def attempt(
+        self,
+        names: Names,
+        beside: Sequence[str],
+        rival: Side,
+        still: int,
+        most_turns: int = MOST_TURNS,
+    ) -> tuple[TrialRow, Side]:
         """Measure changes beside a rival, with so many still to come; a side that is not kept is stopped."""
         first, *together = names
         self.tell(f"{' + '.join(names)}: starting")
@@ -131,7 +138,7 @@ class Attempts:
             predicted=None if together else self.plan.predicted.get(first),
         )
         try:
-            found = self._timed(side, rival, names, still)
+            found = self._timed(side, rival, names, still, most_turns)
             if not isinstance(found, str):
                 row = _of_those_applied(row, side)
             row = self._judged(row, side, found)
@@ -211,14 +218,15 @@ class Attempts:
                 raise
         return self.timed_alone(best, self.baseline, time.monotonic() + max(self.left_s(), least))
 
-    def _timed(self, side: Side, rival: Side, names: Names, still: int) -> Comparison | str:
+    def _timed(self, side: Side, rival: Side, names: Names, still: int, most_turns: int) -> Comparison | str:
         try:
             first = side.start()
             if compiles(side.changes):
                 self._compiler_s = max(self._compiler_s, side.start_s)
             if not any(first.applied.get(name) for name in names):
                 return first.refused.get(names[0], "it found nothing to change")
-            return compare(rival, side, self.plan.steps, self.unchanged.noise, self._deadline(side, still))
+            until = self._deadline(side, still)
+            return compare(rival, side, self.plan.steps, self.unchanged.noise, until, most_turns)
         except Failed as failure:
             if failure.kind != "out-of-memory":
                 raise

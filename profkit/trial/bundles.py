@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from profkit.trial.ahead import Names
 from profkit.trial.changes import compiles, is_compiler
 
-__all__ = ["bundles_of", "slow_first", "stands_for"]
+__all__ = ["bundles_of", "slow_first", "stands_for", "without_suspects"]
 
 _TOGETHER = ("tf32", "fused-attention", "loader-workers", "pinned", "fused-optimizer")
 """They seldom harm, and help more where the others have made way."""
 _DOUBTFUL = ("bf16", "fp16")
 """One of them, which slows a step down that the host paces, unless a compiler is there too."""
 _COMPILER = "compile"
+
+_SUSPECTS = (("loader-workers", "pinned"), ("fused-optimizer",), ("fused-attention",))
+"""What may be at fault where no bundle runs or helps."""
 
 
 def bundles_of(names: Sequence[str], promised: Callable[[str], float]) -> list[Names]:
@@ -49,3 +52,10 @@ def stands_for(guess: Names, wanted: Names) -> bool:
     """
     more = set(guess) - set(wanted)
     return set(wanted) <= set(guess) and not more & set(_DOUBTFUL) and not compiles(tuple(more))
+
+
+def without_suspects(bundles: Sequence[Names]) -> list[Names]:
+    """Where none of these is any good: the largest without a compiler, and without one thing or another that may be at fault."""
+    largest = max((each for each in bundles if not compiles(each)), key=len, default=())
+    fewer = [tuple(name for name in largest if name not in suspects) for suspects in _SUSPECTS]
+    return [names for names in dict.fromkeys(fewer) if names and names not in bundles]

@@ -21,6 +21,7 @@ from profkit.recording.run_script import run_as_main
 from profkit.recording.step_finder import StepFinder
 from profkit.trial.changes import Change, changes_named
 from profkit.trial.devices import peak_bytes, wait_for_device
+from profkit.trial.forks import undone_in_children
 from profkit.trial.losses import Losses
 from profkit.trial.messages import Block, Hello, Order, Talk, Turn
 from profkit.trial.observe import Observer
@@ -40,14 +41,15 @@ def main(arguments: list[str]) -> None:
     order = msgspec.json.decode(arguments[0], type=Order)
     talk = Talk.to(order.socket)
     talk.say(Hello(world=int(os.environ.get("WORLD_SIZE", "1")), group=os.getpgid(0)))
-    with ExitStack() as undo:
+    with ExitStack() as undo, ExitStack() as stays:
+        undone_in_children(undo)
         changes = dict(zip(order.changes, changes_named(order.changes), strict=True))
         losses = Losses()
         for change in changes.values():
             change.install(undo, list(changes.values()))
         losses.listen(undo)
         if order.folder is not None:
-            keep_originals(Path.cwd(), undo)
+            keep_originals(Path.cwd(), stays)
         seed(order.seed_shift, undo)
         turns = Turns(talk, order.warmup, changes, losses, undo)
         finder = StepFinder(turns.stepped, order.step_by, order.step_every)

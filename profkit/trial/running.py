@@ -33,6 +33,8 @@ _NO_NETWORK: Final = re.compile(
     r"URLError|gaierror|NameResolutionError|Temporary failure in name|ConnectionError|Dataset not found|LocalEntryNotFound"
 )
 """What urllib, requests, torchvision and huggingface_hub say where a download is needed and fails."""
+_LAST_WORDS_S: Final = 10.0
+_SILENCE_S: Final = 0.5
 _OUT_OF_MEMORY: Final = ("out of memory", "OutOfMemoryError", "DefaultCPUAllocator: can't allocate")
 
 
@@ -274,9 +276,7 @@ class Running:
             raise Failed("hung", f"no block of steps ended within {patience_s:.0f} s")
 
     def _failure(self) -> Failed:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
-        text = self._log.read_text("utf-8", "replace")
+        text = self._last_words()
         code = self._process.poll()
         line = _last_error(text)
         if any(sign in text for sign in _OUT_OF_MEMORY):
@@ -287,6 +287,17 @@ class Running:
             return Failed("out-of-memory", "the system killed it, most likely for lack of memory")
         kind = "no-data" if _NO_NETWORK.search(line) else "crashed"
         return Failed(kind, line or f"exit code {code}")
+
+    def _last_words(self) -> str:
+        """What it said, once it has ended or said its error: a program with workers may take long to end."""
+        deadline, size = time.monotonic() + _LAST_WORDS_S, -1
+        while self._process.poll() is None and time.monotonic() < deadline:
+            text = self._log.read_text("utf-8", "replace")
+            if len(text) == size and any(map(_ERROR_LINE.match, text.splitlines())):
+                break
+            size = len(text)
+            time.sleep(_SILENCE_S)
+        return self._log.read_text("utf-8", "replace")
 
     def _seen(self) -> str:
         return f"{self.steps} steps" if self.blocks else f"fewer than {self.program.warmup} steps"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from profkit.trial.ahead import Names
 from profkit.trial.attempts import Attempts
-from profkit.trial.bundles import slow_first, stands_for
+from profkit.trial.bundles import slow_first, stands_for, without_suspects
 from profkit.trial.changes import compiles, is_compiler
 from profkit.trial.document import TrialRow, changes_of
 from profkit.trial.plan import likely_place
 from profkit.trial.turns import Side
 
 __all__ = ["search_short", "start_bundles"]
+
+_ENOUGH_TURNS: Final = 12
+"""Of a bundle, to choose one: what is kept is measured again."""
 
 
 def start_bundles(tries: Attempts, bundles: Sequence[Names], seed: Side) -> None:
@@ -31,35 +35,50 @@ def search_short(tries: Attempts, bundles: Sequence[Names], names: Sequence[str]
         bundles: The smallest first.
         names: All that may be tried.
     """
-    tried: set[str] = set()
-    kept: list[str] = []
-    best, best_row = tries.baseline, None
-    waiting = list(bundles)
+    best = _Best(tries)
     try:
+        best.choose_of(bundles)
+        if not best.kept and (fewer := without_suspects(bundles)):
+            tries.ahead.start(fewer)
+            best.choose_of(fewer)
+            best.tried.clear()
+        kept, side = _without_idle_ones(tries, best.kept, best.side)
+    except BaseException:
+        best.side.stop()
+        raise
+    rest = [name for name in names if name not in kept and (not kept or name not in best.tried)]
+    return tries.stack(rest, kept, side)
+
+
+class _Best:
+    """The best of some bundles."""
+
+    def __init__(self, tries: Attempts) -> None:
+        self._tries = tries
+        self._row: TrialRow | None = None
+        self.side, self.kept = tries.baseline, list[str]()
+        self.tried: set[str] = set()
+
+    def choose_of(self, bundles: Sequence[Names]) -> None:
+        """Try each of them, while there is time."""
+        tries, waiting = self._tries, list(bundles)
         while waiting:
             bundle = min(waiting, key=lambda names: _turn(tries, names))
             waiting.remove(bundle)
             if not tries.holds(bundle):
                 tries.ahead.take(bundle).stop()
-                tries.add(
-                    TrialRow(change=bundle[0], together=bundle[1:], why="the budget ended before its turn")
-                )
+                why = "the budget ended before its turn"
+                tries.add(TrialRow(change=bundle[0], together=bundle[1:], why=why))
                 continue
-            row, side = tries.attempt(bundle, [], tries.baseline, len(waiting) + 1)
+            row, side = tries.attempt(bundle, [], tries.baseline, len(waiting) + 1, _ENOUGH_TURNS)
             tries.add(row)
-            tried |= set(bundle)
-            if row.kept and _beats(row, best_row, tries.unchanged.noise):
-                if best is not tries.baseline:
-                    best.stop()
-                best_row, best, kept = row, side, list(changes_of(row))
+            self.tried |= set(bundle)
+            if row.kept and _beats(row, self._row, tries.unchanged.noise):
+                if self.side is not tries.baseline:
+                    self.side.stop()
+                self._row, self.side, self.kept = row, side, list(changes_of(row))
             else:
                 side.stop()
-        kept, best = _without_idle_ones(tries, kept, best)
-    except BaseException:
-        best.stop()
-        raise
-    rest = [name for name in names if name not in kept and (not kept or name not in tried)]
-    return tries.stack(rest, kept, best)
 
 
 def _turn(tries: Attempts, names: Names) -> tuple[bool, bool, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from profkit.trial.changes import changes_named
 from profkit.trial.devices import peak_bytes, wait_for_device
+from profkit.trial.forks import undone_in_children
 from profkit.trial.losses import Losses
 from profkit.trial.messages import Block
 from profkit.trial.observe import Observer, models, optimizers
@@ -100,6 +101,7 @@ class _Stepping:
         theirs = self._program.subjects.state()
         try:
             with ExitStack() as undo:
+                undone_in_children(undo)
                 if self._own is None:
                     theirs.copy().put()
                     block = self._first(steps, undo)

@@ -13,7 +13,7 @@ from profkit.trial.messages import Block
 from profkit.trial.ratio import ENOUGH_TURNS, estimate
 from profkit.trial.running import Failed, Process, Tryable
 
-__all__ = ["FEW_TURNS", "Comparison", "Side", "compare", "few_turns_s"]
+__all__ = ["FEW_TURNS", "MOST_TURNS", "Comparison", "Side", "compare", "few_turns_s"]
 
 _SHORTEST_BLOCK_S: Final = 0.1
 """The clock and one interrupt are then below 1 % of a block."""

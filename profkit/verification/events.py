@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 __all__ = ["Call", "Op", "Recording", "Span", "UnreadError"]
 
@@ -71,13 +70,6 @@ class Span:
     domain: str | None = None
 
 
-def known_name(name: str) -> str:
-    """A name of at most 6,000 characters: of a longer one the beginning, and a hash of all of it."""
-    if len(name) <= 6000:
-        return name
-    return name[:5983] + "~" + blake2b(name.encode(errors="replace"), digest_size=8).hexdigest()
-
-
 @dataclass
 class Recording:
     """All that is counted. Spans that nobody asks for are only remembered by their times."""
@@ -105,7 +97,6 @@ class Recording:
 
     def add_span(self, span: Span, keep: Callable[[Span], bool]) -> None:
         """Keep a span, or only its times. The profiler's own are no part of the recording's length."""
-        span.name = known_name(span.name)
         if span.kind == "operator" and span.name.startswith(("autograd::engine::", "torch::autograd::")):
             self.autograd.add(span.thread)
         if keep(span):

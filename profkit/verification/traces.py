@@ -145,7 +145,6 @@ class _Reading:
         del found.others[:]
         for pair in kept:
             found.others.extend(pair)
-        self._stop_at_last_steps()
         self._find_processes()
         self._find_devices()
         self._end_with_the_profiler()
@@ -229,17 +228,6 @@ class _Reading:
         if kind == "overhead":
             self.starts.append(times[0])
         self.found.add_span(Span(name, *times, thread, kind, domain), self.keep)
-
-    def _stop_at_last_steps(self) -> None:
-        """The profiler stops where its last step in a process ends; what goes on from before is cut there."""
-        stops: dict[int, int] = {}
-        for span in self.found.spans:
-            if span.kind == "annotation" and span.name.startswith("ProfilerStep#"):
-                stops[span.thread[0]] = max(span.end, stops.get(span.thread[0], span.end))
-        for span in self.found.spans:
-            stop = stops.get(span.thread[0], span.end)
-            if span.kind in ("annotation", "operator") and span.start < stop < span.end:
-                span.end = stop
 
     def _link_by_external_ids(self) -> None:
         """Old traces of AMD's GPUs have no other ids; those of newer ones tell the operator instead."""

@@ -1,5 +1,7 @@
 """What came of the study: ``python reports/trial/score.py OUT`` prints a table in Markdown, and the three demands.
 
+OUT is what `study.py` wrote, or ``results.json``, which ``--keep`` writes: the rows, without what a machine said.
+
 An expert's speed-up is the best of the ways in `expert` that ran; a trial's is that of the later measurement, and 1 where
 nothing was kept or the trial failed. A kept change loses time where the later step with it is longer than the bare one.
 """
@@ -62,7 +64,21 @@ def row(out: Path, name: str) -> dict[str, Any]:
     overhead = out / f"{name}.overhead.json"
     if overhead.exists():
         found["overhead"] = json.loads(overhead.read_text())["ratio"]
-    return found
+    return found | predicted(out / f"{name}.predicted.json", kept)
+
+
+def predicted(path: Path, kept: str) -> dict[str, Any]:
+    """What a recording's replay promises of what was kept: of all together, as far as they have a price."""
+    if not kept or not path.exists():
+        return {}
+    found = json.loads(path.read_text())
+    changes = found["what_if"]["changes"]
+    if found["kept"] != kept or not changes:
+        return {}
+    whole = changes[-1]
+    priced = whole["name"].split(" + ")
+    unpriced = [name for name in kept.split(",") if name not in priced]
+    return {"predicted": whole["speedup"], "unpriced": unpriced}
 
 
 def speedups(ways: dict[str, list[float]], keeps: bool) -> dict[str, Any]:
@@ -95,8 +111,8 @@ def gain_share(each: dict[str, Any]) -> float | None:
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """The rows in Markdown, and what is to be known of them."""
     lines = [
-        "| program | bare step, ms | kept | by the trial | later | expert | of the expert's | overhead |",
-        "|---|---|---|---|---|---|---|---|",
+        "| program | bare step, ms | kept | predicted | by the trial | later | expert | of the expert's | overhead |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for each in rows:
         share = gain_share(each)
@@ -105,6 +121,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             each["name"],
             f"{each['bare_ms']:.2f}" if "bare_ms" in each else "",
             each["changes"],
+            ratio(each.get("predicted"))
+            + (f" without {', '.join(each['unpriced'])}" if each.get("unpriced") else ""),
             ratio(each["promised"]),
             f"{each['kept']:.2f}" if "kept" in each else "",
             f"{each['expert']:.2f}" if "expert" in each else "",
@@ -112,7 +130,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             "" if likely is None else f"{likely:.3f} ({low:.3f} to {high:.3f})",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return lines + [""] + [f"- {each['name']}: {note}" for each in rows for note in each["notes"]]
+    notes = [f"- {each['name']}: {note}" for each in rows for note in each["notes"]]
+    return [*lines, "", *([*notes, ""] if notes else [])]
 
 
 def demands(rows: list[dict[str, Any]]) -> list[str]:
@@ -129,12 +148,29 @@ def demands(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    """The rows of a study, or of a file of results."""
+    if out.is_file():
+        rows: list[dict[str, Any]] = json.loads(out.read_text())
+        return rows
+    names = {path.name.split(".")[0] for path in out.glob("*.trial.*") if path.suffix in (".json", ".failed")}
+    return [row(out, name) for name in sorted(names)]
+
+
+def keep(rows: list[dict[str, Any]], path: Path) -> None:
+    """Add rows to a file of results, in the place of earlier ones of the same programs; notes, which name files, stay out."""
+    known = {each["name"]: each for each in (rows_of(path) if path.exists() else [])}
+    known |= {each["name"]: each | {"notes": []} for each in rows}
+    path.write_text(json.dumps([known[name] for name in sorted(known)], indent=1) + "\n")
+
+
 def main() -> None:
     """Print the table."""
-    out = Path(sys.argv[1])
-    names = {path.name.split(".")[0] for path in out.glob("*.trial.*") if path.suffix in (".json", ".failed")}
-    rows = [row(out, name) for name in sorted(names)]
-    print("\n".join([*table(rows), "", *demands(rows)]))
+    out, *rest = sys.argv[1:]
+    rows = rows_of(Path(out))
+    if rest[:1] == ["--keep"]:
+        keep(rows, Path(rest[1]))
+    print("\n".join([*table(rows), *demands(rows)]))
 
 
 if __name__ == "__main__":

@@ -58,6 +58,32 @@ def test_an_unchanged_script_is_recorded_step_by_step(program, tmp_path):
     assert command == ["train.py", "8", "0"]
 
 
+@pytest.mark.slow
+def test_the_options_of_a_script_reach_it(program, tmp_path):
+    steps = ("--step-by", "backward", "--step-every", "2", "--wait", "1", "--warmup", "1", "--steps", "2")
+    done = invoke("torch", "-o", "out", *steps, "--stop-after", "--modules", "1", "--", *program, "1000", "7")
+    assert done.exit_code == 0, "the program's own is 7, but it is ended"
+    found = names(tmp_path / "out" / "trace.json.gz")
+    assert found.count("profkit::backward") == 4
+    assert len({name for name in found if name.startswith("ProfilerStep")}) == 2
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["steps_called"] < 10
+
+
+@pytest.mark.slow
+def test_a_running_program_is_asked_by_a_file(program, tmp_path):
+    body = textwrap.dedent(PROGRAM).replace(
+        "    optimizer.step()", "    optimizer.step(); _ == 9 and open('go', 'w').close()"
+    )
+    (tmp_path / "train.py").write_text(body)
+    done = invoke(
+        "torch", "-o", "out", "--on", "go", "--warmup", "1", "--steps", "2", "--", *program, "20", "0"
+    )
+    assert done.exit_code == 0, done.output
+    (trace,) = json.loads((tmp_path / "out" / "run.json").read_text())["traces"]
+    assert trace["first_step"] >= 10
+    assert trace["steps"] == 2
+
+
 def test_the_programs_exit_code_comes_out(program):
     assert invoke("torch", "-o", "out", "--whole", "--", *program, "1", "7").exit_code == 7
 

@@ -154,6 +154,17 @@ def test_a_program_is_asked_to_end_when_profkit_is_killed(tmp_path):
     assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "ended by SIGTERM"
 
 
+@pytest.mark.slow
+def test_a_program_under_the_memory_history_ends_in_its_own_way(tmp_path):
+    """Without a GPU there is no history to write; the program is run and asked as with one."""
+    program(tmp_path, ENDINGS["keyboard"])
+    with recording(tmp_path, "memory", "-o", "out", "--", sys.executable, "train.py") as process:
+        _, error = send_when_ready(process, signal.SIGINT, to_group=True)
+    assert process.returncode == 9, error
+    assert (tmp_path / "checkpoint").exists()
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "ended by SIGINT"
+
+
 RANKS = """
     import torch.distributed as dist
     dist.init_process_group("gloo")

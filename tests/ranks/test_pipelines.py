@@ -129,7 +129,7 @@ def test_even_stages_have_a_bubble_and_no_straggler(tmp_path, stages, micro_batc
 def test_a_verdict_on_a_bubble_says_so_and_blames_nobody(tmp_path):
     _, result = compared(tmp_path, gpipe(4, 2, even(5 * MS), even(10 * MS)))
     assert result.verdict.bound == "communication"
-    assert "GPUs wait in sends and receives" in result.verdict.sentence
+    assert "GPUs wait for late ranks" in result.verdict.sentence
     assert "its bubble" in result.verdict.sentence
     assert result.verdict.straggler.rank is None
 

@@ -1,11 +1,14 @@
 """Recording under the real nsys, on the CPU: what NVTX receives, read back with plain SQL."""
 
+import base64
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import termios
@@ -338,3 +341,56 @@ def test_options_of_nsys_are_passed_on():
     ):
         assert option in line
     assert line[-5:] == ["--sample=cpu", "-o", "out", "python", "a.py"]
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("/home/a/train.py", []),
+        ("gemm", ["samples of Python are left out: this nsys writes them in a form that is not known"]),
+    ],
+)
+def test_samples_of_python_are_read_from_the_json_export(tmp_path, monkeypatch, module, said):
+    """A stand-in: each frame has a number of a text, one of a file, a line, and bytes that nobody has set."""
+    payload = (
+        struct.pack("<IIQ", 1, 3, 2 | 7 << 40)
+        + struct.pack("<QQQ", 1, 2, 12 | 5 << 33)
+        + struct.pack("<QQQ", 3, 2, 30)
+    )
+    event = {
+        "DomainId": "1",
+        "Timestamp": "5000",
+        "GlobalTid": "77",
+        "Payload": {"BinaryData": [{"Data": base64.b64encode(payload).decode()}]},
+    }
+    binary = tmp_path / "nsys"
+    binary.write_text(
+        f"#!{sys.executable}\n"
+        + textwrap.dedent(
+            f"""
+            import sqlite3, sys
+            if sys.argv[1] == "profile":
+                open(sys.argv[sys.argv.index("-o") + 1] + ".nsys-rep", "w").close()
+                sys.exit()
+            target = next(a.split("=", 1)[1] for a in sys.argv if a.startswith("--output="))
+            if "--type=json" in sys.argv:
+                open(target, "w").write({json.dumps({"NvtxEvent": event})!r} + "\\n" + '{{"BinaryData": "of something else"}}\\n')
+                sys.exit()
+            database = sqlite3.connect(target)
+            database.execute("CREATE TABLE NVTX_EVENTS (eventType, text, domainId)")
+            database.execute("INSERT INTO NVTX_EVENTS VALUES (75, 'Python Backtrace', 1)")
+            database.execute("CREATE TABLE StringIds (id, value)")
+            database.executemany("INSERT INTO StringIds VALUES (?, ?)", [(1, "inner"), (2, {module!r}), (3, "outer")])
+            database.commit()
+            """
+        )
+    )
+    binary.chmod(0o755)
+    monkeypatch.setenv("PROFKIT_NSYS", str(binary))
+    run = NsysRun(python=True)
+    _, (file,) = record_with_nsys(run, tmp_path / "out", ["program"])
+    assert run.said == said
+    if not said:
+        assert rows(file, "SELECT * FROM PROFKIT_PYTHON_SAMPLES") == [(5000, 77, 0)]
+        assert rows(file, "SELECT * FROM PROFKIT_PYTHON_CALLCHAINS") == [(0, 1, 2, 12, 0), (0, 3, 2, 30, 1)]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.nsys-rep", "report.sqlite"]

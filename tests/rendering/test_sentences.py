@@ -230,5 +230,7 @@ def test_a_finding_says_in_how_many_files_it_is():
     said = finding_message(Finding("secrets", Severity.INFO, count=2))
     same = finding_message(Finding("secrets", Severity.INFO, count=2, params={"same_files": 1}))
     alike = finding_message(Finding("secrets", Severity.INFO, count=2, params={"alike_files": 5}))
+    of_one = finding_message(Finding("secrets", Severity.INFO, count=2, params={"in_file": "a.json"}))
+    assert of_one == f"a.json: {said}"
     assert same == f"{said} (the same in 1 more file)"
     assert alike == f"{said} (5 more files with other numbers)"

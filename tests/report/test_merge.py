@@ -42,7 +42,10 @@ def merged(traces, options=None):
     files = Merged.of([sent(summarise_file([t], options, left_out=left_out)) for t in traces])
     memory = Told(memory=files.own_memory())
     told = {
-        at: sent(tell([traces[at]], options, left_out, files.offset_ns(at), memory)) for at in files.shown()
+        at: sent(
+            tell([traces[at]], options, left_out, files.offset_ns(at), memory, files.joined.part.exchanged)
+        )
+        for at in files.shown()
     }
     return files.report(files.told(memory, told))
 
@@ -178,11 +181,22 @@ def test_a_snapshot_of_another_time_keeps_its_own_clock():
 def test_what_several_files_lack_is_told_once_and_says_in_how_many():
     truncated = [Finding("truncated", Severity.WARNING, count=n, params={"events": n}) for n in range(1, 7)]
     stale = Finding("export-stale", Severity.WARNING)
-    files = [[each, stale, *([stale] if each.count == 1 else [])] for each in truncated]
+    files = [(f"{n}.json", [each, stale, *([stale] if n == 0 else [])]) for n, each in enumerate(truncated)]
     found = told_together(files)
     assert [(f.code, f.count) for f in found] == [
         ("truncated", 6), ("truncated", 5), ("truncated", 4), ("export-stale", 7),
     ]  # fmt: skip
-    assert found[2].params == {"events": 4, "alike_files": 3}
-    assert found[3].params == {"same_files": 5}
+    assert found[2].params == {"events": 4, "in_file": "3.json", "alike_files": 3}
+    assert found[3].params == {"in_file": "0.json", "same_files": 5}
     assert told_together(files[:1]) == [truncated[0], Finding("export-stale", Severity.WARNING, count=2)]
+
+
+def test_advice_on_collectives_rests_on_all_ranks():
+    """By one rank alone transfer and waiting are not told apart, and there is no price."""
+    files = sorted((DATA / "ranks" / "4_gpus").glob("*.json.gz"))[:2]
+    together = summarise([read(path) for path in files])
+    apart = summarise_many([str(path) for path in files], Options())
+    priced = {row.id: row.saving_ns for row in apart.advice}
+    assert priced == {row.id: row.saving_ns for row in together.advice}
+    assert priced["exposed-communication"]
+    assert not any("One rank alone" in row.why for row in apart.advice)

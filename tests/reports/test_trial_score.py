@@ -68,3 +68,36 @@ def test_the_overhead_counts_by_its_likely_value_and_by_its_upper_end(score, tmp
     write(tmp_path, "b", overhead=[0.99, 1.0, 1.02])
     rows = [score.row(tmp_path, name) for name in "ab"]
     assert score.demands(rows)[2] == "1 of 2 within 1.01 of the bare step, 0 with their upper end."
+
+
+def test_what_a_recording_promises_stands_beside_what_was_measured(score, tmp_path):
+    write(tmp_path, "gpt2", kept=["tf32", "loader-workers"], later=runs(bare=100.0, kept=50.0))
+    whole = {"name": "tf32", "speedup": {"low": 1.4, "likely": 1.5, "high": 1.6}}
+    found = {"kept": "tf32,loader-workers", "what_if": {"changes": [whole]}}
+    (tmp_path / "gpt2.predicted.json").write_text(json.dumps(found))
+    assert (
+        "| 1.50 (1.40 to 1.60) without loader-workers | 2.10" in score.table([score.row(tmp_path, "gpt2")])[2]
+    )
+    found["kept"] = "bf16"
+    (tmp_path / "gpt2.predicted.json").write_text(json.dumps(found))
+    assert "1.50" not in score.table([score.row(tmp_path, "gpt2")])[2]
+
+
+def test_results_are_kept_by_program_without_what_a_machine_said(score, tmp_path):
+    kept = tmp_path / "results.json"
+    for name, after in (("b", 50.0), ("a", 25.0), ("b", 20.0)):
+        out = tmp_path / f"{name}{after}"
+        out.mkdir()
+        later = [*runs(bare=100.0, kept=after), {"way": "expert: x", "code": 1, "said": "/home/me/x.py"}]
+        write(out, name, kept=["tf32"], later=later)
+        score.keep(score.rows_of(out), kept)
+    assert [(row["name"], row["kept"]) for row in score.rows_of(kept)] == [("a", 4.0), ("b", 5.0)]
+    assert "/home" not in kept.read_text()
+
+
+def test_the_readme_has_the_table_of_the_results(score):
+    rows = score.rows_of(PATH.parent / "results.json")
+    text = (PATH.parent / "README.md").read_text()
+    *table, _ = score.table(rows)
+    assert "\n".join(table) in text
+    assert all(line in text for line in score.demands(rows))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from profkit.model import CopyKind
-from profkit.simulation.collectives import asked_earlier, beside_kernels, exposed_ns, shrunk, transfer_ns
+from profkit.simulation.collectives import asked_earlier, beside_kernels, exposed_ns, shrunk
 from profkit.simulation.copies import copies_between, on_own_stream
+from profkit.simulation.exchanged import Exchanged, transfer_ns
 from profkit.simulation.launching import without_ranges
 from tests.advice.made_steps import ADD, BF16_GEMM
 from tests.simulation.programs import edited, launch, program
@@ -209,7 +210,12 @@ def test_collectives_of_two_kinds_are_not_compared():
         step.launch(REDUCE, 70, operators=("nccl:all_reduce",), stream=13)
 
     facts = step_of(body).facts
-    assert transfer_ns([facts.view], facts.view, facts.program).tolist() == [400_000, 100_000, 40_000, 70_000]
+    assert transfer_ns(Exchanged.of([facts.view]), facts.view, facts.program).tolist() == [
+        400_000,
+        100_000,
+        40_000,
+        70_000,
+    ]
 
 
 def test_a_collective_is_compared_with_the_same_of_other_steps_whatever_else_they_run():
@@ -221,7 +227,7 @@ def test_a_collective_is_compared_with_the_same_of_other_steps_whatever_else_the
         step.launch(REDUCE, 300 - 100 * (number == 0), operators=("nccl:all_reduce",), stream=13)
 
     step = step_of(body)
-    found = transfer_ns([step.facts.view], step.facts.view, step.facts.program)
+    found = transfer_ns(Exchanged.of([step.facts.view]), step.facts.view, step.facts.program)
 
     # The first step's was the shortest, after fewer of another kind than in the step that is replayed.
     assert step.facts.program.duration_ns[-1] == 300_000

@@ -8,9 +8,10 @@ import pytest
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation import find_step
-from profkit.simulation.collectives import asked_earlier, exposed_ns, transfer_ns
+from profkit.simulation.collectives import asked_earlier, exposed_ns
 from profkit.simulation.constants import LIKELY
 from profkit.simulation.edited_step import EditedStep
+from profkit.simulation.exchanged import Exchanged, transfer_ns
 from tests.advice.made_steps import BF16_GEMM, loop
 from tests.simulation.steps import step_of
 
@@ -28,7 +29,7 @@ def test_the_transfer_of_a_collective_is_the_shortest_of_its_place_in_any_step()
     step = step_of(reducing)
     facts = step.facts
 
-    found = transfer_ns([facts.view], facts.view, facts.program)
+    found = transfer_ns(Exchanged.of([facts.view]), facts.view, facts.program)
 
     assert found.tolist() == [400_000.0, 100_000.0, 50_000.0]
 
@@ -42,8 +43,8 @@ def test_the_rank_that_comes_last_shows_the_transfer_to_the_others():
     facts = find_step(views[0], 0).facts
 
     assert facts.program.duration_ns[1] == 1_000_000
-    assert transfer_ns(views, facts.view, facts.program)[1] == 100_000
-    assert transfer_ns(views[:1], facts.view, facts.program)[1] == 1_000_000
+    assert transfer_ns(Exchanged.of(views), facts.view, facts.program)[1] == 100_000
+    assert transfer_ns(Exchanged.of(views[:1]), facts.view, facts.program)[1] == 1_000_000
 
 
 def test_only_what_no_kernel_hides_of_a_collective_is_exposed():
@@ -83,7 +84,9 @@ def test_prefetched_gathers_hide_most_of_their_transfer_but_the_first_and_no_mor
         step = step_of(partial(body, us=us))
         chosen = np.array([k.is_collective for k in step.facts.kernels])
         edited = EditedStep(step.facts, step.program, LIKELY)
-        asked_earlier(chosen, transfer_ns([step.facts.view], step.facts.view, step.facts.program))(edited)
+        asked_earlier(
+            chosen, transfer_ns(Exchanged.of([step.facts.view]), step.facts.view, step.facts.program)
+        )(edited)
         return edited.duration_ns[chosen]
 
     assert after(900) == pytest.approx([500_000, 0, 0, 0], abs=10_000)

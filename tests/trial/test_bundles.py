@@ -2,7 +2,7 @@
 
 import pytest
 
-from profkit.trial.bundles import bundles_of, slow_first, stands_for
+from profkit.trial.bundles import bundles_of, slow_first, stands_for, without_suspects
 
 
 def none(name):
@@ -52,3 +52,12 @@ def test_the_slowest_start_is_the_first():
 )
 def test_a_guess_stands_for_what_it_does_to_the_program(guess, wanted, stands):
     assert stands_for(guess, wanted) is stands
+
+
+def test_what_may_be_at_fault_is_left_out():
+    loading, plain = ("tf32", "loader-workers", "pinned", "fused-optimizer"), ("tf32", "compile")
+    assert without_suspects([loading, plain]) == [
+        ("tf32", "fused-optimizer"),
+        ("tf32", "loader-workers", "pinned"),
+    ]
+    assert without_suspects([("compile",)]) == []

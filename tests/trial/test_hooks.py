@@ -77,12 +77,53 @@ def test_an_exception_in_the_model_closes_autocast(installed, model):
     assert not torch.is_autocast_enabled("cpu")
 
 
-def test_with_a_compiler_the_hooks_stay_so_that_nothing_is_compiled_again(installed, model):
-    (change, _), undo = installed("bf16", "compile")
-    change.entered(change.kinds[0], model)
-    change.left(change.kinds[0], model, None)
-    change.warmed_up(undo)
-    assert modules._global_forward_hooks
+@pytest.fixture
+def compiler(monkeypatch):
+    """In place of a compiler: notes which hooks a compiled call meets."""
+    met = []
+
+    def compiled(call, mode=None):
+        def run(*args):
+            met.append(len(modules._global_forward_hooks) + len(modules._global_forward_pre_hooks))
+            return call(*args)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    return met
+
+
+@pytest.mark.parametrize("beside", [(), ("bf16",), ("channels-last", "fused-attention", "bf16")])
+def test_a_compiled_model_meets_no_hook_from_its_first_call_on(installed, model, compiler, beside):
+    found, undo = installed(*beside, "compile")
+    loss_of(model).backward()
+    for change in found:
+        change.warmed_up(undo)
+    for _ in range(2):
+        loss_of(model).backward()
+    assert compiler == [0, 0]
+    assert found[-1].applied == 1
+    assert model(torch.ones(2, 1, 4, 4)).dtype is (torch.bfloat16 if beside else torch.float32)
+    undo.close()
+    assert model(torch.ones(2, 1, 4, 4)).dtype is torch.float32
+    assert len(compiler) == 3
+
+
+def test_a_program_without_backward_is_compiled_too(installed, model, compiler):
+    installed("compile")
+    for _ in range(4):
+        model(torch.ones(2, 1, 4, 4))
+    assert compiler == [0, 0]
+
+
+def test_both_models_of_a_pair_are_compiled(installed, compiler):
+    maker, judge = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+    (change,), _ = installed("compile")
+    for _ in range(2):
+        judge(maker(torch.ones(3, 2)).detach()).sum().backward()
+        judge(maker(torch.ones(3, 2))).sum().backward()
+    assert change.applied == 2
+    assert compiler == [0] * 6
 
 
 class Training:

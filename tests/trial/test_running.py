@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 
 import pytest
 
@@ -44,3 +45,13 @@ def test_one_that_connects_and_leaves_has_crashed(failing):
 )
 def test_one_that_needs_a_download_is_told_apart(failing, error):
     assert failing(f"import urllib.error; %r; raise {error}").kind == "no-data"
+
+
+def test_an_error_is_told_before_a_program_with_workers_has_ended(failing):
+    slow = (
+        "import atexit, socket, sys, time; s = socket.socket(socket.AF_UNIX); s.connect(%r['socket'])\n"
+        "s.close(); print('ValueError: mine', flush=True); time.sleep(30)"
+    )
+    begun = time.monotonic()
+    assert failing(slow).why == "ValueError: mine"
+    assert time.monotonic() - begun < 8

@@ -28,7 +28,7 @@ class World:
     def __init__(self):
         self.now, self.start_s, self.compiles_s = 1e4, 10.0, 15.0
         self.gains, self.noise = dict(GAINS), 0.003
-        self.hangs, self.pairs = set(), {}
+        self.hangs, self.crashes, self.pairs = set(), set(), {}
         self.sides, self.most_up, self.seeds_start_s = [], 100, 0.0
         self.generator = np.random.default_rng(0)
 
@@ -72,6 +72,8 @@ class Stand:
         self.launch()
         if sum(side.launched is not None for side in self.world.sides) > self.world.most_up:
             raise Failed("out-of-memory", "planted")
+        if self.world.crashes & set(self.changes):
+            raise Failed("crashed", "planted")
         if self.first is None:
             took = self.world.seeds_start_s if self.seed_shift else 0.0
             took += self.world.start_s + self.world.compiles_s * ("compile" in self.changes)
@@ -186,6 +188,14 @@ def test_another_seed_that_starts_slowly_does_not_cost_more_than_the_budget(run,
     found, took_s = run(1, budget_s=40.0)
     assert any(note.startswith("another seed: ") for note in found.notes)
     assert took_s < 45
+
+
+def test_where_every_bundle_crashes_one_without_the_culprit_is_next(run, world):
+    world.crashes = {"fused-attention"}
+    found, took_s = run(8)
+    assert {"tf32", "bf16", "fused-optimizer"} <= set(found.final.changes)
+    assert "fused-attention" not in found.final.changes
+    assert took_s < 95
 
 
 def test_a_start_that_hangs_leaves_time_for_others(run, world):

@@ -50,18 +50,19 @@ FINDINGS: Final[Table] = {
 """The sentence of each finding by its code."""
 
 
-_MORE_FILES: Final = {
-    "same_files": "{text} (the same in {more:more file})",
-    "alike_files": "{text} ({more:more file} with other numbers)",
+_OF_FILES: Final = {
+    "in_file": "{told}: {text}",
+    "same_files": "{text} (the same in {told:more file})",
+    "alike_files": "{text} ({told:more file} with other numbers)",
 }
-"""What is added where several files have the same finding, or one with other numbers."""
+"""What is added in a report of several files: which has the finding, and how many the same, or one with other numbers."""
 
 
 def finding_message(finding: Finding) -> str:
     """What a finding says: one sentence, and what to do where something can be done."""
     template = FINDINGS.get(finding.code) or readers.family_of(finding.code)
     text = say(template, {"count": finding.count, **finding.params})
-    for name, template in _MORE_FILES.items():
-        if more := finding.params.get(name):
-            text = say(template, {"text": text, "more": more})
+    for name, template in _OF_FILES.items():
+        if told := finding.params.get(name):
+            text = say(template, {"text": text, "told": told})
     return text

@@ -20,11 +20,14 @@ _MODELS: Final = 8
 
 
 class Compile(Change):
-    """The outermost modules compiled, from their second call on."""
+    """The outermost modules of the first forward, compiled from their second call on.
+
+    By then no hook is left on modules: one would break graphs where it is traced, and run wherever a graph breaks.
+    """
 
     name = "compile"
     promise = Promise.DRAWS  # dropout in a compiled model draws its numbers otherwise
-    kinds: tuple[Kind, ...] = (Kind.MODULE,)
+    kinds: tuple[Kind, ...] = (Kind.MODULE, Kind.BACKWARD)
     mode: ClassVar[str | None] = None
     kind_of = "compiler"
 
@@ -32,6 +35,7 @@ class Compile(Change):
         super().__init__()
         self._depth = 0
         self._around: Callable[[], Any] = nullcontext
+        self._outermost: dict[int, Any] = {}
         self._compiled: list[Any] = []
 
     def obstacle(self, facts: Facts) -> str | None:
@@ -50,16 +54,21 @@ class Compile(Change):
         undo.callback(self._take_back)
 
     def entered(self, kind: Kind, subject: Any) -> None:
-        """A module runs: an outermost one with weights is compiled for its next call."""
-        self._depth += 1
-        if self._depth > 1 or in_backward() or len(self._compiled) >= _MODELS:
+        """A module runs, or backward begins: all that has run as outermost, with weights, is compiled for its next call."""
+        if kind is Kind.BACKWARD or (self._depth == 0 and id(subject) in self._outermost):
+            unlisten(self)
+            for module in list(self._outermost.values())[:_MODELS]:
+                if module._compiled_call_impl is None:
+                    self._compile(module)
             return
-        if subject._compiled_call_impl is None and any(True for _ in subject.parameters()):
-            self._compile(subject)
+        self._depth += 1
+        if self._depth == 1 and not in_backward() and any(True for _ in subject.parameters()):
+            self._outermost[id(subject)] = subject
 
     def left(self, kind: Kind, subject: Any, values: Any) -> None:
         """A module is done."""
-        self._depth = max(0, self._depth - 1)
+        if kind is Kind.MODULE:
+            self._depth = max(0, self._depth - 1)
 
     def _compile(self, module: Any) -> None:
         import torch
@@ -74,12 +83,8 @@ class Compile(Change):
         around = self._around
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            self._depth += 1  # what a break of the graph calls is not outermost
-            try:
-                with around():
-                    return compiled(*args, **kwargs)
-            finally:
-                self._depth -= 1
+            with around():
+                return compiled(*args, **kwargs)
 
         module._compiled_call_impl = run  # left out of copies and pickles by torch itself
         self._compiled.append(module)

@@ -20,7 +20,7 @@ class _EachModel(Change):
     """Something that is done once to each outermost module, when it first runs."""
 
     promise = Promise.EQUAL
-    kinds: tuple[Kind, ...] = (Kind.MODULE,)
+    kinds: tuple[Kind, ...] = (Kind.MODULE, Kind.BACKWARD)
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,10 @@ class _EachModel(Change):
         undo.callback(unlisten, self)
 
     def entered(self, kind: Kind, subject: Any) -> None:
-        """A module runs."""
+        """A module runs, or backward begins: by then all were seen, and hooks cost time."""
+        if kind is Kind.BACKWARD:
+            unlisten(self)
+            return
         self._depth += 1
         if self._depth == 1 and subject not in self._seen:
             self._seen.add(subject)
@@ -47,7 +50,8 @@ class _EachModel(Change):
 
     def left(self, kind: Kind, subject: Any, values: Any) -> None:
         """A module is done."""
-        self._depth = max(0, self._depth - 1)
+        if kind is Kind.MODULE:
+            self._depth = max(0, self._depth - 1)
 
     def warmed_up(self, undo: ExitStack) -> None:
         """Hear no more, since hooks cost time, unless that would let a compiled program be compiled again."""

@@ -87,6 +87,8 @@ class Bf16(Change):
 
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._compiles = any(each.kind_of == "compiler" for each in beside)
+        if self._compiles:
+            self.kinds = (Kind.MODULE, Kind.LOSS, Kind.BACKWARD)
         if self._outermost:
             self.kinds = (Kind.LOSS,)  # the modules keep what an earlier turn has put around them
         listen(self)
@@ -100,14 +102,17 @@ class Bf16(Change):
         models = list(self._outermost)
         if self._open or self._compiles or not models or any(is_compiled(each) for each in models):
             return
-        unlisten(self)
-        self.kinds = (Kind.LOSS,)
-        listen(self)
+        self._hear_losses_only()
         for module in models:
             module._compiled_call_impl = self._within(
                 module
             )  # left out of copies and pickles by torch itself
             undo.callback(setattr, module, "_compiled_call_impl", None)
+
+    def _hear_losses_only(self) -> None:
+        unlisten(self)
+        self.kinds = (Kind.LOSS,)
+        listen(self)
 
     def _within(self, module: Any) -> Any:
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -118,6 +123,12 @@ class Bf16(Change):
 
     def entered(self, kind: Kind, subject: Any) -> None:
         """Something begins: the outermost opens autocast."""
+        if kind is Kind.BACKWARD:
+            if (
+                not self._open
+            ):  # what is compiled beside it calls `region`, and shall not be traced with hooks
+                self._hear_losses_only()
+            return
         if threading.get_ident() != self._thread or in_backward():
             return
         region = None
@@ -131,6 +142,8 @@ class Bf16(Change):
 
     def left(self, kind: Kind, subject: Any, values: Any) -> None:
         """And closes it."""
+        if kind is Kind.BACKWARD:
+            return
         if threading.get_ident() == self._thread and not in_backward() and self._open:
             region = self._open.pop()
             if region is not None:
