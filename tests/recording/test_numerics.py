@@ -367,7 +367,7 @@ def test_the_first_module_and_step_where_two_recordings_part_are_named(tmp_path)
     exact = compared(tmp_path, lambda model: model.layers[1].linear.weight.data.mul_(1.001))
     first = exact.comparison.numerics.changes[0]
     assert (first.step, first.name, first.tensor) == (0, "layers.1.linear", "activation")
-    assert "part in step 0 at the output of `layers.1.linear`" in exact.comparison.sentence
+    assert "diverge in step 0 at the output of `layers.1.linear`" in exact.comparison.sentence
     assert "layers.1.linear output" in str(exact)
     assert first.before != first.after
 
