@@ -346,7 +346,7 @@ def test_two_recordings_of_one_training_are_the_same(tmp_path):
     found = compared(tmp_path, lambda model: None)
     assert not found.comparison.numerics.changes
     assert found.comparison.numerics.steps == 4
-    assert "the same within rounding" in found.comparison.sentence
+    assert "agree within rounding" in found.comparison.sentence
 
 
 def test_the_first_module_and_step_where_two_recordings_part_are_named(tmp_path):
