@@ -24,7 +24,7 @@ from profkit.trial.page import try_page
 from profkit.trial.plan import Plan
 from profkit.trial.running import Program, Tryable
 from profkit.trial.search import Trial
-from profkit.trial.sentences import trial_text
+from profkit.trial.sentences import is_part, trial_text
 from profkit.units import parse_duration_ns
 
 if TYPE_CHECKING:
@@ -52,6 +52,19 @@ class Tried:
         is_page = str(path).endswith((".html", ".htm"))
         write_whole(Path(path), try_page(self.document) if is_page else encode(self.document))
         return Path(path)
+
+    def keep(self, database: PathLike) -> None:
+        """Add what was predicted and measured to a history, which is made where there is none.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        from profkit.saved_runs import History
+
+        with History(database, create=True) as history:
+            history.save_trials(
+                [_kept_row(self.document, row) for row in self.document.trials if row.measured]
+            )
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(trial_text(self.document))}</pre>"
@@ -111,6 +124,23 @@ def try_(  # noqa: PLR0913 - options by name, as on the command line
         keep_going=keep_going,
     )
     return Tried(try_program(program, plan, tell or (lambda line: None), recording))
+
+
+def _kept_row(found: TryDocument, row: TrialRow) -> dict[str, str | float | None]:
+    columns: dict[str, str | float | None] = {
+        "command": " ".join(found.command),
+        "step_ms": found.baseline_ms.likely,
+        "changes": " + ".join((row.change, *row.together)),
+        "beside": " + ".join(row.beside),
+        "kept": int(is_part(row, found)),
+        "why": row.why,
+    }
+    for name, interval in (("predicted", row.predicted), ("measured", row.measured)):
+        low, likely, high = (
+            (None, None, None) if interval is None else (interval.low, interval.likely, interval.high)
+        )
+        columns |= {f"{name}_low": low, name: likely, f"{name}_high": high}
+    return columns
 
 
 class _State(msgspec.Struct):

@@ -35,6 +35,7 @@ __all__ = ["command", "parse_tags"]
     show_default=True,
     help="At most this many of the latest runs.",
 )
+@click.option("--trials", is_flag=True, help="List what profkit try predicted and measured.")
 @click.option("--set-baseline", metavar="NAME=RUN", help="Name a run, for profkit gate --baseline NAME.")
 @click.option("-o", "--output", metavar="FILE", help="Write the trend as a page with a plot.")
 @format_options("text", "json")
@@ -47,6 +48,7 @@ def command(
     idle: str | None,
     tags: tuple[str, ...],
     last: int,
+    trials: bool,
     set_baseline: str | None,
     output: str | None,
     format_: str | None,
@@ -59,6 +61,7 @@ def command(
       profkit history --phase forward --metric gpu_ms -o trend.html
       profkit history --family gemm --tag branch=main
       profkit history --set-baseline main=12
+      profkit history --trials
     """
     from profkit.api import refuse_input, write_whole
     from profkit.comparison import find_changes
@@ -77,6 +80,10 @@ def command(
             name, _, run = set_baseline.rpartition("=")
             history.set_baseline(name, run)
             echo(f"{name} is now run {history.run_id(run)}", err=True)
+            return
+        if trials:
+            rows = history.trials(last=last)
+            echo(json.dumps(rows, indent=1) if format_ == "json" else _tried(rows))
             return
         if not (chosen or metric or output):
             rows = history.runs(tags=parse_tags(tags), last=last)
@@ -114,6 +121,23 @@ def parse_tags(tags: tuple[str, ...]) -> dict[str, str]:
     if any(not key or not sign for key, sign, _ in pairs):
         raise click.BadParameter("write it as KEY=VALUE", param_hint="--tag")
     return {key: value for key, _, value in pairs}
+
+
+def _tried(rows: Sequence[Mapping[str, object]]) -> str:
+    lines = [f"{'saved (UTC)':<16}  {'predicted':>20}  {'measured':>20}  kept  changes"]
+    for row in rows:
+        predicted, measured = (_speedup(row, name) for name in ("predicted", "measured"))
+        beside = f" (beside {row['beside']})" if row["beside"] else ""
+        kept = "yes" if row["kept"] else "no"
+        line = f"{str(row['saved_at'])[:16]}  {predicted:>20}  {measured:>20}  {kept:<4}  {row['changes']}{beside}"
+        lines.append(printable(line))
+    return "\n".join(lines)
+
+
+def _speedup(row: Mapping[str, object], name: str) -> str:
+    if row[name] is None:
+        return "-"
+    return f"{row[name]:.2f}x ({row[name + '_low']:.2f} to {row[name + '_high']:.2f})"
 
 
 def _listed(rows: Sequence[Mapping[str, object]]) -> str:

@@ -53,6 +53,7 @@ def _to_s(ctx: click.Context, param: click.Parameter, text: str) -> float:
     help="Predict savings by a replay of this recording, and try the largest first.",
 )
 @click.option("--state", metavar="FILE", help="Keep the state of the trial in this file, and resume from it.")
+@click.option("--db", "database", metavar="FILE", help="Add what was predicted and measured to this history.")
 @click.option(
     "-o",
     "--output",
@@ -72,6 +73,7 @@ def command(
     step_every: int,
     recording: str | None,
     state: str | None,
+    database: str | None,
     output: str | None,
     format_: str | None,
 ) -> None:
@@ -100,6 +102,8 @@ def command(
         state=state,
     )
     found = Tried(document)
+    if database is not None:
+        found.keep(database)
     if output is not None:
         found.save(output)
     echo(encode(document) if format_ == "json" and output is None else str(found))

@@ -101,7 +101,19 @@ CREATE VIEW family_list AS
     FROM kernels JOIN kernel_names ON kernel_names.id = kernels.kernel GROUP BY kernels.run, family;
 """
 
-MIGRATIONS: Final = (_TABLES, _BASELINES_AND_VIEWS)
+_TRIALS: Final = """
+CREATE TABLE trials (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    saved_at TEXT NOT NULL, command TEXT NOT NULL, step_ms REAL NOT NULL,
+    changes TEXT NOT NULL, beside TEXT NOT NULL,
+    predicted_low REAL, predicted REAL, predicted_high REAL,
+    measured_low REAL NOT NULL, measured REAL NOT NULL, measured_high REAL NOT NULL,
+    kept INTEGER NOT NULL, why TEXT NOT NULL
+);
+CREATE INDEX trials_by_changes ON trials (changes);
+"""
+
+MIGRATIONS: Final = (_TABLES, _BASELINES_AND_VIEWS, _TRIALS)
 """What makes each version from the one before; the first makes version 1. Only ever add to these."""
 
 VERSION: Final = len(MIGRATIONS)

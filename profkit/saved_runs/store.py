@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -167,6 +167,21 @@ class History:
         query = f"SELECT * FROM run_list WHERE {where} ORDER BY id DESC LIMIT ?"
         with translated(self.path):
             return list(self._database.query(query, [*values, last]))[::-1]
+
+    def save_trials(self, rows: Sequence[Values]) -> None:
+        """Keep what a trial has measured, a row of ``trials`` for each, but for its time.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        saved_at = now_text()
+        with writing(self._database, self.path):
+            self._database["trials"].insert_all([{"saved_at": saved_at, **row} for row in rows])
+
+    def trials(self, *, last: int = 50) -> list[Values]:
+        """What trials predicted and measured, oldest first: rows of ``trials``."""
+        with translated(self.path):
+            return list(self._database.query("SELECT * FROM trials ORDER BY id DESC LIMIT ?", [last]))[::-1]
 
     def table(self, *, tags: Mapping[str, str] | None = None, last: int = 1000) -> pd.DataFrame:
         """`runs` as a DataFrame, which keeps its columns when empty: ``id``, ``saved_at`` (UTC), ``step_ms`` and more."""

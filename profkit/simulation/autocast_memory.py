@@ -181,12 +181,15 @@ class _Forward:
         return taken
 
     def _whole(self, call: Call, size: int, product: bool) -> list[_Tensor]:
-        """Results of that size that are still there; for a product with a weight no other product's since the last norm."""
+        """Results of that size that are still there.
+
+        For a product with a weight they are those of the last norm, or what is in fp32 since, such as a residual.
+        """
         found = [t for t in self._tensors.get(size, [])[-12:] if self._alive(t, call.first)]
         if product and not _ATTENTION.match(call.name):
             norms = [i for i, t in enumerate(found) if _is_norm(t) and t.call.first > self._last_attention]
             later = found[norms[-1] + 1 :] if norms else []
-            made = [t for t in later if not _PRODUCT.match(t.call.name)]
+            made = [t for t in later if not t.half and not _PRODUCT.match(t.call.name)]
             found = made or found[norms[-1] : norms[-1] + 1] if norms else found
         return found
 

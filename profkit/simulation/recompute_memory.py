@@ -285,6 +285,8 @@ def _backward_begin(recorded: MemoryProgram, segment: Segment) -> int:
     result = segment.result(recorded)
     kept = segment.rows[segment.rows != result]
     first = int(recorded.freed[kept].min(initial=recorded.end))
+    if first >= recorded.end:  # the recording ends before the backward
+        return recorded.end
     freed = int(recorded.freed[result])
     if freed <= first and not recorded.makes_gradients[slice(*_allocations_before(recorded, freed))].any():
         first = freed
@@ -328,7 +330,7 @@ def _with_temporaries(
     passing = (program.allocated >= first) & (program.freed <= last) & (program.requested > 0)
     passing[kept] = False
     rows = np.flatnonzero(passing)
-    if not len(rows):
+    if not len(rows) or begin >= program.end:
         return program
     length = last - first + 2
     starts, stops = np.minimum(program.allocated - first, length - 1), program.freed - first

@@ -105,9 +105,12 @@ def test_a_product_takes_what_came_after_the_norm_and_no_other_product():
     """Three projections take a norm's result; a convolution behind a residual takes the residual's."""
     norm, product = ("aten::native_layer_norm", (8,), 8, {}), ("aten::mm", (8, 6), 8, {})
     assert factors_under_autocast(norm, product, product) == [1.0, 0.5, 0.5]
-    kept = ("aten::mul", (8,), 8, {})
-    forward = followed(norm, kept, product, product)
-    assert [len(tensor.taken_by) for tensor in forward._all] == [1, 2, 0, 0]
+    residual = ("aten::add", (8, 8), 8, {})
+    forward = followed(norm, product, residual, product, product)
+    assert [len(tensor.taken_by) for tensor in forward._all] == [2, 1, 2, 0, 0]
+    scaled = ("aten::mul", (8,), 8, {})
+    forward = followed(norm, product, scaled, product, product)
+    assert [len(tensor.taken_by) for tensor in forward._all] == [3, 1, 0, 0, 0]
 
 
 def test_the_gradient_of_a_softmax_is_in_the_type_of_what_it_takes():

@@ -251,10 +251,22 @@ def test_the_backward_of_a_layer_begins_behind_that_of_the_next(makes_gradient, 
     gradients = np.zeros(10, bool)
     gradients[4] = makes_gradient
     step = SimpleNamespace(
-        stack=np.array([1, 2]), requested=np.array([64, 64]), freed=np.array([9, 6]), end=9, makes_gradients=gradients,
+        stack=np.array([1, 2]), requested=np.array([64, 64]), freed=np.array([9, 6]), end=10, makes_gradients=gradients,
         replayed=SimpleNamespace(events=SimpleNamespace(action=np.array([a, a, f, a, a, f, a, a, f]))),
     )  # fmt: skip
     assert _backward_begin(step, Segment("layer", np.arange(2), 0)) == begin
+
+
+def test_layers_whose_backward_is_not_recorded_are_only_dropped():
+    program = memory_program(read(DATA / "run_gpt" / "memory.pickle.gz"))
+    segments = find_segments(program)
+    rows = np.concatenate([segment.rows for segment in segments])
+    freed, reusable = program.freed.copy(), program.reusable.copy()
+    freed[rows] = reusable[rows] = program.end
+    kept = replace(program, freed=freed, reusable=reusable)
+    changed = recompute_memory(segments)(kept)
+    assert _backward_begin(kept, segments[0]) == program.end
+    assert changed.peak_bytes() < kept.peak_bytes()
 
 
 def test_the_first_turn_of_a_loop_may_be_unlike_the_others():

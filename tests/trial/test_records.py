@@ -1,9 +1,13 @@
 """What a trial is given: a recording's promises, and the state of an earlier run. Processes are stand-ins."""
 
+import json
+
 import msgspec
 import pytest
+from click.testing import CliRunner
 
-from profkit.api.trying import try_program
+from profkit.api.trying import Tried, try_program
+from profkit.cli import main
 from profkit.errors import ReadError
 from profkit.model.rows import Interval
 from profkit.simulation.answer import WhatIfChange
@@ -82,3 +86,21 @@ def test_the_state_of_another_program_is_refused(machine, tmp_path):
     try_program(PROGRAM, Plan(only=("tf32",)), state=state)
     with pytest.raises(ReadError, match="another program"):
         try_program(Program(("python", "other.py")), Plan(only=("tf32",)), state=state)
+
+
+def test_what_was_predicted_and_measured_is_kept_in_a_history(machine, tmp_path):
+    recording = DATA / "kineto" / "dataloader_stall.json.gz"
+    found = try_program(PROGRAM, Plan(only=("tf32", "compile")), recording=str(recording))
+    database = str(tmp_path / "profkit.db")
+    Tried(found).keep(database)
+    Tried(found).keep(database)
+    told = CliRunner().invoke(main, ["history", "--db", database, "--trials", "--format", "json"])
+    rows = json.loads(told.output)
+    assert len(rows) == 2 * len([row for row in found.trials if row.measured])
+    compiled = next(row for row in rows if row["changes"] == "compile")
+    row = next(row for row in found.trials if row.change == "compile")
+    assert (compiled["predicted"], compiled["measured"]) == (row.predicted.likely, row.measured.likely)
+    text = CliRunner().invoke(main, ["history", "--db", database, "--trials"]).output
+    assert f"{row.measured.likely:.2f}x" in text
+    assert "compile (beside tf32)" in text
+    assert text.count("\n") == len(rows) + 1
