@@ -13,7 +13,7 @@ from profkit.simulation.debugging import anomaly_checks, collections_of, finishe
 from profkit.simulation.launching import lift_waits, scalar_reads
 from profkit.simulation.preconditions import values_read_one_by_one
 from profkit.simulation.step_program import LAUNCH
-from profkit.timeline.idle_tables import costliest_syncs, sync_rows
+from profkit.timeline.idle_tables import costliest_syncs, idle_row, sync_rows
 from profkit.timeline.start_up import allocates
 from profkit.timeline.window_table import states_of
 from profkit.units import bytes_text, duration_text, noun_text
@@ -21,7 +21,7 @@ from profkit.units import bytes_text, duration_text, noun_text
 __all__ = ["RULES"]
 
 _WORKERS = 8
-_UNEVEN = 0.1
+_UNEVEN = _OWN_WORK = 0.1
 """Of the window."""
 _ALIKE = 1.25
 """Costs and prices within this factor are one number."""
@@ -70,6 +70,25 @@ def _uneven_loader(case: Case) -> Evidence | None:
         None,
         "medium",
         action="Give the DataLoader more workers and a longer queue, or do less for each sample.",
+    )
+
+
+def _own_work(case: Case) -> Evidence | None:
+    """Work of the program's own that launches nothing; no price, since only a person knows what can be moved."""
+    view = case.view
+    idle, window = int(states_of(view, case.device)[State.HOST_WORK]), view.windows[case.device].total_ns
+    if not view.steps.count or idle < _OWN_WORK * window:
+        return None
+    rows = sorted(
+        (row for row in idle_row(view).by_range if row.cause == "host_work"), key=lambda row: -row.ns
+    )
+    steps = max(view.kept_count, 1)
+    return Evidence(
+        f"The device is idle for {duration_text(idle / steps)} a step while the host does work that launches nothing, mostly in "
+        f"{rows[0].name}.",
+        [f"{row.name}: {duration_text(row.ns / steps)} a step" for row in rows[:4]],
+        None,
+        "medium",
     )
 
 
@@ -244,6 +263,13 @@ RULES = (
         ("Workers share the host's cores with the step: too many make it slower.", "Each holds its own copy of the dataset's state."),
         "https://docs.pytorch.org/docs/stable/data.html",
         change="loader-workers",
+    ),
+    Rule(
+        "host-work", "Do the host's own work beside the step", _own_work,
+        "Do it for the next step while the device works on this one: in a worker of the DataLoader, a thread or a process. Or do it less often.",
+        "DataLoader(dataset, collate_fn=preprocess, num_workers=4)   # where it prepares inputs\nif step % 100 == 0:\n    log(...)   # where it writes results",
+        "The function no longer fills idle time.",
+        ("A thread that computes in Python holds the interpreter: use a process.",), _TUNING,
     ),
     Rule(
         "hidden-sync", "Do not wait for the device inside the step", _syncs,

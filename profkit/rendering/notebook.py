@@ -214,11 +214,10 @@ def _link(page: Path | None, name: str) -> Markup:
         return Markup('<div style="{}">The whole page: <code>{}.save("{}.html")</code></div>').format(
             _SOFT, name, name
         )
-    place = os.path.relpath(page)
-    href = quote(place.replace(os.sep, "/"))
+    place = os.path.relpath(page)  # JupyterLab takes "download" out of links, which then only open the page
     return Markup(
-        '<div><a href="{}" target="_blank">Open the page</a> · <a href="{}" download>download it</a> <span style="{}"><code>{}</code></span></div>'
-    ).format(href, href, _SOFT, place)
+        '<div><a href="{}" target="_blank">Open the page</a> <span style="{}"><code>{}</code></span></div>'
+    ).format(quote(place.replace(os.sep, "/")), _SOFT, place)
 
 
 def _color(name: str) -> str:

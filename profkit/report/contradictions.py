@@ -151,7 +151,6 @@ def _device_steps_back(view: TraceView) -> int:
     keys = [getattr(operations, name)[rows] for name in _QUEUE] + [launches.thread[rows]]
     order = rows[np.lexsort((operations.start_ns[rows], launches.time_ns[rows], *keys[::-1]))]
     back = operations.start_ns[order[1:]] < operations.start_ns[order[:-1]]
-    back &= launches.time_ns[order[1:]] > launches.time_ns[order[:-1]]
     for column in (*(getattr(operations, name) for name in _QUEUE), launches.thread):
         back &= column[order[1:]] == column[order[:-1]]
     return int(np.count_nonzero(back))

@@ -98,7 +98,7 @@ def _hide_environment(database: sqlite3.Connection, table: str, scrub: Scrubber)
         if kept != text and key.isascii():
             _learn_values(key, text, scrub)
             if _WHOLE.search(key) and len(text) >= 8:
-                scrub.secrets.add(text)
+                scrub.add_secret(text)
             scrub.removed["values of the environment"] += 1
             database.execute(f"UPDATE {_quoted(table)} SET value = ? WHERE rowid = ?", (kept, row))
 

@@ -49,7 +49,7 @@ def scrub_file(path: str, *, threads: bool = False, words: tuple[str, ...] = ())
         ReadError: It cannot be read, or its format cannot be scrubbed.
         OutputError: Something that was to be hidden is still there.
     """
-    scrub = Scrubber(words=set(words))
+    scrub = Scrubber(path, set(words))
     with open_input(path) as opened:
         if opened.format.exported_as:
             raise ReadError(

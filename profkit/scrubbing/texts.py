@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from profkit.errors import ReadError
 from profkit.secrets import SECRET_WORD, tokens_in
 
 __all__ = ["HIDDEN", "NAMES", "Scrubber", "kept_variable"]
 
 HIDDEN: Final = "***"
+_MOST: Final = 256
 NAMES: Final = "names and other words"
 """What is counted as removed under these words."""
 _PATH: Final = re.compile(
@@ -71,6 +73,8 @@ def kept_variable(name: str) -> bool:
 class Scrubber:
     """What is taken out of texts, and how often it was."""
 
+    name: str = ""
+    """The file's, for messages."""
     words: set[str] = field(default_factory=set)
     """Names of people and machines, and short secrets; `learn` finds them in the files."""
     secrets: set[str] = field(default_factory=set)
@@ -94,13 +98,28 @@ class Scrubber:
             self._learn_name(value)
             self._learn_name(value.partition(".")[0])
         elif SECRET_WORD.search(name) and len(value) >= 8:
-            self.secrets.add(value)
+            self._add(self.secrets, value)
         elif SECRET_WORD.search(name) and _SHORT_SECRET.fullmatch(value):
-            self.words.add(value)
+            self._add(self.words, value)
 
     def _learn_name(self, name: str) -> None:
         if _NAME.fullmatch(name) and name.lower() not in _EVERYBODY and not name.isdecimal():
-            self.words.add(name)
+            self._add(self.words, name)
+
+    def add_secret(self, text: str) -> None:
+        """A text that must stand nowhere else."""
+        self._add(self.secrets, text)
+
+    def _add(self, known: set[str], text: str) -> None:
+        """Each is looked for in every text, so that their number is bounded.
+
+        Raises:
+            ReadError: There are more than any program has.
+        """
+        known.add(text)
+        if len(known) > _MOST:
+            problem = f"it holds more than {_MOST} names of people and machines, or secrets"
+            raise ReadError(self.name, problem, "It is damaged, or made to be slow: do not share it")
 
     def __call__(self, text: str) -> str:
         """The text without what is to be hidden."""
@@ -112,7 +131,7 @@ class Scrubber:
 
     def _scrubbed(self, text: str) -> str:
         for token in {found.decode() for found in tokens_in(text.encode("utf-8", "replace"))}:
-            self.secrets.add(token)
+            self._add(self.secrets, token)
             text = self._without(text, token, "keys")
         for secret in self.secrets:
             text = self._without(text, secret, "secrets")

@@ -128,9 +128,22 @@ def _parts(view: TraceView, whole: Intervals) -> dict[str, Intervals]:
         if part == "forward" and not rows.any():
             # What operators do outside of the other parts.
             rows = ranges.kind == RangeKind.OPERATOR
-        found[part] = Intervals.of(ranges.start_ns[rows], ranges.end_ns[rows]).intersection(left)
+        mine = Intervals.of(ranges.start_ns[rows], ranges.end_ns[rows])
+        if part == "optimizer":
+            mine = mine.difference(_of_closures(view, named, mine))
+        found[part] = mine.intersection(left)
         left = left.difference(found[part])
     return {**found, "rest": left}
+
+
+def _of_closures(view: TraceView, named: NDArray[np.bool_], optimizer: Intervals) -> Intervals:
+    """Forward and backward within the optimizer's step: it calls a closure that computes the loss, as Lightning's does."""
+    ranges, words = view.trace.ranges, _WORDS["forward"] + _WORDS["backward"]
+    rows = named & matching(view.trace.strings, ranges.name, partial(_starts_with, words=words))
+    rows &= optimizer.contains(ranges.start_ns) & optimizer.contains(
+        np.maximum(ranges.end_ns - 1, ranges.start_ns)
+    )
+    return Intervals.of(ranges.start_ns[rows], ranges.end_ns[rows])
 
 
 def _starts_with(name: str, words: tuple[str, ...]) -> bool:

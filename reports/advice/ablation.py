@@ -145,6 +145,21 @@ def intervals(pairs: Sequence[Pair]) -> str:
     return f"{inside} of {len(found)} inside, median high/low {width:.2f}"
 
 
+def by_limit(pairs: Sequence[Pair], said: Sequence[float]) -> Iterator[str]:
+    """The scores by what limits the step after the change; compiled steps are a group of their own."""
+    groups: dict[str, list[int]] = {}
+    for at, pair in enumerate(pairs):
+        limit = pair.step.predict(changes_named(pair.changes, pair.workers)).limit
+        groups.setdefault("compiled" if "compile" in pair.changes else limit, []).append(at)
+    yield "| limit after the change | changed | within 15 % | within 25 % | mean error |"
+    yield "|---|---|---|---|---|"
+    for limit, rows in groups.items():
+        errors = [abs(pairs[at].error(said[at])) for at in rows if pairs[at].speedup >= CHANGED]
+        near = [sum(each <= math.log(most) for each in errors) for most in (1.15, 1.25)]
+        mean = math.exp(statistics.fmean(errors)) - 1
+        yield f"| {limit} | {len(errors)} | {near[0]} | {near[1]} | {mean:.1%} |"
+
+
 def main() -> None:
     out, folders = Path(sys.argv[1]), [Path(each) for each in sys.argv[2:]]
     pairs = [*older(), *(pair for folder in folders for pair in public(folder))]
@@ -163,8 +178,8 @@ def main() -> None:
             f"- {study}: {hits} of {n} within 25 %, mean error {mean:.1%}, {intervals([pairs[at] for at in mine])}, "
             f"{false} false promises"
         )
+    lines += ["", *by_limit(pairs, now), ""]
     lines += [
-        "",
         "| constant | likely | neutral | pairs moved | error with | without | within 25 % with | without "
         "| chosen with one model left out | error left out |",
     ]

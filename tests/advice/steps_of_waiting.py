@@ -16,6 +16,16 @@ def loading_hidden(step, number):
     bf16_products(step, number)
 
 
+def drawing(step, number, us=5000):
+    with step.within("draw_pictures"):
+        step.idle(us)
+    bf16_products(step, number)
+
+
+def drawing_little(step, number):
+    drawing(step, number, us=80)
+
+
 def waiting(step, number, us=900):
     for _ in range(4):
         step.launch(BF16_GEMM, us, host=40, operators=("aten::mm",), shapes=GEMM_SHAPES)

@@ -42,6 +42,7 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "fused-optimizer": ((arithmetic.adam, {}), (arithmetic.fused_adam, {})),
     "set-to-none": ((arithmetic.zeroed, {}), (arithmetic.zeros_elsewhere, {})),
     "loader-workers": ((waiting.loading, {}), (waiting.loading_hidden, {})),
+    "host-work": ((waiting.drawing, {}), (waiting.drawing_little, {})),
     "hidden-sync": ((waiting.waiting, {}), (waiting.waiting_of_a_slow_host, {})),
     "stacked-reads": ((waiting.reading, {}), (waiting.reading_what_decides, {})),
     "pinned-copies": ((waiting.uploading, {}), (waiting.uploading_pinned, {})),

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from profkit.comparison.noise import measured_noise, median_of, student_quantile
+from profkit.comparison.noise import Noise, _between, _scale, measured_noise, median_of, student_quantile
 from profkit.model.rows import replace
 from tests.comparison.recordings import compared, of_steps, recorded, resampled, with_slower_kernels
 
@@ -250,3 +250,23 @@ def test_what_the_profiler_costs_is_told_and_is_no_verdict():
     opposite = compared([before], [slower])
     assert opposite.verdict == "not comparable"
     assert "Without a profiler the step would be faster: 41.0 ms before, 13.0 ms after" in opposite.sentence
+
+
+@pytest.mark.parametrize("count", [11, 12, 25])
+def test_the_robust_spread_of_normal_steps_is_their_standard_deviation_whatever_their_number(count):
+    random = np.random.default_rng(31)
+    assert np.mean([_scale(random.standard_normal(count)) for _ in range(1500)]) == pytest.approx(1, rel=0.04)
+
+
+def test_recordings_that_differ_as_their_steps_explain_leave_the_expectation_that_is_worth_four():
+    sides = [[np.zeros(5), np.ones(5)], [np.zeros(5)]]
+    assert _between(sides, within=100.0, drift=2.0) == (4 * 2.0**2 / 5, math.inf)
+    assert _between(sides, within=0.0, drift=2.0)[0] == pytest.approx((0.5 + 4 * 2.0**2) / 5)
+
+
+def test_a_cure_asks_for_more_recordings_than_there_are():
+    noise = Noise(1.0, 50.0, 0.0, math.inf, ((3, 10), (3, 10)))
+    whole = Noise(1.0, 50.0, 0.0, math.inf, ((10, 10), (10, 10)))
+    allowed = (noise.half_width + whole.half_width) / 2
+    assert whole.half_width < allowed < noise.half_width
+    assert noise.cure(allowed).recordings == 3

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from profkit.model import Device, Process
 from profkit.model.report_ranks import Wait
+from profkit.ranks.collective_table import bus_factor
 from profkit.ranks.matching import _median
 from profkit.readers import read
 from profkit.report.assembly import time_offsets, timelines
@@ -279,7 +280,7 @@ def test_a_rank_without_collectives_is_named_and_the_others_are_compared():
     result = summarise(job([Rank(0), Rank(1, sleep_ns=20 * MS), Rank(2, lost=(0, 1, 2))]))
     assert [row.straggler for row in result.ranks] == [False, True, None]
     (finding,) = [f for f in result.health.findings if f.code == "ranks-not-compared"]
-    assert finding.message.endswith("too few common collectives: rank 2.")
+    assert finding.message == "Rank 2: not compared, since too few collectives are shared with the others."
 
 
 def test_matched_ranks_have_neither_finding():
@@ -407,3 +408,12 @@ def test_four_ranks_of_somebody_elses_job_are_compared():
 @given(st.lists(st.integers(-(2**50), 2**50), min_size=1, max_size=9))
 def test_the_quick_median_is_numpys(values):
     assert _median(np.array(values)) == np.median(values)
+
+
+@pytest.mark.parametrize(
+    ("collective", "ranks", "factor"),
+    [("all_reduce", 4, 1.5), ("all_gather", 4, 0.75), ("reduce_scatter", 4, 0.75), ("all_to_all", 4, 0.75),
+     ("broadcast", 4, 1.0), ("all_to_all", 2, 0.5), ("all_reduce", 1, 1.0)],
+)  # fmt: skip
+def test_the_bus_carries_what_nccl_tests_says(collective, ranks, factor):
+    assert bus_factor(collective, ranks) == factor

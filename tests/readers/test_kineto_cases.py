@@ -176,3 +176,15 @@ def test_the_events_of_another_accelerator_are_named(tmp_path, category, told):
     file.write_text(json.dumps({"traceEvents": [host, host | {"cat": category}]}))
     found = {finding.code: finding.params for finding in read(file).findings}
     assert found.get("other-accelerator", {}).get("accelerators") == told
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [("rank3.json", 3), ("trace.rank-12.json", 12), ("RANK_4.json", 4), ("host_worker5.1699.pt.trace.json", 5),
+     ("worker.6.json", 6), ("rank.json", None), ("num_workers_7.json", None), ("trace_8.json", None)],
+)  # fmt: skip
+def test_a_rank_that_the_file_does_not_say_is_in_its_name(
+    tmp_path: Path, name: str, rank: int | None
+) -> None:
+    (tmp_path / name).write_bytes((CASES / "26_bare_array_unsorted.json").read_bytes())
+    assert read(tmp_path / name).source.rank == rank

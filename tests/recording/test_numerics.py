@@ -346,7 +346,7 @@ def test_two_recordings_of_one_training_are_the_same(tmp_path):
     found = compared(tmp_path, lambda model: None)
     assert not found.comparison.numerics.changes
     assert found.comparison.numerics.steps == 4
-    assert "the same within rounding" in found.comparison.sentence
+    assert "agree within rounding" in found.comparison.sentence
 
 
 def test_the_first_module_and_step_where_two_recordings_part_are_named(tmp_path):
@@ -367,7 +367,7 @@ def test_the_first_module_and_step_where_two_recordings_part_are_named(tmp_path)
     exact = compared(tmp_path, lambda model: model.layers[1].linear.weight.data.mul_(1.001))
     first = exact.comparison.numerics.changes[0]
     assert (first.step, first.name, first.tensor) == (0, "layers.1.linear", "activation")
-    assert "part in step 0 at the output of `layers.1.linear`" in exact.comparison.sentence
+    assert "diverge in step 0 at the output of `layers.1.linear`" in exact.comparison.sentence
     assert "layers.1.linear output" in str(exact)
     assert first.before != first.after
 

@@ -240,6 +240,7 @@ def test_each_gradient_of_a_convolution_costs_a_forward_grouped_ones_too():
     assert (data.flop, data.role) == (forward, "dgrad")
     assert (weight.flop, weight.role) == (forward, "wgrad")
     assert weight.read_bytes == 2 * (4 * 32 * 256 + 4 * 16 * 256)
+    assert weight.write_bytes == 2 * (32 * 4 * 3 * 3)
     unnamed = work(
         "aten::convolution_backward", "volta_scudnn_128x64_relu_interior_nn_v1", shapes, types, scalars
     )

@@ -5,6 +5,7 @@ import json
 import pickle
 import re
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 import profkit
 from profkit.cli import main
+from profkit.scrubbing import scrub_file
 from profkit.scrubbing.texts import Scrubber
 from tests.shared import DATA
 
@@ -254,6 +256,15 @@ def test_short_secrets_are_hidden_where_they_stand_as_a_word():
     scrub = Scrubber()
     scrub.learn(["DB_PASSWORD=s3cr3t;MODEL_TOKEN=bf16"])
     assert scrub("login s3cr3t done s3cr3ts bf16") == "login *** done s3cr3ts bf16"
+
+
+def test_thousands_of_names_and_secrets_are_refused_before_each_is_looked_for(tmp_path):
+    names = {f"run{at}": f"/home/user{at}/train.py" for at in range(50_000)}
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": [], "names": names}))
+    started = time.process_time()
+    with pytest.raises(profkit.ReadError, match="more than 256 names"):
+        scrub_file(str(tmp_path / "t.json"))
+    assert time.process_time() - started < 10
 
 
 def test_a_report_of_nsys_is_to_be_exported_first(tmp_path):

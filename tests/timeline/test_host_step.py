@@ -40,6 +40,23 @@ def test_a_steps_parts_are_by_marks():
     )
 
 
+def test_what_an_optimizers_closure_computes_is_not_the_optimizers():
+    """As in Lightning, and in LBFGS: its step calls what computes the loss."""
+    made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1")
+    made.range(100, 900, "Optimizer.step#Adam.step").range(120, 320, "forward").range(400, 800, "backward")
+    made.range(130, 310, "aten::addmm", kind=OPERATOR).range(850, 890, "aten::_foreach_add_", kind=OPERATOR)
+    params = told(made)
+    shares = [params[f"{part}_share"] for part in ("forward", "backward", "optimizer", "rest")]
+    assert shares == pytest.approx([0.2, 0.4, 0.2, 0.2])
+
+
+def test_an_optimizer_that_steps_within_backward_stays_one():
+    made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1")
+    made.range(100, 900, "backward").range(300, 500, "Optimizer.step#Adam.step")
+    params = told(made)
+    assert [params[f"{part}_share"] for part in ("backward", "optimizer")] == pytest.approx([0.6, 0.2])
+
+
 def test_collectives_that_the_host_makes_are_a_part_where_nothing_else_runs():
     made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1")
     made.range(100, 900, "gloo:all_reduce", thread=LOADER).range(0, 300, "forward")

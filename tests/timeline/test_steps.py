@@ -155,3 +155,8 @@ def test_a_step_that_launched_late_keeps_the_time_before_its_first_operation():
 
     assert found.tile_start_ns.tolist() == [[0]]
     assert found.tile_end_ns.tolist() == [[395_045_000]]
+
+
+def test_a_long_later_step_does_not_hide_warm_up():
+    """Of the later steps the median counts: their mean would be as long as the first."""
+    assert leading_steps_left_out(np.array([150, 100, 100, 100, 400])) == 1
