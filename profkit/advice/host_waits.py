@@ -82,6 +82,8 @@ def _own_work(case: Case) -> Evidence | None:
     rows = sorted(
         (row for row in idle_row(view).by_range if row.cause == "host_work"), key=lambda row: -row.ns
     )
+    if not rows:
+        return None
     steps = max(view.kept_count, 1)
     return Evidence(
         f"The device is idle for {duration_text(idle / steps)} a step while the host does work that launches nothing, mostly in "
