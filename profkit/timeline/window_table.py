@@ -67,7 +67,9 @@ def shares_row(states: NDArray[Any]) -> dict[ShareName, int]:
 
 def window_row(view: TraceView) -> Window:
     """A trace's window, in its own times: its hull, its device time and its steps. Its parts stand apart."""
-    spans = [view.window_hull(device) for device in range(len(view.windows))] or [view.span]
+    spans = [view.window_hull(device) for device, window in enumerate(view.windows) if len(window)] or [
+        view.span
+    ]
     start, end = min(start for start, _ in spans), max(end for _, end in spans)
     return Window(
         start_ns=start,

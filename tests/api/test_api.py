@@ -35,6 +35,7 @@ def test_a_program_that_uses_the_whole_api_runs(tmp_path):
         "instrument",
         "numerics",
         "record",
+        "try_",
         "AnalysisError",
         "OutputError",
         "ProfkitError",

@@ -5,6 +5,7 @@ import pytest
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation import CHANGES, find_step
+from profkit.simulation.exchanged import Exchanged
 from profkit.simulation.preconditions import eager_kernels
 from profkit.simulation.registry import LOADER_WORKERS, refusal
 from tests.advice import steps_of_arithmetic as arithmetic
@@ -62,7 +63,7 @@ def test_collectives_have_a_price_where_several_ranks_tell_waiting_from_transfer
     body, cannot, word = OF_RANKS[name]
     ranks = [timelines([loop(body)], Options())[0][0] for _ in range(2)]
 
-    assert refusal(find_step(ranks[0], 0, ranks), name) is None
+    assert refusal(find_step(ranks[0], 0, Exchanged.of(ranks)), name) is None
     assert "one rank" in refusal(step_of(body), name)
     assert word in refusal(step_of(cannot), name)
 
