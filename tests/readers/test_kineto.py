@@ -45,7 +45,8 @@ def test_same_as_by_hand(path: Path) -> None:
     _same_device_work(trace, document)
     _same_host_work(trace, document)
     assert trace.dropped == {}
-    assert all(finding.severity is Severity.INFO for finding in trace.findings)
+    told = [finding for finding in trace.findings if finding.code != "other-accelerator"]
+    assert all(finding.severity is Severity.INFO for finding in told)
 
 
 def _same_device_work(trace: Trace, document: dict) -> None:
