@@ -67,10 +67,10 @@ def shares_row(states: NDArray[Any]) -> dict[ShareName, int]:
 
 def window_row(view: TraceView) -> Window:
     """A trace's window, in its own times: its hull, its device time and its steps. Its parts stand apart."""
-    spans = [view.window_hull(device) for device, window in enumerate(view.windows) if len(window)] or [
-        view.span
-    ]
-    start, end = min(start for start, _ in spans), max(end for _, end in spans)
+    spans = [view.window_hull(device) for device, window in enumerate(view.windows) if len(window)]
+    nothing = (view.span[0], view.span[0]) if view.windows else view.span
+    start = min((start for start, _ in spans), default=nothing[0])
+    end = max((end for _, end in spans), default=nothing[1])
     return Window(
         start_ns=start,
         end_ns=end,

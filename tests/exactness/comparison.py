@@ -54,10 +54,10 @@ def told(result: Report) -> Numbers:
 def worked_out(brute: BruteIdle) -> Numbers:
     """What the brute force says, in the same words."""
     kernels = brute.kernels()
-    windows = {device: brute.hull(device) for device in brute.devices}
+    pieces = [piece for device in brute.devices for piece in brute.window(device)]
     origin = brute.whole()[0]
-    first = min((window[0] for window in windows.values()), default=origin)
-    last = max((window[1] for window in windows.values()), default=origin)
+    first = min((start for start, _ in pieces), default=origin)
+    last = max((end for _, end in pieces), default=origin)
     by_device = {device: brute.idle(device) for device in brute.devices}
     return {
         "kernels": len(kernels),
