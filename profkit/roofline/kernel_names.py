@@ -73,6 +73,9 @@ _COLLECTIVE_TYPES = {
     "u32": "uint32", "uint32_t": "uint32", "i32": "int32", "int32_t": "int32", "u64": "int64", "i64": "int64",
     "uint64_t": "int64", "int64_t": "int64",
 }  # fmt: skip
+_MOVES_BYTES = re.compile("SendRecv|AllGather|Broadcast")
+"""NCCL has these for bytes alone, since nothing is summed: ``ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t`` moves any type
+(its src/collectives/device makes them for int8_t only)."""
 _OPAQUE_TYPES = {"1": "uint8", "2": "bf16", "4": "fp32", "8": "int64", "16": "complex128"}
 
 
@@ -85,7 +88,8 @@ def _plain_type(signature: Signature, family: Family) -> str | None:
         words = re.findall(
             r"(?<![a-z0-9])(u?int(?:8|32|64)_t|[a-z]+\d*(?:e\dm\d)?)", signature.function.rpartition("::")[2]
         )
-        return next((_COLLECTIVE_TYPES[word] for word in words if word in _COLLECTIVE_TYPES), None)
+        dtype = next((_COLLECTIVE_TYPES[word] for word in words if word in _COLLECTIVE_TYPES), None)
+        return None if dtype == "int8" and _MOVES_BYTES.search(signature.function) else dtype
     types = [element_type(part) for part in (*signature.arguments, *signature.parameters)]
     known = [t for t in types if t]
     return next((t for t in known if not t.startswith(("int", "bool", "uint"))), known[0] if known else None)
