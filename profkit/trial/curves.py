@@ -65,7 +65,6 @@ class Curves:
         how = f"{distance:.2%} from the baseline; other seeds differ by {seeds:.2%}"
         return Likeness(same, distance, seeds, f"loss unchanged ({how})" if same else f"the loss is {how}")
 
-
     def _compared(self, count: int) -> int:
         """As many as other seeds have run: rounding and seeds alike lead further apart with each step."""
         longest = max(map(len, self.others), default=0)
