@@ -20,9 +20,9 @@ from profkit.trial.running import Failed, Tryable
 from profkit.trial.sentences import verdict_on
 from profkit.trial.turns import MOST_TURNS, Comparison, Side, compare, few_turns_s
 
-__all__ = ["FOR_A_COMPILER", "FOR_THE_LAST_COMPILER", "NO_BLOCK", "Attempts"]
+__all__ = ["FOR_A_COMPILER", "FOR_THE_LAST_COMPILER", "FOR_THE_WHOLE", "NO_BLOCK", "Attempts"]
 
-_FOR_THE_WHOLE: Final = 0.15
+FOR_THE_WHOLE: Final = 0.15
 """The share of the budget that single changes leave at most."""
 FOR_A_COMPILER: Final = 0.6
 """The share of what is left that a compiler's start may take, where others still wait for their turn."""
@@ -92,7 +92,7 @@ class Attempts:
 
     def reserve_s(self) -> float:
         """For what is kept together, measured again."""
-        return self.restart_s + min(_FOR_THE_WHOLE * self.plan.budget_s, 2 * self.few_s(self.baseline))
+        return self.restart_s + min(FOR_THE_WHOLE * self.plan.budget_s, 2 * self.few_s(self.baseline))
 
     def add(self, row: TrialRow) -> None:
         """Note a trial that is over."""
