@@ -65,7 +65,7 @@ class WindowKernels:
     """The texts of the recording that has the operators: the trace itself, or a profiler trace of the same step."""
 
     @classmethod
-    def of(cls, view: TraceView) -> _Kernels:
+    def of(cls, view: TraceView) -> WindowKernels:
         operations = view.trace.operations
         row = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.counted)
         names, code = np.unique(operations.name[row], return_inverse=True)
