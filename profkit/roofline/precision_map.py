@@ -66,6 +66,7 @@ class WindowKernels:
 
     @classmethod
     def of(cls, view: TraceView) -> WindowKernels:
+        """Those of a trace."""
         operations = view.trace.operations
         row = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.counted)
         names, code = np.unique(operations.name[row], return_inverse=True)
