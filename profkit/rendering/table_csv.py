@@ -58,7 +58,7 @@ def launches_csv(launches: pd.DataFrame) -> str:
     import pandas as pd
 
     made = launches.copy()
-    for name in made.select_dtypes(exclude="number"):
+    for name in map(str, made.select_dtypes(exclude="number")):
         number, values = pd.factorize(made[name].to_numpy(object))
         cells = [csv_cell(_LAUNCH_TEXTS.get(name, str)(value)) for value in values]
         made[name] = pd.Series([*cells, ""], dtype=object).to_numpy()[number]
