@@ -27,12 +27,12 @@ from profkit.simulation.memory_changes import (
     keep_gradients,
     offload_optimizer,
     optimizer_kind,
-    shard_over,
 )
 from profkit.simulation.memory_program import MemoryProgram
 from profkit.simulation.predict import Change
 from profkit.simulation.recompute_memory import LayerTimes, find_segments, layer_times, recompute_memory
 from profkit.simulation.registry import CHANGES
+from profkit.simulation.shard_memory import shard_memory
 
 __all__ = ["FitChanges", "PricedChange", "in_steps_alike"]
 
@@ -121,7 +121,7 @@ class FitChanges:
     def priced(self, program: MemoryProgram, operators: BlockOperators | None) -> list[PricedChange]:
         """The changes in the order in which they are made."""
         with_operators = [] if operators is None else self._of_operators(program, operators)
-        work = [*with_operators, *self._of_layers(program), *self._of_optimizer(program)]
+        work = [*with_operators, *self._of_layers(program), *self._of_optimizer(operators)]
         found = [*work, *self._of_batch(operators)]
         if operators is not None and self.inference:
             inferred = in_steps_alike(infer_only(operators), operators)
@@ -147,14 +147,13 @@ class FitChanges:
             again = _forward_again(layer_times(program, segments))
             yield PricedChange("recompute", self.recompute, recompute_memory(segments), (again,))
 
-    def _of_optimizer(self, program: MemoryProgram) -> Iterator[PricedChange]:
+    def _of_optimizer(self, operators: BlockOperators | None) -> Iterator[PricedChange]:
         if self.optimizer is not None:
             yield PricedChange("optimizer", self.optimizer, optimizer_kind(self.optimizer), ())
         if self.fused_optimizer:
             yield PricedChange("fused-optimizer", None, fuse_optimizer, (CHANGES["fused-optimizer"].change,))
         if self.shard is not None and self.ranks > 1:
-            layers = len({tuple(s.rows.tolist()) for s in find_segments(program) if s.step == 0})
-            yield PricedChange("shard", self.shard, shard_over(self.ranks, self.shard, layers), ())
+            yield PricedChange("shard", self.shard, shard_memory(self.ranks, self.shard, operators), ())
         if self.offload_optimizer:
             yield PricedChange("offload-optimizer", None, offload_optimizer, ())
         if self.keep_gradients:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Final
 
 from profkit.errors import RecordingError
 from profkit.trial.ahead import Names, at_once
-from profkit.trial.attempts import FOR_A_COMPILER, FOR_THE_LAST_COMPILER, NO_BLOCK, Attempts
+from profkit.trial.attempts import FOR_A_COMPILER, FOR_THE_LAST_COMPILER, FOR_THE_WHOLE, NO_BLOCK, Attempts
 from profkit.trial.baselines import BASELINES_SHARE
 from profkit.trial.bundles import bundles_of, slow_first
 from profkit.trial.changes import CHANGES, change_named, changes_named, is_compiler, same_kind
@@ -103,7 +104,9 @@ class Trial:
         for side in sides:
             side.hurry(tries.patience_s([]))
         self._choose()
-        self._is_short = self._alone_takes_s() > tries.left_s() - tries.reserve_s()
+        changes_s = self._changes_take_s()
+        share_s = BASELINES_SHARE * tries.plan.budget_s
+        self._is_short = share_s + changes_s > tries.left_s() - tries.reserve_s()
         tries.for_a_compiler = FOR_THE_LAST_COMPILER if self._is_short else FOR_A_COMPILER
         if self._is_short:
             tries.notes.append(
@@ -143,14 +146,18 @@ class Trial:
     def _bundles(self) -> list[Names]:
         return bundles_of([*self._winners(), *self._candidates], self._tries.plan.promised)
 
-    def _alone_takes_s(self) -> float:
-        """The baselines, then whatever is tried, measured alone and together."""
+    def _changes_take_s(self) -> float:
+        """The starts of other seeds, then whatever is tried, measured alone and together."""
         start_s, count = self._tries.baseline.start_s, len(self._candidates)
         wave_s = start_s / self._tries.ahead.most
-        baselines_s = BASELINES_SHARE * self._tries.plan.budget_s + _OTHER_SEEDS * wave_s
         each_s = wave_s + _TURNS_OF_A_CHANGE * self._tries.few_s(self._tries.baseline)
         compilers = sum(map(is_compiler, self._candidates))
-        return baselines_s + _MEASURED_TWICE * count * each_s + compilers * start_s
+        return _OTHER_SEEDS * wave_s + _MEASURED_TWICE * count * each_s + compilers * start_s
+
+    def _larger_budget(self) -> str:
+        start_s = self._tries.baseline.start_s
+        needed_s = (start_s + self._changes_take_s()) / (1 - BASELINES_SHARE - FOR_THE_WHOLE)
+        return f"a start takes {start_s:.0f} s here: --budget {math.ceil(needed_s / 10) * 10}s leaves time for all of these"
 
     def _choose(self) -> None:
         """Which changes are tried: compilers last, since they start slowly, and the most promising of each first."""
@@ -239,6 +246,8 @@ class Trial:
             self._tries.notes.append(
                 "the whole is the product of its changes, which were not measured together"
             )
+        if self._is_short and not any(row.measured for row in self._tries.rows):
+            self._tries.notes.append(self._larger_budget())
         return TryDocument(
             sentence=closing_sentence(final, loss, self._tries.rows),
             command=list(self._tries.program.command),

@@ -46,7 +46,8 @@ def search_short(tries: Attempts, bundles: Sequence[Names], names: Sequence[str]
     except BaseException:
         best.side.stop()
         raise
-    rest = [name for name in names if name not in kept and (not kept or name not in best.tried)]
+    told = best.tried if kept else {row.change for row in tries.rows if not (row.together or row.kept)}
+    rest = [name for name in names if name not in (*kept, *told)]
     return tries.stack(rest, kept, side)
 
 

@@ -6,12 +6,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from profkit.model.rows import Interval
 from profkit.trial.messages import Block
 from profkit.trial.ratio import ENOUGH_TURNS, estimate
 from profkit.trial.running import Failed, Process, Tryable
+
+_Done = TypeVar("_Done")
 
 __all__ = ["FEW_TURNS", "MOST_TURNS", "Comparison", "Side", "compare", "few_turns_s"]
 
@@ -114,21 +116,27 @@ class Side:
 
     def turn(self, steps: int) -> float:
         """The time of a step in ns, over so many."""
+        block = self._anew_if_ended(lambda running: running.turn(steps, expected_s=steps * self.step_s))
+        self._saw(block)
+        return block.ns / block.steps
+
+    def record(self, folder: str) -> None:
+        """Record some steps into a folder; it is stopped."""
+        self._anew_if_ended(lambda running: running.record(folder))
+        self.stop()
+
+    def _anew_if_ended(self, do: Callable[[Process], _Done]) -> _Done:
         if self._running is None:
             self.start()
-        for fresh in (False, True):
-            assert self._running is not None
-            try:
-                block = self._running.turn(steps, expected_s=steps * self.step_s)
-            except Failed as failure:
-                if failure.kind != "ended" or fresh:
-                    raise
-                self.stop()
-                self.start()
-                continue
-            self._saw(block)
-            return block.ns / block.steps
-        raise AssertionError
+        assert self._running is not None
+        try:
+            return do(self._running)
+        except Failed as failure:
+            if failure.kind != "ended":
+                raise
+        self.stop()
+        self.start()
+        return do(self._running)
 
     def _saw(self, block: Block) -> None:
         if block.peak_bytes is not None:

@@ -218,7 +218,18 @@ def test_a_budget_without_a_turn_keeps_its_rows(run):
     assert found.baseline_ms.likely == pytest.approx(100)
     assert found.sentence == "Nothing was measured."
     assert "the budget ended before its turn" in [row.why for row in found.trials]
+    assert found.notes[-1] == "a start takes 10 s here: --budget 400s leaves time for all of these"
+    found, _ = run(1, budget_s=400.0)
+    assert not [row for row in found.trials if "budget" in row.why]
     assert took_s < 40
+
+
+@pytest.mark.parametrize("budget_s", [15.0, 45.0, 90.0])
+def test_what_was_tried_by_itself_is_not_tried_again(run, world, budget_s):
+    world.gains = {}
+    found, _ = run(1, budget_s=budget_s)
+    tried = [(row.beside, row.change, row.together) for row in found.trials]
+    assert len(tried) == len(set(tried))
 
 
 def test_a_long_budget_measures_each_alone(run):
