@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,9 +205,7 @@ def _inputs(
     floats: list[bool] = []
     spans: list[int] = []
     for place, shape in enumerate(shapes):
-        members = shape if listed[place] else [shape]
-        beside = strides[place] if strided else []
-        told = beside if listed[place] and isinstance(beside, list) else [beside]
+        members, told = _members(shape), _members(strides[place] if strided else [])
         strided &= len(told) == len(members)
         for number, member in enumerate(members):
             dims.append(_sizes(member))
@@ -244,9 +242,13 @@ def _read(trace: Trace, text: int) -> list[object]:
     return told if isinstance(told, list) else []
 
 
-def _is_list(shape: object) -> TypeGuard[list[object]]:
+def _is_list(shape: object) -> bool:
     """Whether an input is a list of tensors. Beside a tensor it holds indices, else what is joined, such as by ``cat``."""
     return isinstance(shape, list) and any(isinstance(each, list) for each in shape)
+
+
+def _members(told: object) -> list[object]:
+    return told if isinstance(told, list) and _is_list(told) else [told]
 
 
 def _sizes(told: object) -> tuple[int, ...]:
