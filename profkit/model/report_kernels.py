@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from profkit.hardware.multiprocessor import OccupancyLimit
 from profkit.model.names import Basis, KernelBound
 from profkit.model.rows import Count, Ns, Ratio, Row
 
@@ -50,6 +51,17 @@ class KernelRow(Row, frozen=True, kw_only=True):
     """The operator's input shapes; None where they are not recorded."""
     mnk: tuple[Count, Count, Count] | None = None
     """Rows, columns and depth of a matrix product."""
+    registers: Count | None = None
+    """Registers a thread."""
+    shared_bytes: Count | None = None
+    """Shared memory of a block."""
+    occupancy: Ratio | None = None
+    """Warps that a multiprocessor runs at one time over the most that it holds, as registers, shared memory, threads and
+    the grid allow. None where these or the GPU's sizes are not known."""
+    occupancy_limit: OccupancyLimit | None = None
+    """What keeps it from holding more."""
+    waves: float | None = None
+    """How often the grid fills the GPU: 1.1 waves leave nine tenths of the last one empty."""
     count: Count
     """Launches."""
     total_ns: Ns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -61,14 +62,19 @@ def source_frames(view: TraceView, calls: NDArray[Any]) -> Column:
     return np.where(found >= 0, found, frame)
 
 
-def frames_at(view: TraceView, thread: NDArray[Any], time: NDArray[Any]) -> Column:
-    """The string id of the innermost frame of the user's own code on threads at some instants, or -1."""
+def frames_at(
+    view: TraceView,
+    thread: NDArray[Any],
+    time: NDArray[Any],
+    wanted: Callable[[str], bool] = lambda name: is_users_frame(name),
+) -> Column:
+    """The string id of the innermost wanted frame on threads at some instants, of the user's own code, or -1."""
     trace = view.trace
     python = trace.ranges.kind == RangeKind.PYTHON
     if not python.any():
         return np.full(len(time), -1, np.int64)
     nesting = Nesting.of(trace.ranges, python)
-    theirs = matching(trace.strings, trace.ranges.name, is_users_frame)
+    theirs = matching(trace.strings, trace.ranges.name, wanted)
     row = nesting.innermost(thread, time)
     climbing = np.flatnonzero(row >= 0)
     while len(climbing):

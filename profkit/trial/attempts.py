@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,7 +21,15 @@ from profkit.trial.running import Failed, Tryable
 from profkit.trial.sentences import verdict_on
 from profkit.trial.turns import MOST_TURNS, Comparison, Side, compare, few_turns_s
 
-__all__ = ["FOR_A_COMPILER", "FOR_THE_LAST_COMPILER", "FOR_THE_WHOLE", "NO_BLOCK", "Attempts"]
+__all__ = [
+    "AFTER",
+    "BEFORE",
+    "FOR_A_COMPILER",
+    "FOR_THE_LAST_COMPILER",
+    "FOR_THE_WHOLE",
+    "NO_BLOCK",
+    "Attempts",
+]
 
 FOR_THE_WHOLE: Final = 0.15
 """The share of the budget that single changes leave at most."""
@@ -28,6 +37,11 @@ FOR_A_COMPILER: Final = 0.6
 """The share of what is left that a compiler's start may take, where others still wait for their turn."""
 FOR_THE_LAST_COMPILER: Final = 0.85
 """The same where none does: what is left is for its turns."""
+_FOR_RECORDINGS_S: Final = 20.0
+"""What two take as a rule, with what a profiler needs to start and to write."""
+BEFORE: Final = "before"
+AFTER: Final = "after"
+"""Folders of recordings."""
 _HANGS_AFTER_STARTS: Final = 3.0
 _HANGS_AFTER_S: Final = 10.0
 """A start hangs that takes so many times the unchanged program's, and so much more."""
@@ -53,7 +67,7 @@ class Attempts:
     ) -> None:
         self.program, self.plan, self._keep = program, plan, keep
         self.begun = time.monotonic()
-        self.end = self.begun + plan.budget_s
+        self.end = self.begun + plan.budget_s - (_FOR_RECORDINGS_S if plan.compared_in else 0.0)
         self.tell: Callable[[str], None] = lambda line: tell(
             f"{time.monotonic() - self.begun:3.0f} s: {line}"
         )
@@ -143,6 +157,8 @@ class Attempts:
                 row = _of_those_applied(row, side)
             row = self._judged(row, side, found)
         except Failed as failure:
+            if failure.owner not in (None, side):
+                raise
             kind = "" if failure.kind == "late" else f"{failure.kind.replace('-', ' ')}: "
             row = replace(row, why=f"{kind}{failure.why}")
         finally:
@@ -161,6 +177,8 @@ class Attempts:
             found = compare(side, best, self.plan.steps, self.unchanged.noise, self._deadline(side, 2))
             row = self._judged(row, best, found)
         except Failed as failure:
+            if failure.owner not in (None, side):
+                raise
             row = replace(row, kept=True, why=f"without it: {failure.why}")
         finally:
             if row.kept or row.measured is None:
@@ -198,14 +216,24 @@ class Attempts:
         try:
             found = self._whole(kept, best)
             likeness = self._likeness(best)
+            holds, why = verdict_on(found.ratio, self.unchanged.noise, likeness)
+            if holds and self.plan.compared_in is not None:
+                self._record(Path(self.plan.compared_in), best)
         finally:
             best.stop()
-        holds, why = verdict_on(found.ratio, self.unchanged.noise, likeness)
         if not holds:
             self.notes.append(f"{', '.join(kept)}: did not hold in a second measurement ({why})")
             self.refuted = True
             return [], None
         return kept, (found, likeness)
+
+    def _record(self, folder: Path, best: Side) -> None:
+        for name, side in ((BEFORE, self.baseline), (AFTER, best)):
+            self.tell(f"recording {folder / name}")
+            try:
+                side.record(str((folder / name).absolute()))
+            except Failed as failure:
+                self.notes.append(f"there is no recording {name}: {failure.why}")
 
     def _whole(self, kept: Sequence[str], best: Side) -> Comparison:
         self.tell(f"{' + '.join(kept)}: measured again")

@@ -43,6 +43,7 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "set-to-none": ((arithmetic.zeroed, {}), (arithmetic.zeros_elsewhere, {})),
     "loader-workers": ((waiting.loading, {}), (waiting.loading_hidden, {})),
     "host-work": ((waiting.drawing, {}), (waiting.drawing_little, {})),
+    "host-lines": ((waiting.launching, {}), (waiting.launching_in_one_function, {})),
     "hidden-sync": ((waiting.waiting, {}), (waiting.waiting_of_a_slow_host, {})),
     "stacked-reads": ((waiting.reading, {}), (waiting.reading_what_decides, {})),
     "pinned-copies": ((waiting.uploading, {}), (waiting.uploading_pinned, {})),
