@@ -101,7 +101,9 @@ def failed_request(program: MemoryProgram) -> int | None:
 def _grows(program: MemoryProgram) -> int:
     """Bytes a step by which owners surely grow: after enough steps nothing fits."""
     bounds = step_boundaries(program.replayed, program.stretches, program.activity)
-    rows = growth_rows(program.replayed, bounds, program.owners, program.recorded.use) if bounds else []
+    rows = (
+        growth_rows(program.replayed, bounds, program.owners, program.use.astype(np.int64)) if bounds else []
+    )
     return sum(row.bytes_per_step for row in rows if row.confidence == "high")
 
 
