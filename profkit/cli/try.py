@@ -89,7 +89,7 @@ def command(
     The program runs in processes of its own, each for some steps, in turns with the unchanged one. What it writes goes
     to a scratch folder. A change is kept if the step is faster beyond the noise and the loss stays.
 
-    \\b
+    \b
     Examples:
       profkit try -- python train.py
       profkit try --budget 90s --only tf32,bf16,compile -- python train.py --epochs 1

@@ -35,8 +35,8 @@ from profkit.rendering.page_tables import idle_section, operators_section, phase
 from profkit.rendering.precision_tables import flop_cell, precision_section, unit_label
 from profkit.rendering.report_json import json_text
 from profkit.rendering.sentences.fit import change_label
-from profkit.rendering.sentences.labels import SHARES, bound_term
-from profkit.units import bytes_text, count_text, duration_text
+from profkit.rendering.sentences.labels import bound_term
+from profkit.units import bytes_text, count_text, duration_text, noun_text
 
 __all__ = ["render_html"]
 
@@ -164,12 +164,12 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals.update(
-        words=SHARES,
         ms=milliseconds,
         duration=duration_text,
-        size=bytes_text,
+        size=lambda number: bytes_text(number).replace("-", "−"),
         percent=share_text,
         count=count_text,
+        counted=noun_text,
         clip=clip,
         told=told,
         visible=visible,

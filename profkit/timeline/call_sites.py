@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -64,13 +65,18 @@ def source_frames(view: TraceView, calls: NDArray[Any]) -> Column:
     return np.where(found >= 0, found, frame)
 
 
-def frames_at(view: TraceView, thread: NDArray[Any], time: NDArray[Any]) -> Column:
-    """The string id of the innermost frame of the user's own code on threads at some instants, or -1."""
+def frames_at(
+    view: TraceView,
+    thread: NDArray[Any],
+    time: NDArray[Any],
+    wanted: Callable[[str], bool] = lambda name: is_users_frame(name),
+) -> Column:
+    """The string id of the innermost wanted frame on threads at some instants, of the user's own code, or -1."""
     trace = view.trace
     python = trace.ranges.kind == RangeKind.PYTHON
     if not python.any():
         return np.full(len(time), -1, np.int64)
-    theirs = python & matching(trace.strings, trace.ranges.name, is_users_frame)
+    theirs = python & matching(trace.strings, trace.ranges.name, wanted)
     row = Nesting.of(trace.ranges, theirs).innermost(thread, time)
     names: Column = np.where(row >= 0, trace.ranges.name[np.maximum(row, 0)], -1)
     return names

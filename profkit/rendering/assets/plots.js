@@ -92,9 +92,9 @@ profkit.plots = (() => {
   function roofline() {
     const rows = profkit.kernels.rows?.filter((row) => row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0 && row.share > 0.0005 && row.bound !== "overhead") ?? [];
     if (!rows.length) return;
-    const shareOf = (some) => some.reduce((sum, row) => sum + (row.share ?? 0), 0);
-    const missing = shareOf(profkit.kernels.rows.filter((row) => !(row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0)));
-    if (missing > 0.005) byId("plot-roofline").querySelector("figcaption span").textContent = `Kernels with ${profkit.percent(missing).replace(" ", "\u00a0")} of busy time are not here: their FLOP or bytes are not known.${missing > 1 ? " What overlaps counts for each kernel." : ""}`;
+    const timeOf = (some) => some.reduce((sum, row) => sum + row.total_ns, 0);
+    const missing = timeOf(profkit.kernels.rows.filter((row) => !(row.flop > 0 && row.dram_bytes > 0 && row.tflops > 0))) / timeOf(profkit.kernels.rows);
+    if (missing > 0.005) byId("plot-roofline").querySelector("figcaption span").textContent = `Kernels with ${profkit.percent(missing).replace(" ", "\u00a0")} of the kernels' time are not here: their FLOP or bytes are not known.`;
     add("plot-roofline", 440, () => {
       const longest = Math.max(...rows.map((row) => row.total_ns));
       const intensity = (row) => row.flop / row.dram_bytes;
@@ -210,7 +210,7 @@ profkit.plots = (() => {
           if (end - start > 0.06 * (last - zero)) notes.push({ x: (start - zero) / 1e6, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: safe(String(name), 20), font: { size: 11 } });
         }
       });
-      return { traces, shape: { shapes, annotations: notes.slice(0, 40), hovermode: "x", xaxis: { title: { text: timed ? "ms" : "event of the history" } }, yaxis: { title: { text: sizeName }, rangemode: "tozero" } } };
+      return { traces, shape: { shapes, annotations: notes.slice(0, 40), hovermode: "x", xaxis: { title: { text: timed ? "ms" : "event of the history" }, range: [0, (last - zero) / unit] }, yaxis: { title: { text: sizeName }, rangemode: "tozero" } } };
     });
   }
 

@@ -104,8 +104,12 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
         "Several queries share a key, in fp32: with enable_gqa, as transformers asks for, PyTorch has no fused kernel for that "
         "and stores the scores. Use bf16, or repeat the keys before scaled_dot_product_attention."
     ),
-    "offload-not-timed": lambda _: (
-        "The time leaves out the copies to and from the host, and the host's own update."
+    "offload-roughly-timed": lambda _: (
+        "Copies to and from the host, and its update of the weights, are in the step's time. How fast the host is, a "
+        "recording does not tell: the interval reaches from all cores of a server to one."
+    ),
+    "ranks-not-timed": lambda _: (
+        "The time leaves out what the ranks exchange, and what sharing the update saves."
     ),
     "unexplained-blocks": lambda note: (
         f"{bytes_text(float(note.params['bytes']))} were allocated before the history, for no parameter: "
