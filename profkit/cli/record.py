@@ -273,15 +273,19 @@ def _free_page(folder: Path) -> Path:
 
 
 def _why_nothing(runs: list[Path]) -> str:
-    problems = []
+    problems, cut_off = [], False
     for path in runs:
         try:
-            problems += json.loads(path.read_text(encoding="utf-8"))["problems"]
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            problems += facts["problems"]
+            cut_off |= facts["state"] == "running"
         except (OSError, ValueError, KeyError):
             continue
     if problems:
         return str(problems[-1])
+    if cut_off:
+        return "the program was killed before its recording was over: record fewer steps (--wait, --warmup, --steps)"
     return (
-        "no process of the program trained under the recorder. Of its child processes, only those of multiprocessing"
-        " are recorded: name the script that trains, or the launcher (torchrun, accelerate launch, deepspeed)"
+        "no process of the program trained under the recorder: name the script that trains, or the launcher (torchrun,"
+        " accelerate launch, deepspeed)"
     )

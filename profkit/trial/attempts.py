@@ -157,6 +157,8 @@ class Attempts:
                 row = _of_those_applied(row, side)
             row = self._judged(row, side, found)
         except Failed as failure:
+            if failure.owner not in (None, side):
+                raise
             kind = "" if failure.kind == "late" else f"{failure.kind.replace('-', ' ')}: "
             row = replace(row, why=f"{kind}{failure.why}")
         finally:
@@ -175,6 +177,8 @@ class Attempts:
             found = compare(side, best, self.plan.steps, self.unchanged.noise, self._deadline(side, 2))
             row = self._judged(row, best, found)
         except Failed as failure:
+            if failure.owner not in (None, side):
+                raise
             row = replace(row, kept=True, why=f"without it: {failure.why}")
         finally:
             if row.kept or row.measured is None:

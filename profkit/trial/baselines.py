@@ -66,6 +66,8 @@ class Baselines:
             try:
                 self._run_seed(other, until, end, most_turns)
             except Failed as failure:
+                if failure.owner is self.side:
+                    raise
                 self._notes.append(f"another seed: {failure.why}")
             others.append(other.losses)
             other.stop()

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -48,10 +49,9 @@ def main(arguments: list[str]) -> None:
         for change in changes.values():
             change.install(undo, list(changes.values()))
         losses.listen(undo)
-        if order.folder is not None:
-            keep_originals(Path.cwd(), stays)
+        outside = {} if order.folder is None else keep_originals(Path.cwd(), stays)
         seed(order.seed_shift, undo)
-        turns = Turns(talk, order, changes, losses, undo)
+        turns = Turns(talk, order, changes, losses, undo, outside)
         finder = StepFinder(turns.stepped, order.step_by, order.step_every)
         listen(finder)
         undo.callback(unlisten, finder)
@@ -65,9 +65,15 @@ class Turns:
     """
 
     def __init__(
-        self, talk: Talk, order: Order, changes: dict[str, Change], losses: Losses, undo: ExitStack
+        self,
+        talk: Talk,
+        order: Order,
+        changes: dict[str, Change],
+        losses: Losses,
+        undo: ExitStack,
+        outside: Mapping[str, None],
     ) -> None:
-        self._order = order
+        self._order, self._outside = order, outside
         self._talk, self._changes, self._losses, self._undo = talk, changes, losses, undo
         self._left = self._steps = order.warmup
         self._leading_in = 0
@@ -98,6 +104,7 @@ class Turns:
         wait_for_device()
         ns = time.perf_counter_ns() - self._start_ns
         block = Block(steps=self._steps, ns=ns, losses=self._losses.take(), peak_bytes=peak_bytes())
+        block.outside = list(self._outside)
         lead_in = 1
         if self._observer is not None:
             block.first_ns, block.facts = self._first_ns, self._observer.facts()

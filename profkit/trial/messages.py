@@ -118,6 +118,8 @@ class Block(msgspec.Struct, tag=True, kw_only=True):
     """How often each change found something to change."""
     refused: dict[str, str] = {}
     """What the program said to a change that did not fit."""
+    outside: list[str] = []
+    """Files that it has written so far outside its scratch folder."""
     facts: Facts | None = None
     """With the first block only."""
 

@@ -50,6 +50,8 @@ class Failed(Exception):
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(kind, why)
         self.kind, self.why = kind, why
+        self.owner: object = None
+        """The side that failed: where two are timed in turns, it may be either."""
 
 
 class Process(Protocol):

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from profkit.errors import RecordingError
@@ -184,7 +184,9 @@ class Trial:
             self._try_each()
             self._tries.restart_s = 0.0
             return self._combine()
-        except Failed as failure:  # what was measured alone is still known
+        except Failed as failure:
+            if not any(row.measured for row in self._tries.rows):
+                raise
             self._tries.notes.append(f"what helps alone was not measured together: {failure.why}")
             return [], None
 
@@ -248,6 +250,7 @@ class Trial:
             )
         if self._is_short and not any(row.measured for row in self._tries.rows):
             self._tries.notes.append(self._larger_budget())
+        self._tries.notes += self._of_the_program()
         return TryDocument(
             sentence=closing_sentence(final, loss, self._tries.rows),
             command=list(self._tries.program.command),
@@ -263,7 +266,19 @@ class Trial:
             notes=self._tries.notes,
         )
 
+    def _of_the_program(self) -> Iterator[str]:
+        ended, outside = self._tries.baseline.ended, list(self._tries.baseline.outside)
+        if ended is not None and ended.kind == "crashed":
+            yield f"the unchanged program crashes by itself ({ended.why}), and was started anew"
+        elif ended is not None:
+            yield f"{ended.why}, and was started anew: a longer run leaves more time for turns"
+        if outside:
+            more = f" and {len(outside) - _FILES_TOLD} more" if len(outside) > _FILES_TOLD else ""
+            told = ", ".join(outside[:_FILES_TOLD])
+            yield f"outside its scratch folder the program has written {told}{more}"
 
+
+_FILES_TOLD: Final = 3
 _HINTS: Final = {
     "hung": "Name what ends a step with --step-by, or give it a larger --budget",
     "ended": "A trial takes --warmup steps and more: let the program run longer, or ask for fewer",

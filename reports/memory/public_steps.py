@@ -274,6 +274,12 @@ MODELS |= {
 }
 """What lies on one rank of several (`shards`), and what is for large states and vocabularies: a quarter of the batch."""
 
+MODELS |= {
+    f"{name}_timed": replace(MODELS[name], changes="base checkpoint bf16 infer", limited=False)
+    for name in ("regnet", "swin", "wide_resnet", "convnext", "fcn", "densenet", "distilbert")
+}
+"""Steps that the host paces, for a quiet study."""
+
 LAYERS = frozenset(
     {"Bottleneck", "SwinTransformerBlock", "CNBlock", "MBConv", "EncoderBlock", "ResBottleneckBlock"}
 )

@@ -174,10 +174,14 @@ def test_fp16_on_volta_and_turing_is_on_tensor_cores(kernel):
     assert (row.dtype, row.tensor_core, row.matrix) == ("fp16", True, True)
 
 
-def test_a_reduction_of_split_products_is_no_product():
-    reduce = (
-        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16>(int)"
-    )
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16>(int)",
+        "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x32_stage3_warpsize2x2x1_tensor16x8x16_execute_split_k_kernel__5x_cublas",
+    ],
+)
+def test_a_reduction_of_split_products_is_no_product(reduce):
     (row,) = precision_rows(typed("aten::mm", '["c10::BFloat16", "c10::BFloat16"]', reduce))
 
     assert (row.matrix, row.tensor_core) == (False, False)

@@ -36,7 +36,7 @@ def test_steps_of_each_turn(monkeypatch, ahead, first_turn):
     monkeypatch.setattr(Observer, "facts", lambda observer: Facts(loaders=[loader]))
     talk = Talk()
     with ExitStack() as undo:
-        turns = Turns(talk, Order(socket="", warmup=2), {}, Losses(), undo)
+        turns = Turns(talk, Order(socket="", warmup=2), {}, Losses(), undo, {})
         taken = []
         for _ in range(3):
             steps, known = 0, len(talk.blocks)

@@ -47,6 +47,8 @@ class World:
 class Stand:
     """A side in that world; those that are launched together start together."""
 
+    ended, outside = None, ()
+
     def __init__(self, world, program, changes, seed_shift):
         self.seed_shift = seed_shift
         self.world, self.program, self.changes = world, program, changes
