@@ -407,3 +407,19 @@ def test_functions_are_named_where_they_hold_the_host(frame, us, told):
     else:
         assert sorted(line[: len(told[0])] for line in row.evidence) == told
         assert row.evidence[0].endswith(" for 40 launches")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, True),
+        ({"call": "cudaEventRecord"}, True),
+        ({"call": "cudaEventSynchronize"}, False),
+        ({"call": "cuStreamWaitEvent"}, False),
+        ({"stream": 7}, False),
+    ],
+)
+def test_copies_of_another_stream_are_unordered_where_nothing_waits_for_anything(options, told):
+    body = partial(devices.uploading_beside, **options)
+
+    assert ("unordered-copies" in advised(body)) == told

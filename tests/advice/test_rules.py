@@ -68,6 +68,7 @@ CASES = {  # rule: (step in which it fires, options), (near miss, options)
     "copies-beside-kernels": ((devices.downloading, {}), (devices.downloading_beside, {})),
     "collectives-beside-kernels": ((devices.reducing_layer_by_layer, {}), (devices.reducing_after_the_backward_pass, {})),
     "streams-take-turns": ((devices.taking_turns, {}), (devices.taking_turns_on_a_full_card, {})),
+    "unordered-copies": ((devices.uploading_beside, {}), (devices.uploading_in_order, {})),
     "profiler-stacks": ((devices.framed, {}), (devices.framed_before_a_long_kernel, {})),
     "larger-batch": ((devices.host_bound, {"memory": HAS_ROOM}), (devices.host_bound, {"memory": FULL})),
     "checkpoint-activations": ((arithmetic.bf16_products, {"memory": FULL}), (arithmetic.bf16_products, {"memory": HAS_ROOM})),
