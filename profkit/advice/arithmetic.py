@@ -138,12 +138,17 @@ def _accident(case: Case) -> Evidence | None:
     if not rows or spent * busy < _ACCIDENT * whole:
         return None
     seen = [
-        f"{row.name}{' at ' + row.where if row.where else ''} takes {row.takes}: {row.count}x, {duration_text(row.ns)} in all"
+        f"{row.name}{' at ' + row.where if row.where else ''}{' takes ' + row.takes if row.takes else ''}: {row.count}x, "
+        f"{duration_text(row.ns)} in all"
         for row in rows[:4]
     ]
+    said = (
+        "Under autocast, operators that nothing keeps in fp32 run in it, or cast more often than they need to"
+        if found and found.types
+        else "In a model of 16 bits, smaller operands of a wider type widen others"
+    )
     return Evidence(
-        f"Under autocast, operators that nothing keeps in fp32 run in it, or cast more often than they need to: "
-        f"{percent_text(spent / whole)} of the device's time.",
+        f"{said}: {percent_text(spent / whole)} of the device's time.",
         seen,
         None,
         "high",
@@ -183,8 +188,8 @@ RULES = (
         change="no-scaler",
     ),
     Rule(
-        "fp32-by-accident", "Keep 16 bits under autocast", _accident,
-        "Cast masks, buffers and parameters to the region's type once. Run losses, norms and products inside the region, and backward outside.",
+        "fp32-by-accident", "Keep 16 bits where nothing asks for more", _accident,
+        "Cast masks, buffers and parameters to the 16-bit type once. Run losses, norms and products inside the region, and backward outside.",
         "mask = mask.to(torch.bfloat16)   # once: fp32 beside bf16 gives fp32",
         "The operators above take and give 16 bits; the report's precision table lists no accident.",
         ("What autocast's lists keep in fp32 is not counted here.",), _AMP,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from profkit.advice.compiled_code import breaks_seen, changed_sizes, place_of
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
 from profkit.model.states import State
-from profkit.simulation.compiled_regions import compilation_ns, graphs_of, newest_version, regions
+from profkit.simulation.compiled_regions import breaks_of, compilation_ns, graphs_of, regions
 from profkit.simulation.fusion import fusible
 from profkit.simulation.launching import capture, lift_waits
 from profkit.simulation.loops import repeated
@@ -59,13 +60,13 @@ def _ran_once(case: Case) -> bool:
 
 def _breaks(case: Case) -> Evidence | None:
     facts = case.facts
-    frames, count, eager = graphs_of(facts), len(facts.once(regions)), fusible(facts)
     if breaks(case.step, ()) is not None:
         return None
+    count, ways = len(facts.once(breaks_of)), len(graphs_of(facts))
     return Evidence(
-        f"{count} compiled regions of {len(frames)} graphs run in one step, with {int(eager.sum())} eager kernels "
-        "between them. Each entry checks its guards, and nothing is fused across regions.",
-        [f"Torch-Compiled Region: {frame}/…" for frame in frames[:4]],
+        f"{noun_text(count, 'break')} in a step: {len(facts.once(regions))} compiled regions of {ways} graphs run, with "
+        f"{int(fusible(facts).sum())} eager kernels between them. Each entry checks its guards, and nothing is fused across regions.",
+        breaks_seen(facts)[:4],
         ["no-graph-breaks"],
         "low",
     )
@@ -74,11 +75,19 @@ def _breaks(case: Case) -> Evidence | None:
 def _recompiles(case: Case) -> Evidence | None:
     if recompilation(case.step, ()) is not None:
         return None
-    compiling, versions = case.facts.once(compilation_ns), case.facts.once(newest_version)
+    facts = case.facts
+    compiling = facts.once(compilation_ns)
+    newest = max(facts.once(regions), key=lambda region: region.version)
+    sizes = changed_sizes(facts, newest.graph)
+    told = (
+        f"A size changes: {sizes}."
+        if sizes
+        else "Some property of the inputs changes from step to step, which this file does not tell."
+    )
     return Evidence(
-        f"The step spends {duration_text(float(compiling))} on compilation, and a region is in version {versions + 1}. "
-        "Some property of the inputs changes from step to step.",
-        ["Torch-Compiled Region", "dynamo_timed"],
+        f"The step spends {duration_text(float(compiling))} on compilation, and graph {newest.graph} is in version "
+        f"{newest.version + 1}. {told}",
+        [f"Torch-Compiled Region: {newest.graph}/{newest.version}{place_of(facts, newest)}"],
         ["no-recompilation"],
     )
 

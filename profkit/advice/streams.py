@@ -1,20 +1,28 @@
-"""Rules about streams: copies and collectives that share the computing stream, kernels on two streams that take turns."""
+"""Rules about streams: copies and collectives that share the computing stream, what nothing orders, and what takes turns."""
 
 from __future__ import annotations
+
+import re
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
+from profkit.model import CopyKind
+from profkit.model.kernel_class import Family
 from profkit.simulation.collectives import exposed_ns
 from profkit.simulation.parallel import collectives_on_compute_stream, copies_on_compute_stream
+from profkit.simulation.preconditions import graphed
 from profkit.timeline.intervals import Intervals
-from profkit.units import duration_text, percent_text
+from profkit.timeline.range_names import matching
+from profkit.units import duration_text, noun_text, percent_text
 
 __all__ = ["RULES"]
 
 Flags = NDArray[np.bool_]
 
+_ORDERS: Final = re.compile(r"WaitEvent|Synchronize|EventQuery|StreamQuery")
 _NOTABLE = 0.02
 """Of the step."""
 _TURNS = 0.1
@@ -87,6 +95,34 @@ def _turns(case: Case) -> Evidence | None:
     )
 
 
+def _unordered(case: Case) -> Evidence | None:
+    """Work on a side stream that nothing orders: no wait of a stream or of the host in the whole recording."""
+    facts, trace = case.facts, case.view.trace
+    operations, rows = trace.operations, facts.program.row
+    if graphed(case.step) or not case.view.steps.count or len(case.view.waits):
+        return None
+    if matching(trace.strings, trace.calls.name, lambda name: _ORDERS.search(name) is not None).any() or len(
+        trace.syncs
+    ):
+        return None
+    stream, collective = operations.stream[rows], facts.of_family(Family.COMMUNICATION)
+    kernels = np.array([k is not None for k in facts.kernels], bool) & ~collective
+    known, counts = np.unique(stream[kernels], return_counts=True)
+    if not len(known):
+        return None
+    aside = (stream != known[np.argmax(counts)]) & ~collective
+    uploads = aside & (operations.copy_kind[rows] == CopyKind.HTOD)
+    if not uploads.any():
+        return None
+    return Evidence(
+        f"{noun_text(int(uploads.sum()), 'copy')} a step to the device run on a stream of their own, and the file has no wait for "
+        "them: neither cudaStreamWaitEvent nor a synchronisation. Kernels may read data that is only half there.",
+        kernels_seen(facts, uploads),
+        None,
+        "low",
+    )
+
+
 _STREAMS = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams"
 
 RULES = (
@@ -105,6 +141,13 @@ RULES = (
         "Collectives run on their own stream and overlap with backward kernels.",
         ("Collectives that start after the whole backward pass have nothing to overlap with.",), "https://docs.pytorch.org/docs/stable/notes/ddp.html",
         change="overlapped-collectives",
+    ),
+    Rule(
+        "unordered-copies", "Wait for the copies of the other stream", _unordered,
+        "Let the computing stream wait before it uses what was copied, and tell the allocator that it does.",
+        "torch.cuda.current_stream().wait_stream(side)   # before the batch is used\nbatch.record_stream(torch.cuda.current_stream())",
+        "cudaStreamWaitEvent appears once a step.",
+        ("A file that was cut or filtered may lack the calls that wait.",), _STREAMS,
     ),
     Rule(
         "streams-take-turns", "Overlap the two streams", _turns,

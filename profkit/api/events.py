@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from profkit.api.inputs import PathLike, as_list, expand, refuse_input
 from profkit.api.output_files import write_whole
-from profkit.errors import AnalysisError
+from profkit.errors import AnalysisError, OutputError
 from profkit.readers import read
+from profkit.rendering.table_csv import launches_csv
 from profkit.report.assembly import time_offsets, timelines
 from profkit.report.views import Options
 
@@ -64,11 +66,12 @@ def export_timeline(paths: PathLike | Iterable[PathLike], *, step: str | None = 
 
 
 def export(paths: PathLike | Iterable[PathLike], target: PathLike, *, step: str | None = None) -> Path:
-    """Write recordings as a timeline for Perfetto (https://ui.perfetto.dev): phases, kernels, idle causes, memory.
+    """Write the single events of recordings: a timeline, or by the target's suffix a table of all device operations.
 
     Args:
         paths: As for `analyze`.
-        target: The file to write: ``step.perfetto.json.gz``.
+        target: The file to write. ``launches.csv`` or ``launches.parquet`` get the rows of `Report.launches`; any other
+            a timeline for Perfetto (https://ui.perfetto.dev) with phases, kernels, idle causes and memory.
         step: The name of the ranges that are steps.
 
     Returns:
@@ -76,9 +79,32 @@ def export(paths: PathLike | Iterable[PathLike], target: PathLike, *, step: str 
 
     Raises:
         ReadError: A file cannot be read.
-        OutputError: It cannot be written there, or the target is one of the inputs.
+        OutputError: It cannot be written there, the target is one of the inputs, or Parquet needs pyarrow.
     """
     place = Path(target)
     refuse_input(place, as_list(paths))
-    write_whole(place, export_timeline(paths, step=step))
+    table = _TABLES.get(place.suffix.lower())
+    if table is None:
+        write_whole(place, export_timeline(paths, step=step))
+    else:
+        _refuse_without_pyarrow(place)
+        write_whole(place, table(Recordings(expand(paths), Options(step_name=step)).launches()))
     return place
+
+
+def _refuse_without_pyarrow(target: Path) -> None:
+    """Before anything is read, which may take minutes."""
+    if target.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
+        hint = "Install it with: pip install 'profkit[parquet]', or write .csv"
+        raise OutputError(target, "Parquet is written by pyarrow, which is not installed", hint)
+
+
+def _parquet(frame: pd.DataFrame) -> bytes:
+    written: bytes = frame.to_parquet(None, engine="pyarrow", index=False)
+    return written
+
+
+_TABLES: Final[Mapping[str, Callable[[pd.DataFrame], str | bytes]]] = {
+    ".csv": launches_csv,
+    ".parquet": _parquet,
+}

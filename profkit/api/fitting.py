@@ -25,6 +25,7 @@ from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import MemoryProgram, memory_program
 from profkit.simulation.recompute_memory import find_segments
+from profkit.simulation.shard_memory import is_sharded
 from profkit.units import parse_bytes
 
 __all__ = ["fit"]
@@ -66,7 +67,8 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         optimizer: Another optimizer: ``sgd`` (without momentum), ``adam``, ``adam8bit``.
         fused_optimizer: The optimizer in one kernel, without temporaries.
         ranks: Over how many ranks ``shard`` goes.
-        shard: ``zero1`` (optimizer state), ``zero2`` (gradients too) or ``zero3`` (parameters too).
+        shard: ``zero1`` (optimizer state: ZeroRedundancyOptimizer with DistributedDataParallel), ``zero2`` (gradients too) or
+            ``zero3`` (parameters too: FSDP).
         accumulate: The batch in so many parts, whose gradients add up.
         keep_gradients: ``zero_grad(set_to_none=False)``.
         offload_optimizer: The optimizer's state and its update in the host's memory.
@@ -113,7 +115,7 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         batch = _largest(program, asked, operators, limit)
     asked, step = replace(asked, batch=batch), first_step(views)
     found = fit_program(program, asked, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=card_bytes)
-    if found.fits or found.memory_bytes is None:
+    if found.fits or found.memory_bytes is None or any(note.code == "grows" for note in found.notes):
         return found
     cheapest = cheapest_fit(
         program, asked, operators, step=step, memory_bytes=found.memory_bytes, gpu_bytes=card_bytes
@@ -154,6 +156,12 @@ def _refuse_unknown(
             files[0],
             "no cross entropy over a large vocabulary is found",
             "It needs a vocabulary that is larger than the last layer is wide, and a product in front of the loss",
+        )
+    if asked.shard is not None and operators is not None and is_sharded(operators):
+        raise AnalysisError(
+            files[0],
+            "the recorded step is one rank's of a sharded model already",
+            "Record it on one GPU, or with DistributedDataParallel",
         )
     if asked.recompute is not None and not find_segments(program, asked.recompute):
         raise AnalysisError(

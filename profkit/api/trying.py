@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from profkit.api.inputs import PathLike
 from profkit.api.output_files import write_whole
 from profkit.errors import ReadError
+from profkit.trial.attempts import AFTER, BEFORE
 from profkit.trial.document import TrialRow, TryDocument, encode
 from profkit.trial.page import try_page
 from profkit.trial.plan import Plan
@@ -28,9 +29,10 @@ from profkit.trial.sentences import is_part, trial_text
 from profkit.units import parse_duration_ns
 
 if TYPE_CHECKING:
+    from profkit.api.comparing import ComparisonReport
     from profkit.simulation.answer import WhatIfChange
 
-__all__ = ["Tried", "try_", "try_program"]
+__all__ = ["Tried", "compared", "try_", "try_program"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,6 +44,8 @@ class Tried:
 
     document: TryDocument
     """The trial as typed rows: what is published as `profkit.try/1`."""
+    comparison: ComparisonReport | None = None
+    """Of the recordings of the unchanged step and of the kept one, where they were asked for and made."""
 
     def save(self, path: PathLike) -> Path:
         """Write the trial to a file: a page if its name ends in .html, else JSON.
@@ -86,6 +90,7 @@ def try_(  # noqa: PLR0913 - options by name, as on the command line
     skip: Sequence[str] = (),
     keep_going: bool = False,
     recording: str | None = None,
+    compare: PathLike | None = None,
     tell: Callable[[str], None] | None = print,
 ) -> Tried:
     """Apply changes to a step function or to an unchanged program, measure each, and keep what helps.
@@ -103,6 +108,7 @@ def try_(  # noqa: PLR0913 - options by name, as on the command line
         skip: Try all but these.
         keep_going: Go on where two unchanged programs differ by much.
         recording: Predict savings by a replay of this recording, and try the largest first.
+        compare: Record the unchanged step and the kept one into this folder, and compare them.
         tell: Is told what happens, a line at a time; None tells nobody.
 
     Raises:
@@ -122,8 +128,30 @@ def try_(  # noqa: PLR0913 - options by name, as on the command line
         only=tuple(only),
         skip=tuple(skip),
         keep_going=keep_going,
+        compared_in=None if compare is None else str(compare),
     )
-    return Tried(try_program(program, plan, tell or (lambda line: None), recording))
+    document = try_program(program, plan, tell or (lambda line: None), recording)
+    return Tried(document, compared(document, plan))
+
+
+def compared(found: TryDocument, plan: Plan) -> ComparisonReport | None:
+    """The recordings that a trial has made, compared, with a page beside them; None where it has made none.
+
+    Raises:
+        ReadError: They cannot be read.
+        OutputError: The page cannot be written.
+    """
+    if plan.compared_in is None:
+        return None
+    sides = [Path(plan.compared_in) / name for name in (BEFORE, AFTER)]
+    if not found.final.changes or not all((side / "run.json").exists() for side in sides):
+        return None
+    from profkit.api.comparing import compare
+
+    steps_ns = (round(found.final.before_ms * 1e6), round(found.final.after_ms * 1e6))
+    comparison = compare(*sides, plain_step_ns=steps_ns)
+    comparison.save(sides[0].parent / "comparison.html")
+    return comparison
 
 
 def _kept_row(found: TryDocument, row: TrialRow) -> dict[str, str | float | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,8 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def _finish(code: int, files: list[Path], analyze: bool, runs: list[Path]) -> None:
+    if code > 128 and code - 128 in set(signal.Signals):
+        echo(f"profkit: the program ended by {signal.Signals(code - 128).name}", err=True)
     for path in files:
         echo(f"Wrote {path}")
     if analyze and files:
@@ -273,15 +276,19 @@ def _free_page(folder: Path) -> Path:
 
 
 def _why_nothing(runs: list[Path]) -> str:
-    problems = []
+    problems, cut_off = [], False
     for path in runs:
         try:
-            problems += json.loads(path.read_text(encoding="utf-8"))["problems"]
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            problems += facts["problems"]
+            cut_off |= facts["state"] == "running"
         except (OSError, ValueError, KeyError):
             continue
     if problems:
         return str(problems[-1])
+    if cut_off:
+        return "the program was killed before its recording was over: record fewer steps (--wait, --warmup, --steps)"
     return (
-        "no process of the program trained under the recorder. Of its child processes, only those of multiprocessing"
-        " are recorded: name the script that trains, or the launcher (torchrun, accelerate launch, deepspeed)"
+        "no process of the program trained under the recorder: name the script that trains, or the launcher (torchrun,"
+        " accelerate launch, deepspeed)"
     )

@@ -52,6 +52,12 @@ def _to_s(ctx: click.Context, param: click.Parameter, text: str) -> float:
     metavar="FILE",
     help="Predict savings by a replay of this recording, and try the largest first.",
 )
+@click.option(
+    "--compare",
+    "compared_in",
+    metavar="FOLDER",
+    help="Record the unchanged step and the kept one into this folder, and compare them.",
+)
 @click.option("--state", metavar="FILE", help="Keep the state of the trial in this file, and resume from it.")
 @click.option("--db", "database", metavar="FILE", help="Add what was predicted and measured to this history.")
 @click.option(
@@ -72,6 +78,7 @@ def command(
     step_by: str | None,
     step_every: int,
     recording: str | None,
+    compared_in: str | None,
     state: str | None,
     database: str | None,
     output: str | None,
@@ -82,26 +89,27 @@ def command(
     The program runs in processes of its own, each for some steps, in turns with the unchanged one. What it writes goes
     to a scratch folder. A change is kept if the step is faster beyond the noise and the loss stays.
 
-    \\b
+    \b
     Examples:
       profkit try -- python train.py
       profkit try --budget 90s --only tf32,bf16,compile -- python train.py --epochs 1
       profkit try --recording step.sqlite -o trial.html -- python train.py
       profkit try --format json -o trial.json -- torchrun --nproc-per-node 2 train.py
     """
-    from profkit.api.trying import Tried, try_program
+    from profkit.api.trying import Tried, compared, try_program
     from profkit.trial.document import encode
     from profkit.trial.plan import Plan
     from profkit.trial.running import Program
 
+    plan = Plan(budget, steps, only, skip, keep_going, compared_in)
     document = try_program(
         Program(command=program, warmup=warmup, step_by=step_by, step_every=step_every),
-        Plan(budget_s=budget, steps=steps, only=only, skip=skip, keep_going=keep_going),
+        plan,
         tell=lambda line: echo(f"profkit: {line}", err=True),
         recording=recording,
         state=state,
     )
-    found = Tried(document)
+    found = Tried(document, compared(document, plan))
     if database is not None:
         found.keep(database)
     if output is not None:
@@ -109,3 +117,8 @@ def command(
     echo(encode(document) if format_ == "json" and output is None else str(found))
     if output is not None:
         echo(f"Wrote {output}")
+    if found.comparison is not None:
+        echo(
+            f"\n{found.comparison}\n\nWrote {compared_in}/comparison.html",
+            err=format_ == "json" and output is None,
+        )

@@ -11,8 +11,9 @@ from profkit.hardware import TENSOR, TENSOR_HALF
 __all__ = ["MATRIX_FAMILIES", "Family", "KernelClass"]
 
 _WINOGRAD_PASS = re.compile(r"winograd\w{0,64}(?:data|delta|filter|output)\dx\d")
-_HELPER = re.compile(
-    r"splitkreduce|reduce_wgrad|generatewinogradtiles|offsetskernel|scal_kernel|dot_do_o|convert_dq|^globalkernel$"
+_HELPER = re.compile(r"generatewinogradtiles|offsetskernel|scal_kernel|dot_do_o|convert_dq|^globalkernel$")
+_PARTIAL_SUMS = re.compile(
+    r"splitkreduce|split_k_kernel|reduce_wgrad|reduce_1block|reducesplitk|postgsu|finalize_matmul"
 )
 _DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct|shmem_tiling")
 
@@ -98,7 +99,13 @@ class KernelClass:
     @property
     def is_product(self) -> bool:
         """Whether it multiplies itself: libraries launch others beside it that add up, convert or lay out."""
-        return self.is_matrix and not self.is_winograd_pass and _HELPER.search(self.function) is None
+        beside = self.is_winograd_pass or self.adds_partial_sums or _HELPER.search(self.function)
+        return self.is_matrix and not beside
+
+    @property
+    def adds_partial_sums(self) -> bool:
+        """Whether it only adds up what a product that was split along its depth left: on CUDA cores, in fp32."""
+        return _PARTIAL_SUMS.search(self.function) is not None
 
     @property
     def is_depthwise(self) -> bool:

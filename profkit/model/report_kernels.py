@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from profkit.hardware.multiprocessor import OccupancyLimit
 from profkit.model.names import Basis, KernelBound
 from profkit.model.rows import Count, Ns, Ratio, Row
 
@@ -14,6 +15,7 @@ __all__ = [
     "OperatorRow",
     "PhaseTime",
     "RangeRow",
+    "SourceRow",
 ]
 
 Dim3: TypeAlias = tuple[Count, Count, Count]
@@ -50,6 +52,17 @@ class KernelRow(Row, frozen=True, kw_only=True):
     """The operator's input shapes; None where they are not recorded."""
     mnk: tuple[Count, Count, Count] | None = None
     """Rows, columns and depth of a matrix product."""
+    registers: Count | None = None
+    """Registers a thread."""
+    shared_bytes: Count | None = None
+    """Shared memory of a block."""
+    occupancy: Ratio | None = None
+    """Warps that a multiprocessor runs at one time over the most that it holds, as registers, shared memory, threads and
+    the grid allow. None where these or the GPU's sizes are not known."""
+    occupancy_limit: OccupancyLimit | None = None
+    """What keeps it from holding more."""
+    waves: float | None = None
+    """How often the grid fills the GPU: 1.1 waves leave nine tenths of the last one empty."""
     count: Count
     """Launches."""
     total_ns: Ns
@@ -128,3 +141,22 @@ class RangeRow(Row, frozen=True, kw_only=True):
     """Host time inside it."""
     gpu_inclusive_ns: Ns
     """The time in which devices ran what was launched in it: a union."""
+
+
+class SourceRow(Row, frozen=True, kw_only=True):
+    """A module or a function of the program, with what was launched in it."""
+
+    kind: Literal["module", "function"]
+    """Whether it is an ``nn.Module`` or a function in the user's own files."""
+    name: str
+    """A module's path by classes and numbers (``GPT_0/Block_3/Linear_12``), or file, line and function."""
+    count: Count
+    """Launches in it and in what it calls; those of the backward pass belong to the forward that they are of."""
+    gpu_ns: Ns
+    """Their summed time."""
+    gpu_self_ns: Ns
+    """The same without modules, or functions of the user's, inside it."""
+    gpu_backward_ns: Ns
+    """The part of ``gpu_ns`` that the backward pass launched."""
+    host_ns: Ns
+    """The time of the launching calls."""

@@ -70,7 +70,7 @@ class Tf32Row(Row, frozen=True, kw_only=True):
 
 Cast: TypeAlias = Literal[
     "kept-in-fp32", "fp32-operand", "promoted", "loss-outside", "norm-outside", "product-outside", "around-backward",
-    "other-type-by-hand", "norm-cast-twice", "weights-cast-again",
+    "custom-backward", "other-type-by-hand", "cast-undone", "norm-cast-twice", "weights-cast-again",
 ]  # fmt: skip
 """What happened to an operator: kept in fp32 by autocast's lists, or one of the accidents."""
 
@@ -100,7 +100,7 @@ class Autocast(Row, frozen=True, kw_only=True):
     """What autocast did, and what it left in fp32."""
 
     types: Sequence[str]
-    """The types of its regions."""
+    """The types of its regions; none where a program computes in 16 bits without autocast."""
     casts: Count
     """Casts that it added."""
     casts_ns: Ns

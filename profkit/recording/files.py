@@ -23,13 +23,18 @@ class RunFolder:
             ``wanted-2``, ``wanted-3``...
         rank: Part of every file name, where the program is one of several.
 
+    Attributes:
+        path: The folder, wherever the program goes from here.
+        files: What was written.
+
     Raises:
         OSError: The folder cannot be made or written to.
     """
 
     def __init__(self, wanted: Path, rank: int | None) -> None:
         self._suffix = "" if rank is None else f"_rank{rank}"
-        self.path = self._claim(wanted)
+        self.path = self._claim(wanted.absolute())
+        self._began_ns = self.run_file.stat().st_mtime_ns
         self.files: list[Path] = []
 
     @property
@@ -45,6 +50,11 @@ class RunFolder:
             if not path.exists():
                 return path
             number += 1
+
+    def has_followers(self) -> bool:
+        """Whether another process has begun to record here or beside since this one, which is no rank, has."""
+        runs = [*self.path.glob("run_*.json"), *self.path.parent.glob(f"{self.path.name}-*/run*.json")]
+        return not self._suffix and any(path.stat().st_mtime_ns >= self._began_ns for path in runs)
 
     def keep(self, path: Path) -> Path:
         """Note a finished file as part of the run."""

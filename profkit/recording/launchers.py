@@ -36,8 +36,9 @@ def recorded_command(program: list[str], options: dict[str, Any], runner: str = 
     """The command that runs a Python program recorded, in each of its ranks.
 
     Args:
-        program: ``python train.py ...``, ``python -m package.module ...`` or ``train.py ...``; or ``torchrun``,
-            ``accelerate launch``, ``deepspeed`` (or ``python -m`` of them) around such a script.
+        program: ``python train.py ...``, ``python -m package.module ...``, ``python -c ...``, ``train.py ...`` or an
+            installed program that is written in Python; or ``torchrun``, ``accelerate launch``, ``deepspeed`` (or
+            ``python -m`` of them) around such a script.
         options: Those of the runner, as JSON can hold them.
         runner: The module that runs the script: `profkit.recording.run_script`, or one like it.
 
@@ -65,8 +66,8 @@ def recorded_command(program: list[str], options: dict[str, Any], runner: str = 
         script = ["-m", rest[at]] if rest[at - 1] in _MODULE_FLAGS else [rest[at]]
         flag = "--module" if "deepspeed" in " ".join(rest[:2]) else "-m"
         return [*started, *head, flag, runner, json.dumps(options), *script, *rest[at + 1 :]]
-    is_module = len(rest) > 1 and rest[0] == "-m"
-    if not is_module and not (rest and rest[0].endswith(".py")):
+    given = len(rest) > 1 and rest[0] in ("-m", "-c")
+    if not given and not (rest and (rest[0].endswith(".py") or Path(rest[0]).exists())):
         raise _not_python(program)
     return [*started, "-m", runner, json.dumps(options), *rest]
 
@@ -126,7 +127,9 @@ def _interpreter(program: list[str]) -> tuple[list[str] | None, list[str]]:
     if name in _LAUNCHERS:
         return [], list(program)
     if not name.startswith("python"):
-        found = shutil.which(program[0])
+        found, python = shutil.which(program[0]), _python_of(program[0])
+        if found and python:
+            return [python], [found, *program[1:]]
         return ([sys.executable], list(program)) if name.endswith(".py") or not found else (None, [])
     rest, interpreter = list(program[1:]), [program[0]]
     while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):

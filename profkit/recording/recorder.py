@@ -28,7 +28,7 @@ from profkit.recording.step_ends import Evaluations, StepEnds
 from profkit.recording.torch_profiler import TorchProfiler
 from profkit.recording.triggers import Trigger, make_trigger
 
-__all__ = ["Recorder", "record"]
+__all__ = ["Recorder", "record", "running"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +36,11 @@ R = TypeVar("R")
 _active: Recorder | None = None
 
 _MOST_STEP_TIMES = 1000  # of a run that records for ever
+
+
+def running() -> bool:
+    """Whether this process records now."""
+    return _active is not None and _active._pid == os.getpid()
 
 
 @dataclass
@@ -170,7 +175,6 @@ class Recorder:
         self.phases: set[str] = set()
         self.heard: Mapping[str, int] | None = None
         self.on_stage: Callable[[Stage], object] = bool  # nobody follows
-        self._children = False
         self.when_done: Callable[[], object] | None = None
         self._active_ns: list[int] = []
         self._step_began_ns = 0
@@ -198,10 +202,6 @@ class Recorder:
         """Tell that a hook has heard a training step end: it ends outside of the program's ranges."""
         if self.recording_here and not self._ends.end_outside():
             self._tell_once("the program trains on another thread than the one that records")
-
-    def expect_children(self) -> None:
-        """Processes that this one starts record: that no step ends here is no lack."""
-        self._children = True
 
     @property
     def stage(self) -> Stage:
@@ -263,7 +263,7 @@ class Recorder:
         rank, world = environment.rank_and_world()
         if self._options.ranks is not None and (rank or 0) not in self._options.ranks:
             return
-        if _active is not None and _active._pid == self._pid:
+        if running():
             self._tell("a recording is running already; the inner one is left out")
             return
         try:
@@ -369,8 +369,10 @@ class Recorder:
             self._tell(problem)
 
     def _tell_what_is_missing(self) -> None:
-        if (self._torch is None and not under_nsys()) or (self._children and not self._step):
+        if self._torch is None and not under_nsys():
             return
+        if not self._step and self._folder is not None and self._folder.has_followers():
+            return  # a process that this one has started records
         cycles = self._torch.cycles if self._torch else []
         asked_by = self._trigger.asked_by if self._trigger else None
         missing = shortfall(self._schedule, self._step, cycles, self.heard, asked_by)

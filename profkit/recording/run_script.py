@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from profkit.recording.children import record_children
@@ -39,7 +40,7 @@ def main(
     """
     options = json.loads(arguments[0])
     program = arguments[1:]
-    if program[0] != "-m" and not Path(program[0]).exists():
+    if program[0] not in ("-m", "-c") and not Path(program[0]).exists():
         sys.exit(f"Error: {program[0]}: there is no such script")
     if importlib.util.find_spec("torch") is None:
         sys.exit(f"Error: {sys.executable}: torch is not installed here. Install PyTorch")
@@ -48,11 +49,16 @@ def main(
 
 
 def run_as_main(program: list[str]) -> None:
-    """Run a script, or ``-m`` and a module, as ``__main__`` with its own arguments."""
+    """Run a script, or ``-m`` and a module, or ``-c`` and code, as ``__main__`` with its own arguments."""
     if program[0] == "-m":
         sys.argv = program[1:]
         sys.path[0] = ""
         runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+    elif program[0] == "-c":
+        sys.argv = ["-c", *program[2:]]
+        sys.path[0] = ""
+        main_module = sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(program[1], "<string>", "exec"), vars(main_module))
     else:
         sys.argv = program
         sys.path[0] = str(Path(program[0]).resolve().parent)
@@ -62,6 +68,7 @@ def run_as_main(program: list[str]) -> None:
 @contextmanager
 def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
     """Record a program that says nothing of its steps and phases."""
+    options = options | {"folder": str(Path(options["folder"]).absolute())}  # wherever the program goes
     own = dict(options)
     script = {name: own.pop(name, None) for name in ("modules", "step_by", "step_every", "stop_after")}
     with ExitStack() as stack:
@@ -69,7 +76,7 @@ def recorded(options: dict[str, Any]) -> Iterator[Recorder]:
         if recorder.folder is None and not script["stop_after"]:
             yield recorder
             return
-        stack.callback(record_children(recorded, options, recorder.expect_children))
+        stack.callback(record_children(recorded, options))
         if recorder.folder is not None:
             stack.callback(EndsFirst(functools.partial(_end, recorder)).give_back)
             stack.push(lambda _kind, error, _where: recorder.stop(error))  # while signals still wait for it

@@ -45,4 +45,7 @@ def _why_no_step(heard: Mapping[str, int] | None) -> str:
         return "Call recorder.step() at the end of every training step"
     if heard.get("backward"):
         return "No optimizer of torch made a step: --step-by backward, or --whole"
-    return "No optimizer ran: --whole records everything, --step-by module or loader finds other steps"
+    return (
+        "No optimizer ran: --whole records everything, --step-by module or loader finds other steps. A Python program"
+        " that it starts is recorded if it keeps PYTHONPATH and has profkit"
+    )

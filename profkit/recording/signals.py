@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the recording ends first, then the program does what it would have done."""
+"""Ctrl-C, SIGTERM and ``os._exit``: the recording ends first, then the program does what it would have done."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import functools
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,21 +21,28 @@ _prctl: Final = getattr(ctypes.CDLL(None), "prctl", None)
 
 
 class EndsFirst:
-    """Ends a recording when the program is asked to end. The program sees and sets its own handlers as before.
+    """Ends a recording when the program is asked to end, or leaves at once. It sees and sets its own handlers as before.
+
+    On another thread than the main one it does nothing: signals are not told there.
 
     Args:
-        end: Ends the recording because of the named signal, between two instructions of the main thread; whether
+        end: Ends the recording because of the named signal or function, between two instructions of the main thread; whether
             that was possible there, or None while the recording is being written already.
     """
 
     def __init__(self, end: Callable[[str], bool | None]) -> None:
         self._end = end
-        self._theirs: dict[int, Any] = {number: signal.getsignal(number) for number in _ENDING}
+        self._theirs: dict[int, Any] = {}
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._theirs = {number: signal.getsignal(number) for number in _ENDING}
         self._set, self._get = signal.signal, signal.getsignal
         for number in _ENDING:
             if self._theirs[number] not in (signal.SIG_IGN, None):
                 self._set(number, self._received)
         vars(signal).update(signal=self._signal, getsignal=self._getsignal)
+        self._leave_now = os._exit
+        vars(os).update(_exit=self._leaving)
         os.register_at_fork(after_in_child=self.give_back)
 
     def _signal(self, number: int, handler: Any) -> Any:
@@ -60,10 +68,16 @@ class EndsFirst:
             self.give_back()
             os.kill(os.getpid(), number)
 
+    def _leaving(self, status: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._end("os._exit")
+        self._leave_now(status)
+
     def give_back(self) -> None:
         """Let the program's own handlers stand; a forked child has nothing to end."""
         if self._theirs:
             vars(signal).update(signal=self._set, getsignal=self._get)
+            vars(os).update(_exit=self._leave_now)
         for number, handler in self._theirs.items():
             if handler is not None:
                 self._set(number, handler)

@@ -31,7 +31,7 @@ def make_trigger(on: str | None, slower_than_s: float | None) -> Trigger | None:
         return _SlowStep(slower_than_s)
     if not on:
         return None
-    return _Signal() if on == "signal" else _TouchedFile(Path(on))
+    return _Signal() if on == "signal" else _TouchedFile(Path(on).absolute())
 
 
 class _Signal:

@@ -34,9 +34,9 @@ class Section:
 
 
 def warning_text(row: SetupRow) -> str:
-    """A difference of the setup with what it does to the conclusion."""
+    """A difference of the setup behind what it does to the conclusion."""
     mark = effect_label(row.effect)
-    return row.message if row.message.endswith(mark) else f"{row.message} ({mark})"
+    return f"{mark[:1].upper()}{mark[1:]}: {row.message.removesuffix('.')}."
 
 
 def compared_text(side: ComparedSide) -> str:

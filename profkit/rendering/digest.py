@@ -198,12 +198,16 @@ def _with_profiler(report: Document, shares: Shares) -> Mapping[Any, int]:
     return {**shares, "other": shares["other"] - profiler, "profiler": profiler}
 
 
-def launch_parts(report: Document) -> list[tuple[str, int]]:
-    """What the share ``launch`` consists of, in words and ns; of an estimated step that is not known."""
+def launch_parts(report: Document) -> str | None:
+    """What launch overhead consists of in the steps as they were recorded; of an estimated step that is not known."""
     if report.step is not None and report.step.source == "estimated":
-        return []
-    launch = report.verdict.launch
-    return [(label.lower(), getattr(launch, name)) for name, label in LAUNCH_PARTS.items()]
+        return None
+    launch, scale = report.verdict.launch, scale_of(report)
+    parts = [(label.lower(), getattr(launch, name)) for name, label in LAUNCH_PARTS.items()]
+    shown = ", ".join(f"{label} {duration_text(scale(ns))}" for label, ns in parts if ns)
+    # The bar may be of another step: a sentence of its own, since these add up to the mean of the recorded ones.
+    mean = ", on average" if kept_steps(report) > 1 else ""
+    return f"Launch overhead as recorded{mean}: {shown} {scale.label}." if "," in shown else None
 
 
 def filled_by(idle: Idle, cause: str, scale: Scale) -> str:

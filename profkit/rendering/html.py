@@ -29,13 +29,14 @@ from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.page_cells import bar_text, clip, milliseconds, told, tone, visible
 from profkit.rendering.page_data import has_plots, page_data
 from profkit.rendering.page_devices import memory_section, ranks_section
+from profkit.rendering.page_kernels import products_section, sources_section
 from profkit.rendering.page_summary import advice_entry, health_section, method_section, verdict_section
 from profkit.rendering.page_tables import idle_section, operators_section, phases_section, steps_section
 from profkit.rendering.precision_tables import flop_cell, precision_section, unit_label
 from profkit.rendering.report_json import json_text
 from profkit.rendering.sentences.fit import change_label
-from profkit.rendering.sentences.labels import SHARES, bound_term
-from profkit.units import bytes_text, count_text, duration_text
+from profkit.rendering.sentences.labels import bound_term
+from profkit.units import bytes_text, count_text, duration_text, noun_text
 
 __all__ = ["render_html"]
 
@@ -78,6 +79,8 @@ def render_html(report: Document) -> str:
             device_names=device_names(report),
             phases=phases_section(report, scale),
             noscript_kernels=kernels_by_name(report)[:20],
+            products=products_section(report),
+            sources=sources_section(report),
             operators=operators_section(report),
             precision=precision_section(report, scale),
             numerics=numerics_sections(report),
@@ -161,12 +164,12 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals.update(
-        words=SHARES,
         ms=milliseconds,
         duration=duration_text,
-        size=bytes_text,
+        size=lambda number: bytes_text(number).replace("-", "−"),
         percent=share_text,
         count=count_text,
+        counted=noun_text,
         clip=clip,
         told=told,
         visible=visible,

@@ -18,7 +18,15 @@ from profkit.rendering.page_plots import (
     timeline_plot,
 )
 from profkit.rendering.page_strings import PageStrings
-from profkit.rendering.sentences.labels import BASES, BOUNDS, CAUSES, SHARES, Term, shapes_text
+from profkit.rendering.sentences.labels import (
+    BASES,
+    BOUNDS,
+    CAUSES,
+    OCCUPANCY_LIMITS,
+    SHARES,
+    Term,
+    shapes_text,
+)
 
 __all__ = ["KERNEL_ROWS", "PageData", "has_plots", "page_data"]
 
@@ -68,6 +76,10 @@ class PageKernel(msgspec.Struct, frozen=True, kw_only=True):
     block: Sequence[int] | None
     shapes: int
     """The shapes of the operator's inputs."""
+    occupancy: float | None
+    limit: int
+    """What limits the occupancy."""
+    waves: float | None
     steps: Sequence[int]
     """Time, in the order of the page's steps."""
     devices: Sequence[int]
@@ -219,6 +231,9 @@ def _kernel(
         grid=row.grid,
         block=row.block,
         shapes=strings.add(shapes_text(row.shapes)),
+        occupancy=row.occupancy,
+        limit=strings.add(OCCUPANCY_LIMITS.get(row.occupancy_limit or "")),
+        waves=row.waves,
         steps=[row.steps.get(step.name, 0) for step in steps],
         devices=[row.devices.get(str(device.id), 0) for device in devices],
         phases=[(strings.add(path), part.ns, part.count) for path, part in phases],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from profkit.model.names import ShareBound
 from profkit.model.report import AdviceRow, DeviceRow
@@ -26,7 +27,7 @@ from profkit.rendering.document import Document, Finding, Threshold
 from profkit.rendering.input_lines import input_lines
 from profkit.rendering.page_cells import Segment, clip, segments_of, with_units
 from profkit.rendering.sentences.first_action import first_action
-from profkit.rendering.sentences.labels import BASES, CONFIDENCES
+from profkit.rendering.sentences.labels import BASES, CONFIDENCES, SHARES, Term
 from profkit.units import count_text, duration_text
 
 __all__ = [
@@ -76,7 +77,7 @@ class VerdictSection:
     """Of the bar."""
     beside: str | None
     """The step as it was recorded."""
-    launch: Sequence[tuple[str, int]]
+    launch: str | None
     record: str | None
     first: AdviceEntry | None
     action: str | None
@@ -107,6 +108,8 @@ class MethodSection:
     """Devices, those that are alike as one."""
     thresholds: Sequence[Threshold]
     basis: Sequence[tuple[str, str]]
+    terms: Mapping[str, Term]
+    """Shares that the page shows, with their meaning."""
     options: Sequence[tuple[str, str]]
     more: Sequence[tuple[str, str]]
 
@@ -131,7 +134,7 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
         numbers=_numbers(report, scale),
         scale=own_scale,
         beside=recorded_beside(report),
-        launch=[(name, ns) for name, ns in launch_parts(report) if ns],
+        launch=launch_parts(report),
         record=record[:1].upper() + record[1:] if record else None,
         first=advice_entry(first) if first else None,
         action=action,
@@ -255,9 +258,19 @@ def method_section(report: Document) -> MethodSection:
         basis=[
             (BASES[name], share_text(share)) for name, share in report.verdict.basis_shares.items() if share
         ],
+        terms={
+            name: term for name, term in SHARES.items() if any(shares.get(name) for shares in _bars(report))
+        },
         options=[(name, text) for name, text in given if text],
         more=[(name, text) for name, text in more if text],
     )
+
+
+def _bars(report: Document) -> Iterator[Mapping[Any, int]]:
+    """The shares of each bar of the page."""
+    yield headline_of(report)[0]
+    for rows in ([report.verdict], report.window.steps, report.phases, report.ranks):
+        yield from (row.shares for row in rows)
 
 
 def _devices(devices: Sequence[DeviceRow]) -> list[tuple[str, DeviceRow]]:

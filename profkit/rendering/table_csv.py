@@ -1,24 +1,28 @@
-"""The kernel table as CSV, safe to open in a spreadsheet."""
+"""The kernel table, and every device operation, as CSV that is safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from profkit.model.report import KernelRow
 from profkit.model.report_kernels import PhaseTime
 from profkit.rendering.document import Document
 from profkit.rendering.sentences.labels import shapes_text
 
-__all__ = ["COLUMNS", "csv_cell", "render_csv"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["COLUMNS", "csv_cell", "launches_csv", "render_csv"]
 
 COLUMNS: Final = (
     "name", "short_name", "family", "dtype", "tensor_core", "grid", "block", "shapes", "mnk", "count", "total_ns", "mean_ns",
     "median_ns", "min_ns", "max_ns", "share", "bound", "basis", "efficiency", "unsaturated", "flop", "dram_bytes",
     "tflops", "gbs", "phases", "operators", "devices",
+    "registers", "shared_bytes", "occupancy", "occupancy_limit", "waves",
 )  # fmt: skip
 """The columns, in order: fields of ``kernels[]``."""
 
@@ -45,11 +49,32 @@ def _values(row: KernelRow) -> Iterable[str | float | None]:
         shapes_text(row.shapes, "x"), _dims(row.mnk), row.count, row.total_ns, row.mean_ns, row.median_ns, row.min_ns, row.max_ns, row.share, row.bound, row.basis,
         row.efficiency, row.unsaturated, row.flop, row.dram_bytes, row.tflops, row.gbs,
         _pairs({path: _launched(part) for path, part in row.phases.items()}), _pairs(row.operators), _pairs(row.devices),
+        row.registers, row.shared_bytes, row.occupancy, row.occupancy_limit, row.waves,
     )  # fmt: skip
+
+
+def launches_csv(launches: pd.DataFrame) -> str:
+    """The rows of `Report.launches`, with cells as `render_csv` has them."""
+    import pandas as pd
+
+    made = launches.copy()
+    for name in map(str, made.select_dtypes(exclude="number")):
+        number, values = pd.factorize(made[name].to_numpy(object))
+        cells = [csv_cell(_LAUNCH_TEXTS.get(name, str)(value)) for value in values]
+        made[name] = pd.Series([*cells, ""], dtype=object).to_numpy()[number]
+    return str(made.to_csv(index=False, lineterminator="\r\n"))
 
 
 def _dims(size: Iterable[int] | None) -> str | None:
     return None if size is None else "x".join(map(str, size))
+
+
+_LAUNCH_TEXTS: Final[Mapping[str, Callable[[Any], str | None]]] = {
+    "grid": _dims,
+    "block": _dims,
+    "shapes": lambda shapes: shapes_text(shapes, "x"),
+}
+"""How objects of a table are written; others are texts."""
 
 
 def _launched(part: PhaseTime) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from profkit.errors import printable
-from profkit.units import count_text
+from profkit.units import noun_text
 
 __all__ = ["Terminal", "short"]
 
@@ -44,7 +44,7 @@ class Terminal(Console):
             table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
         return table
 
-    def print_table(self, table: Table, left_out: int = 0, noun: str = "") -> None:
+    def print_table(self, table: Table, left_out: int = 0, noun: str = "row") -> None:
         """A table whose first column takes what the others leave, and how many rows it left out."""
         first, *others = table.columns
         taken = sum(
@@ -53,9 +53,7 @@ class Terminal(Console):
         first.max_width = max(12, self.width - 2 - taken)
         self.print(Padding(table, (0, 0, 0, 2)))
         if left_out > 0:
-            self.print(
-                Text(f"  and {' '.join(filter(None, [count_text(left_out), noun, 'more']))}", style="dim")
-            )
+            self.print(Text(f"  and {noun_text(left_out, noun)} more", style="dim"))
 
 
 def _plain(cell: object) -> str:

@@ -39,7 +39,7 @@ from profkit.rendering.rank_lines import rank_lines
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.rendering.terminal import Terminal, short
-from profkit.units import bytes_text, count_text, duration_text
+from profkit.units import bytes_text, count_text, duration_text, noun_text
 
 __all__ = ["render_text"]
 
@@ -104,13 +104,8 @@ def _verdict(console: Terminal, report: Document, scale: Scale) -> None:
             Text(f"{duration_text(own_scale(ns))} {scale.label}"),
         )
     console.print(Padding(table, (0, 0, 0, 2)))
-    beside = recorded_beside(report)
-    if beside:
-        console.print(Text(f"  {_clean(beside, None)}", style="dim"))
-    launch = [f"{name} {duration_text(scale(ns))}" for name, ns in launch_parts(report) if ns]
-    if launch:
-        words = ", ".join(launch)
-        console.print(Text(f"  of which {words}", style="dim"))
+    for line in filter(None, (recorded_beside(report), launch_parts(report))):
+        console.print(Text(f"  {_clean(line, None)}", style="dim"))
 
 
 def _health(console: Terminal, report: Document, scale: Scale) -> None:
@@ -137,7 +132,7 @@ def _phases(console: Terminal, report: Document, scale: Scale) -> None:
         for depth, row in tree[:40]:
             name = Text("  " * min(depth, 8) + _clean(row.name))
             table.add_row(name, duration_text(scale(row.host_wall_ns)))
-        console.print_table(table, len(tree) - 40, "phases")
+        console.print_table(table, len(tree) - 40, "phase")
         return
     console.heading("Phases", f"GPU time {scale.label}")
     table = console.table(
@@ -152,7 +147,7 @@ def _phases(console: Terminal, report: Document, scale: Scale) -> None:
             duration_text(scale(row.host_wall_ns)),
             Text(_clean(bound.label.lower()), style=bound.terminal),
         )
-    console.print_table(table, len(tree) - 40, "phases")
+    console.print_table(table, len(tree) - 40, "phase")
 
 
 def _kernels(console: Terminal, report: Document, scale: Scale) -> None:
@@ -182,7 +177,7 @@ def _kernels(console: Terminal, report: Document, scale: Scale) -> None:
             "efficiency": share_text(row.efficiency) + (" !" if row.unsaturated else ""),
         }
         table.add_row(*(cells[name] for name, _ in columns))
-    console.print_table(table, len(rows) - _TOP, "kernels")
+    console.print_table(table, len(rows) - _TOP, "kernel")
     if any(row.unsaturated for row in rows[:_TOP]):
         note = "  ! unsaturated: under 40 % of its bound, with idle units. The kernel is slow, not the GPU."
         console.print(Text(note, style="dim"))
@@ -208,7 +203,7 @@ def _precision(console: Terminal, report: Document, scale: Scale) -> None:
             scale.count(row.count),
         )
     if formats:
-        console.print_table(table, len(formats) - _FORMATS, "formats")
+        console.print_table(table, len(formats) - _FORMATS, "format")
     for line in lines:
         console.print(Padding(Text(_clean(line, None)), (0, 0, 0, 2)))
     accidents = accidents_of(report)
@@ -219,7 +214,7 @@ def _precision(console: Terminal, report: Document, scale: Scale) -> None:
             Padding(Text(_clean(f"{place}: {accident.message}", None), style="yellow"), (0, 0, 0, 2))
         )
     if len(accidents) > _FORMATS:
-        console.print(Text(f"  and {count_text(len(accidents) - _FORMATS)} accidents more", style="dim"))
+        console.print(Text(f"  and {noun_text(len(accidents) - _FORMATS, 'accident')} more", style="dim"))
 
 
 def _numerics(console: Terminal, report: Document, scale: Scale) -> None:
@@ -231,10 +226,10 @@ def _numerics(console: Terminal, report: Document, scale: Scale) -> None:
         table = console.table(("tensor", "left"), ("type", "left"), *((head, "right") for head in heads))
         if console.width >= _WIDE:
             table.add_column(section.scale, no_wrap=True)
-        for row in section.rows[:_TOP]:
+        for row in section.first[:_TOP]:
             cells = [_clean(row.label), row.dtype, row.zeros, row.lost, row.norm, row.range]
             table.add_row(*map(Text, [*cells, row.histogram][: len(table.columns)]))
-        console.print_table(table, len(section.rows) - _TOP, "tensors")
+        console.print_table(table, len(section.rows) - _TOP, "tensor")
 
 
 def _operators(console: Terminal, report: Document, scale: Scale) -> None:
@@ -250,7 +245,7 @@ def _operators(console: Terminal, report: Document, scale: Scale) -> None:
             duration_text(row.host_ns),
             count_text(row.count),
         )
-    console.print_table(table, len(rows) - _TOP, "operators")
+    console.print_table(table, len(rows) - _TOP, "operator")
 
 
 def _idle(console: Terminal, report: Document, scale: Scale) -> None:
@@ -282,7 +277,7 @@ def _syncs(console: Terminal, report: Document, scale: Scale) -> None:
             duration_text(scale(row.blocked_ns)),
             duration_text(scale(row.cost_ns)),
         )
-    console.print_table(table, len(rows) - 8, "calls")
+    console.print_table(table, len(rows) - 8, "call")
 
 
 def _memory(console: Terminal, report: Document, scale: Scale) -> None:
@@ -300,13 +295,13 @@ def _memory(console: Terminal, report: Document, scale: Scale) -> None:
         for category, where, size, count in rows[:6]:
             name = where_text(category, where) or "unknown"
             table.add_row(Text(_clean(name)), bytes_text(size), count_text(count))
-        console.print_table(table, len(rows) - 6, "call sites")
+        console.print_table(table, len(rows) - 6, "call site")
     if report.fit:
         changes = console.table(("with one change", "left"), ("peak", "right"), ("step", "right"))
         for change in report.fit:
             after, step = change.peak_bytes.likely, change.step_ns.likely
             changes.add_row(Text(_clean(change_label(change.change))), bytes_text(after), duration_text(step))
-        console.print_table(changes, 0, "changes")
+        console.print_table(changes, 0, "change")
     for row in memory.oom[:3]:
         console.print(Text(f"  {_clean(where_text('out of memory', row.where), None)}", style="bold red"))
         console.print(Padding(Text(_clean(row.explanation, None)), (0, 0, 0, 2)))
@@ -326,7 +321,7 @@ def _ranks(console: Terminal, report: Document, scale: Scale) -> None:
         times = (line.step_ns, line.late_ns, line.waits_ns, line.causes_ns)
         note = Text("straggler" if line.straggler else "", style="bold red")
         table.add_row(line.name, *map(duration_text, times), note)
-    console.print_table(table, len(lines) - len(shown), "ranks")
+    console.print_table(table, len(lines) - len(shown), "rank")
 
 
 def _advice(console: Terminal, report: Document, scale: Scale) -> None:

@@ -20,7 +20,7 @@ _LISTED: Final = 50
 
 
 def change_sentences(points: Sequence[Point], changes: Sequence[Change], label: str) -> list[str]:
-    """Where the number changed, as sentences.
+    """Where the number changed, as sentences, the latest change first.
 
     Args:
         points: The runs with a value.
@@ -28,12 +28,12 @@ def change_sentences(points: Sequence[Point], changes: Sequence[Change], label: 
         label: What the number is.
     """
     told = []
-    for change in changes:
+    for change in reversed(changes):
         point = points[change.at]
         share = f" ({_signed(change.after / change.before - 1)})" if change.before else ""
         told.append(
-            f"{label} changed with run {point.run} of {point.saved_at[:16].replace('T', ' ')} UTC: "
-            f"{change.before:.4g} → {change.after:.4g}{share}"
+            f"{label} changed with run {point.run}: {change.before:.4g} → {change.after:.4g}{share}, "
+            f"saved {_saved(point)} UTC"
         )
     runs = noun_text(len(points), "run")
     return told or [f"{label} has not changed over {runs}"]
@@ -48,8 +48,7 @@ def render_trend_text(points: Sequence[Point], changes: Sequence[Change], label:
     for at, point in enumerate(points):
         bar = "█" * round(_BAR * abs(point.value) / most) if most else ""
         mark = "  ← changed here" if at in starts else ""
-        saved = point.saved_at[:16].replace("T", " ")
-        lines.append(f"{point.run:>6}  {saved:<16}  {point.value:>14.4f}  {bar}{mark}".rstrip())
+        lines.append(f"{point.run:>6}  {_saved(point):<16}  {point.value:>14.4f}  {bar}{mark}".rstrip())
     return "\n".join([*lines, "", *map(printable, change_sentences(points, changes, label))]) + "\n"
 
 

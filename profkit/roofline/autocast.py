@@ -1,7 +1,8 @@
 """What autocast did in a step: what it keeps in fp32, the casts that it added, and what is an accident.
 
-A program is judged where a recording shows that autocast was used: at least one operator ran in another type than
-it was called with. Without types of operators nothing is said.
+A program is judged where a recording shows that autocast was used: an operator of its lists is recorded inside itself,
+in 16 bits. Of a program that multiplies in 16 bits by itself only operands that widen others are told. Without types of
+operators nothing is said.
 """
 
 from __future__ import annotations
@@ -32,6 +33,16 @@ _OPERATORS: Final = Summed[AutocastOperator](
     ("name", "code", "by_design", "phase", "where", "takes"), ("ns", "count")
 )
 _MOST_ROWS: Final = 200
+_LAYS_OUT: Final = frozenset(
+    ["to", "_to_copy", "copy_", "empty_strided", "empty", "transpose", "t", "view", "_unsafe_view", "reshape", "_reshape_alias",
+     "permute", "movedim", "expand", "unsqueeze", "squeeze", "flatten", "unflatten", "contiguous", "clone", "chunk", "split",
+     "unbind", "narrow", "slice", "select", "as_strided", "detach", "alias"]
+)  # fmt: skip
+"""Operators that compute nothing: what lies between a cast and the operator that takes its result."""
+_NARROW: Final = sorted(SIXTEEN_BITS)
+_NOT_CUSTOM: Final = frozenset({"CompiledFunctionBackward", "CheckpointFunctionBackward"})
+"""Functions of torch itself; those of operators end with a digit."""
+_BITS: Final = {"bf16": 16, "fp16": 16, "fp32": 32, "fp64": 64}
 _NORMS_CAST: Final = NORMS - {"softmax", "log_softmax"}
 _ONLY_FORWARD: Final = frozenset(
     {"linear", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", *NORMS, *LOSSES}
@@ -50,24 +61,16 @@ class _Seen(NamedTuple):
 
 
 def autocast_rows(view: TraceView) -> list[Autocast]:
-    """What autocast did in a trace's window; empty where it was not used, or where the recording has no types."""
+    """What autocast did in a trace's window; empty where nothing computes in 16 bits, or where it has no types."""
     if not (view.trace.ranges.dtypes >= 0).any():
         return []
     calls = Calls(view)
-    casts = calls.casts
-    added = casts.wrapper >= 0
-    types = sorted(set(casts.target[added].tolist()) & SIXTEEN_BITS)
-    if not types:
+    types = calls.region_types
+    seen = list(_in_regions(calls, types) if types else _without_region(calls))
+    if not (types or seen):
         return []
-    seen = [
-        *_wrapped(calls),
-        *_fp32_operands(calls),
-        *_outside(calls),
-        *_around_backward(calls),
-        *_by_hand(calls, types),
-        *_norms_cast_twice(calls),
-        *_weights_again(calls),
-    ]
+    casts = calls.casts
+    added = (casts.wrapper >= 0) & bool(types)
     _, below = device_time(view)
     rows = _OPERATORS.rows(_operators(view, seen, below))
     return [
@@ -80,6 +83,24 @@ def autocast_rows(view: TraceView) -> list[Autocast]:
             operators=rows,
         )
     ]
+
+
+def _in_regions(calls: Calls, types: list[str]) -> Iterator[_Seen]:
+    yield from _wrapped(calls)
+    yield from _wide_operands(calls)
+    yield from _outside(calls)
+    yield from _around_backward(calls)
+    yield from _custom_backward(calls)
+    yield from _by_hand(calls, types)
+    yield from _undone(calls)
+    yield from _norms_cast_twice(calls)
+    yield from _weights_again(calls)
+
+
+def _without_region(calls: Calls) -> Iterator[_Seen]:
+    """Of a model whose own weights have 16 bits."""
+    if any(calls.types(row) & SIXTEEN_BITS for row in _forward(calls, LOWER)):
+        yield from _wide_operands(calls)
 
 
 def autocast_together(parts: Iterable[Autocast]) -> Autocast | None:
@@ -149,14 +170,15 @@ def _wrapped(calls: Calls) -> Iterator[_Seen]:
             yield _Seen(row, "kept-in-fp32", (row,))
 
 
-def _fp32_operands(calls: Calls) -> Iterator[_Seen]:
-    """16-bit tensors that a smaller fp32 one (a parameter, a buffer, a mask) makes fp32."""
+def _wide_operands(calls: Calls) -> Iterator[_Seen]:
+    """Tensors that a smaller one of a wider type (a parameter, a buffer, a mask) widens."""
     for row in _forward(calls, PROMOTING):
         tensors = calls.inputs(row)
-        narrow = [t for t in tensors if t.dtype in SIXTEEN_BITS]
-        wide = [t for t in tensors if t.dtype == "fp32"]
+        bits = [_BITS.get(tensor.dtype or "", 0) for tensor in tensors]
+        wide = [t for t, each in zip(tensors, bits, strict=True) if each == max(bits)]
+        narrow = [t for t, each in zip(tensors, bits, strict=True) if 0 < each < max(bits)]
         largest = max((t.numel for t in narrow), default=0)
-        if wide and all(t.numel < largest and not _is_statistic(t, narrow) for t in wide):
+        if narrow and all(t.numel < largest and not _is_statistic(t, narrow) for t in wide):
             yield _Seen(row, "fp32-operand", (row,), _text(tensors))
 
 
@@ -216,6 +238,19 @@ def _around_backward(calls: Calls) -> Iterator[_Seen]:
             yield _Seen(row, "around-backward", (row,))
 
 
+def _custom_backward(calls: Calls) -> Iterator[_Seen]:
+    """Products in fp32 in the backward pass of a function of the program's own, which autocast does not reach."""
+    node, strings, name = calls.node, calls.view.trace.strings, calls.view.trace.ranges.name
+    again = set(node[np.flatnonzero(calls.wrapper)].tolist())
+    listed = calls.operator & calls.named(lambda n: bare(n) in LOWER)
+    rows = np.flatnonzero(listed & (node >= 0))
+    for row in rows[calls.nearest(calls.parent[rows], listed) < 0].tolist() if len(rows) else []:
+        function = strings[name[node[row]]].rpartition(" ")[2]
+        own = function.endswith("Backward") and function not in _NOT_CUSTOM and node[row] not in again
+        if own and _multiplies_fp32(tensors := calls.inputs(row)):
+            yield _Seen(row, "custom-backward", (row,), _text(tensors))
+
+
 def _by_hand(calls: Calls, types: list[str]) -> Iterator[_Seen]:
     """Casts of the forward pass to the 16-bit type that autocast does not use."""
     casts = calls.casts
@@ -224,6 +259,29 @@ def _by_hand(calls: Calls, types: list[str]) -> Iterator[_Seen]:
         if target in SIXTEEN_BITS and target not in types and not calls.in_optimizer[row]:
             shape = list(casts.shape[at])
             yield _Seen(row, "other-type-by-hand", (row,), f"{casts.source[at]} {shape}, {target} {shape}")
+
+
+def _undone(calls: Calls) -> Iterator[_Seen]:
+    """Casts to fp32 by hand that autocast casts back before anything is computed with them."""
+    casts, ranges = calls.casts, calls.view.trace.ranges
+    raised = (casts.wrapper < 0) & (casts.target == "fp32") & np.isin(casts.source.astype(str), _NARROW)
+    computing = np.flatnonzero(calls.operator & calls.named(lambda n: bare(n) not in _LAYS_OUT))
+    computing = computing[np.lexsort((ranges.start_ns[computing], ranges.thread[computing]))]
+    back: dict[int, list[int]] = {}
+    for at in np.flatnonzero((casts.wrapper >= 0) & np.isin(casts.target.astype(str), _NARROW)).tolist():
+        back.setdefault(int(casts.wrapper[at]), []).append(at)
+    for at in np.flatnonzero(raised & (calls.node[casts.row] < 0)).tolist():
+        row, around = int(casts.row[at]), int(calls.parent[casts.row[at]])
+        # Operators of mixed types cast inside themselves.
+        if around >= 0 and calls.view.trace.strings[ranges.name[around]].startswith("aten::"):
+            continue
+        mine = computing[ranges.thread[computing] == ranges.thread[row]]
+        next_one = np.searchsorted(ranges.start_ns[mine], ranges.end_ns[row])
+        for other in back.get(int(mine[next_one]), []) if next_one < len(mine) else []:
+            if sorted(casts.shape[other]) == sorted(casts.shape[at]):
+                cost = (row, int(casts.row[other]))
+                yield _Seen(row, "cast-undone", cost, f"{casts.source[at]} {list(casts.shape[at])}")
+                break
 
 
 def _norms_cast_twice(calls: Calls) -> Iterator[_Seen]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind, RangeKind
-from profkit.roofline.autocast_lists import LISTED
+from profkit.roofline.autocast_lists import LISTED, LOWER
 from profkit.roofline.operator_shapes import Tensor, parse_call
 from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
@@ -136,6 +136,15 @@ class Calls:
             _objects(shape),
             made.astype(np.int64),
         )
+
+    @cached_property
+    def region_types(self) -> list[str]:
+        """The types of 16 bits of the regions of autocast; empty where there is none."""
+        added = self.casts.target[self.casts.wrapper >= 0].tolist()
+        # A model whose weights have 16 bits by themselves needs no casts: its products still run inside themselves.
+        name, strings = self.view.trace.ranges.name, self.view.trace.strings
+        inner = [row for row in self.inner.tolist() if bare(strings[name[row]]) in LOWER]
+        return sorted({*added, *(t for row in inner for t in self.types(row) if t)} & SIXTEEN_BITS)
 
     def named(self, test: Callable[[str], bool]) -> Flags:
         """Ranges whose name passes a test."""

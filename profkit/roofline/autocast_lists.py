@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LISTED", "LOSSES", "LOWER", "NORMS", "PROMOTE", "PROMOTING", "losses_and_norms"]
+__all__ = ["IN_FP32", "LISTED", "LOSSES", "LOWER", "NORMS", "PROMOTE", "PROMOTING", "losses_and_norms"]
 
 LOWER: Final = frozenset(
     [
@@ -149,7 +149,8 @@ PROMOTE: Final = frozenset(
 )
 """Run in the widest of their inputs' types."""
 
-LISTED: Final = LOWER | LOSSES | NORMS | _OTHERS_IN_FP32 | PROMOTE
+IN_FP32: Final = LOSSES | NORMS | _OTHERS_IN_FP32
+LISTED: Final = LOWER | IN_FP32 | PROMOTE
 """Everything that autocast wraps."""
 
 PROMOTING: Final = frozenset(

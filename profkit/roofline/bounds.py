@@ -262,7 +262,7 @@ def _work_of_groups(
     for index, row in enumerate(rows):
         kernel = figures.classes[int(operations.name[row])]
         gpu = figures.gpus[int(operations.device[row])]
-        launch = _launch(operations, int(row), float(mean_ns[index]))
+        launch = Launch.of(operations, int(row), float(mean_ns[index]))
         groups.side[index] = infer_side(kernel, launch if ids[index] < 0 else None)
         groups.used[index] = used_share(launch, gpu)
         found = works[ids[index]] if ids[index] >= 0 else infer_work(kernel, launch, gpu)
@@ -279,13 +279,6 @@ def _work_of_groups(
             shaped = ids[index] >= 0 and found and not found.guessed
             groups.basis[index] = Basis.MODELLED if shaped else Basis.INFERRED
     return groups
-
-
-def _launch(operations: Operations, row: int, mean_ns: float) -> Launch:
-    sides = [int(getattr(operations, column)[row]) for column in LAUNCH_SHAPE]
-    grid = (max(sides[0], 0), max(sides[1], 1), max(sides[2], 1))
-    threads = max(sides[3], 0) * max(sides[4], 1) * max(sides[5], 1)
-    return Launch(grid, threads, mean_ns, int(operations.registers[row]), int(operations.shared_bytes[row]))
 
 
 def decide(

@@ -24,7 +24,7 @@ _TILE_CHANNELS, _FEWEST_CHANNELS = 64, 8
 _BAND_TILES = 4
 _NATIVE = re.compile(r"first_layer|align[abc]?[124](?!\d)")
 """Names of matrix kernels that take a few channels as they are; the others want them padded to 16 bytes."""
-_HELPERS = ("splitkreduce", "split_k_kernel", "reduce_wgrad", "helper", "offsets", "workspace")
+_HELPERS = ("helper", "offsets", "workspace")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,11 @@ def _groups(x: Tensor, weight: Tensor) -> int:
 
 def _multiplies(kernel: KernelClass) -> bool:
     """Kernels that do the convolution's products; sums of partial results and offsets tables are small."""
-    helper = kernel.is_winograd_pass or any(word in kernel.function for word in _HELPERS)
+    helper = (
+        kernel.is_winograd_pass
+        or kernel.adds_partial_sums
+        or any(word in kernel.function for word in _HELPERS)
+    )
     return kernel.family in (Family.CONVOLUTION, Family.GEMM) and not helper
 
 

@@ -27,7 +27,7 @@ def _product(
         return None
     out_bytes = element_bytes(kernel.out_dtype or a.dtype or kernel.dtype)
     out = float(batch * rows * columns)
-    if "splitkreduce" in kernel.function or "reduce_1block" in kernel.function:
+    if kernel.adds_partial_sums:
         return Work(
             flop=out * _SPLITS,
             read_bytes=out * _SPLITS * 4,

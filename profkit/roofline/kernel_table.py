@@ -17,6 +17,7 @@ from profkit.model.report_kernels import Dim3, KernelRow, PhaseTime
 from profkit.model.summing import added
 from profkit.model.work import Basis, OperationBound
 from profkit.roofline.kernel_origins import Origins, add_call_sites
+from profkit.roofline.launch_shape import Launch, Residency
 from profkit.roofline.operator_shapes import tensor_shapes
 from profkit.roofline.thresholds import MOST_EFFICIENT
 from profkit.timeline.grouping import group_rows, sums, weights_by_pair
@@ -83,6 +84,8 @@ class KernelSums:
     short_name: str
     family: str
     tensor_core: bool | None
+    residency: Residency
+    """That of its first launch."""
     duration: tuple[Column, ...]
     """In ns, of each launch: a median needs them all."""
     bound: Votes[OperationBound]
@@ -109,7 +112,7 @@ class KernelSums:
         return replace(self, devices={first + device: ns for device, ns in self.devices.items()})
 
 
-_IDENTITY: Final = frozenset({"key", "short_name", "family", "tensor_core"})
+_IDENTITY: Final = frozenset({"key", "short_name", "family", "tensor_core", "residency"})
 _ADDS: Final = [f.name for f in fields(KernelSums) if f.name not in _IDENTITY]
 
 
@@ -148,6 +151,7 @@ def _row(kernel: KernelSums, busy_ns: int) -> KernelRow:
     terms = {OperationBound.COMPUTE: kernel.compute_ns, OperationBound.MEMORY: kernel.memory_ns}
     return KernelRow(
         **kernel.key._asdict(),
+        **kernel.residency._asdict(),
         short_name=kernel.short_name,
         family=kernel.family,
         dtype=_heaviest(kernel.dtype),
@@ -209,13 +213,15 @@ def kernel_sums(view: TraceView) -> list[KernelSums]:
     made = []
     for at, key in enumerate(keys):
         floats = {name: (column[at],) for name, column in columns.items()}
-        known = work.class_of_name[int(operations.name[first[at]])]
+        example = int(first[at])
+        known = work.class_of_name[int(operations.name[example])]
         made.append(
             KernelSums(
                 key=key,
                 short_name=known.short_name,
                 family=known.family,
                 tensor_core=known.tensor_core,
+                residency=_residency(view, example),
                 duration=(lengths[at],),
                 bound=bound[at],
                 basis=basis[at],
@@ -231,6 +237,12 @@ def kernel_sums(view: TraceView) -> list[KernelSums]:
             )
         )
     return kernels_together(made)
+
+
+def _residency(view: TraceView, row: int) -> Residency:
+    device = int(view.trace.operations.device[row])
+    launch = Launch.of(view.trace.operations, row, 0.0)
+    return launch.residency(view.trace.devices[device], view.gpus[device])
 
 
 def _votes(

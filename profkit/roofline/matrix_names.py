@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profkit.hardware import DTYPE_BYTES, TENSOR, TENSOR_HALF, VECTOR
 from profkit.roofline.cpp_signature import Signature, element_type
@@ -56,9 +56,13 @@ _TENSOR_WORDS = re.compile(r"tensorop|wmma|hmma|imma|gmma|tcgen05|nvjet|tensor\d
 _MATRIX_CORE_WORDS = re.compile(r"mfma|(?<![a-z])xdl(?:ops)?(?![a-z])|_gtcx")
 """Of AMD's kernels; its matrix cores multiply fp32 as it is."""
 _VECTOR_WORDS = re.compile(
-    r"simt|sgemm|dgemm(?!.*d884)|scudnn|hcudnn|hgemm|gemv|gemmsn|gemmk1|dot_kernel|winograd|convolve_sgemm|ffma|fft|_grouped_direct"
+    r"simt|pointwise_mult_and_sum|sgemm|dgemm(?!.*d884)|scudnn|hcudnn|hgemm|gemv|gemmsn|gemmk1|dot_kernel|winograd|convolve_sgemm|ffma|fft|_grouped_direct"
     r"|conv_depthwise|im2col|col2im|_alg[01]_|_engine|scal_kernel|splitkreduce|cgemm"
 )
+
+
+_SPLIT_SUM = "execute_split_k_kernel"
+"""Of a product's own name: what adds up its parts. Nsight Compute counts no matrix instruction in it."""
 
 
 def read_matrix_name(signature: Signature) -> MatrixName:
@@ -68,7 +72,7 @@ def read_matrix_name(signature: Signature) -> MatrixName:
     for reader in (_nvjet, _tensile, _sm100, _xmma, _trtllm):
         found = reader(text)
         if found:
-            return found
+            return replace(found, unit=VECTOR) if _SPLIT_SUM in lower else found
     if "dot_do_o" in lower or "convert_dq" in lower:
         return MatrixName(unit=VECTOR)
     if "fmha_cutlass" in lower or "flash" in lower or "sdpa" in lower:

@@ -6,10 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from profkit.model import Finding, OperationKind, Severity
+from profkit.model import Finding, Severity
 from profkit.model.kernel_class import Family
 from profkit.model.summing import Summed
 from profkit.roofline.autocast_calls import Calls, bare
+from profkit.roofline.operator_shapes import floating_input_type
+from profkit.roofline.precision_map import WindowKernels
 from profkit.timeline.view import TraceView
 
 __all__ = ["PRECISION_FINDINGS", "precision_findings"]
@@ -43,18 +45,19 @@ def _without_scaler(view: TraceView) -> list[Finding]:
 
 
 def _emulated(view: TraceView) -> list[Finding]:
-    """Products in bf16 on GPUs that have no instruction for them."""
-    operations, work = view.trace.operations, view.work
-    rows = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.counted)
-    if "bf16" not in work.dtypes:
-        return []
-    rows = rows[work.dtype[rows] == work.dtypes.index("bf16")]
-    found = []
-    for at, device in enumerate(view.trace.devices):
-        mine = rows[operations.device[rows] == at]
-        products = [r for r in mine.tolist() if work.class_of_name[int(operations.name[r])].is_product]
-        if products and device.compute_capability and device.compute_capability < _FIRST_BF16:
-            found.append(
-                Finding("bf16-emulated", Severity.WARNING, count=len(products), params={"gpu": device.name})
-            )
-    return found
+    """Products that take bf16 on GPUs that have no instruction for it: their kernels may be called fp32 ones."""
+    kernels, dtypes = WindowKernels.of(view), view.work.dtypes
+    taken = [t for t in np.unique(kernels.types).tolist() if t >= 0 and _takes_bf16(kernels.source[t])]
+    named = kernels.dtype == (dtypes.index("bf16") if "bf16" in dtypes else -2)
+    chosen = kernels.matrix & (named | np.isin(kernels.types, taken))
+    devices = view.trace.devices
+    counts = np.bincount(view.trace.operations.device[kernels.row[chosen]], minlength=len(devices)).tolist()
+    return [
+        Finding("bf16-emulated", Severity.WARNING, count=count, params={"gpu": device.name})
+        for device, count in zip(devices, counts, strict=True)
+        if count and device.compute_capability and device.compute_capability < _FIRST_BF16
+    ]
+
+
+def _takes_bf16(types: str) -> bool:
+    return floating_input_type(types) == "bf16"

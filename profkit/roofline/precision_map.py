@@ -24,6 +24,7 @@ from profkit.timeline.view import TraceView
 __all__ = [
     "OPERATOR_TYPES",
     "TF32",
+    "WindowKernels",
     "busiest_types",
     "operator_types",
     "precision_rows",
@@ -45,7 +46,7 @@ _NEW_SWITCHES: Final = (2, 9)
 
 
 @dataclass(frozen=True, eq=False)
-class _Kernels:
+class WindowKernels:
     """The kernels of a trace's window, by column."""
 
     row: Column
@@ -64,7 +65,8 @@ class _Kernels:
     """The texts of the recording that has the operators: the trace itself, or a profiler trace of the same step."""
 
     @classmethod
-    def of(cls, view: TraceView) -> _Kernels:
+    def of(cls, view: TraceView) -> WindowKernels:
+        """Those of a trace."""
         operations = view.trace.operations
         row = np.flatnonzero((operations.kind == OperationKind.KERNEL) & view.counted)
         names, code = np.unique(operations.name[row], return_inverse=True)
@@ -92,7 +94,7 @@ class _Kernels:
 
 def precision_rows(view: TraceView) -> list[PrecisionRow]:
     """Time, work and launches of the window's kernels by phase, type, unit, and products or not."""
-    kernels = _Kernels.of(view)
+    kernels = WindowKernels.of(view)
     if not len(kernels.row):
         return []
     path = view.phases.path_of(view.phases.of_operation[kernels.row])
@@ -136,7 +138,7 @@ def _sum(one: PrecisionRow, other: PrecisionRow) -> PrecisionRow:
 
 def operator_types(view: TraceView) -> list[OperatorTypes]:
     """Which types the operators of the window's kernels took, and what the kernels computed in and wrote."""
-    kernels = _Kernels.of(view)
+    kernels = WindowKernels.of(view)
     launched = np.flatnonzero(kernels.operator >= 0)
     if not len(launched):
         return []
@@ -180,7 +182,7 @@ def _written(kernel: KernelClass) -> str | None:
 
 def tf32_rows(view: TraceView) -> list[Tf32Row]:
     """How much time products and convolutions of fp32 took in TF32 and in fp32, on GPUs that have TF32."""
-    kernels, trace = _Kernels.of(view), view.trace
+    kernels, trace = WindowKernels.of(view), view.trace
     names = trace.operations.name[kernels.row].astype(np.int64)
     group, example = group_rows(names, kernels.operator, kernels.types, trace.operations.device[kernels.row])
     time = sums(group, kernels.duration_ns, len(example))

@@ -53,7 +53,7 @@ def repeated_bytes(work: Work, kernel: KernelClass, launch: Launch, gpu: Gpu | N
     bands = _bands(launch, tile, rows, columns)
     cores = (gpu.sm_count if gpu else None) or _DEFAULT_SMS
     if bands:
-        again += _banded(bands, (a, b), launch.blocks_per_sm() * cores, splits, l2)
+        again += _banded(bands, (a, b), launch.blocks_per_sm(gpu) * cores, splits, l2)
     else:
         patch = tile[0] * tile[1] * cores
         side = math.sqrt(patch)
@@ -82,7 +82,7 @@ def reread_bytes(work: Work, launch: Launch, gpu: Gpu | None) -> float:
     once; a persistent kernel keeps its data in registers and shared memory as well, as far as it fits.
     """
     l2 = (gpu.l2_bytes if gpu else None) or _DEFAULT_L2_BYTES
-    resident = launch.blocks_per_sm() * ((gpu.sm_count if gpu else None) or _DEFAULT_SMS)
+    resident = launch.blocks_per_sm(gpu) * ((gpu.sm_count if gpu else None) or _DEFAULT_SMS)
     if work.repeated[1]:
         turns = max(launch.blocks / resident, 1.0) if launch.blocks else math.inf
         return work.repeated[0] * min(work.repeated[1], turns - 1.0) * _missed(work.repeated[0], l2)

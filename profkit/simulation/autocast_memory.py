@@ -117,8 +117,9 @@ class _Forward:
         self._last_attention = -1
         self._raised: dict[int, int] = {}
         """When a tensor of so many elements was last asked for in some type: in the program's own code that is fp32."""
-        parameters = program.requested[program.use == PARAMETER]
-        self._parameters = frozenset((parameters[parameters > 0] // _FP32_BYTES).tolist())
+        stays = (program.use == PARAMETER) | (program.before & (program.freed >= program.end))
+        self._stays = frozenset((program.requested[stays & (program.requested > 0)] // _FP32_BYTES).tolist())
+        """Elements of parameters and buffers, which autocast leaves in fp32."""
 
     def _backward_of(self) -> dict[int, int]:
         """The last state of the backward of each forward call, by autograd's number."""
@@ -202,7 +203,7 @@ class _Forward:
 
     def _half_of(self, call: Call, taken: list[_Tensor]) -> bool:
         if _PROMOTES.match(call.name) and any(
-            self._is_parameter(call, size) for size, _ in call.float_inputs()
+            self._stays_wide(call, size) for size, _ in call.float_inputs()
         ):
             return False
         if taken:
@@ -216,9 +217,9 @@ class _Forward:
         made = max((tensor.call.first for tensor in taken), default=-1)
         return self._raised.get(call.sizes[0], -1) < made
 
-    def _is_parameter(self, call: Call, size: int) -> bool:
-        """Whether an input is in fp32 whatever came before: it has a parameter's size, and that of no result."""
-        return size in self._parameters and not self._whole(call, size, product=False)
+    def _stays_wide(self, call: Call, size: int) -> bool:
+        """Whether an input is in fp32 whatever came before: it has a parameter's or buffer's size, and that of no result."""
+        return size in self._stays and not self._whole(call, size, product=False)
 
     def _cast_weights(self, call: Call, taken: list[_Tensor]) -> None:
         """What is taken and no result of the step is a weight: its copy is kept until the product's backward."""

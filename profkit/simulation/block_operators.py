@@ -197,12 +197,23 @@ def _inputs(
     trace: Trace, shapes_text: int, types_text: int, strides_text: int
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...], tuple[int, ...]]:
     """Shapes of an operator's inputs, which of them are floats, and their spans; the last two may be unknown."""
-    shapes, types = _lists(trace, shapes_text), _read(trace, types_text)
-    strides = _lists(trace, strides_text)
-    floats = tuple(each not in _NO_FLOATS for each in types) if len(types) == len(shapes) else ()
-    told = [len(a) == len(b) for a, b in zip(shapes, strides, strict=False)]
-    spans = tuple(map(_span, shapes, strides)) if len(told) == len(shapes) and all(told) else ()
-    return shapes, floats, spans
+    shapes, types, strides = (_read(trace, text) for text in (shapes_text, types_text, strides_text))
+    typed, strided = len(types) == len(shapes), len(strides) == len(shapes)
+    listed = [_is_list(each) for each in shapes]
+    alone = not any(shape and not is_list for shape, is_list in zip(shapes, listed, strict=True))
+    dims: list[tuple[int, ...]] = []
+    floats: list[bool] = []
+    spans: list[int] = []
+    for place, shape in enumerate(shapes):
+        members, told = _members(shape), _members(strides[place] if strided else [])
+        strided &= len(told) == len(members)
+        for number, member in enumerate(members):
+            dims.append(_sizes(member))
+            floats.append(alone if listed[place] else typed and str(types[place]) not in _NO_FLOATS)
+            stride = _sizes(told[number]) if strided else ()
+            strided &= len(stride) == len(dims[-1])
+            spans.append(_span(dims[-1], stride) if strided else 0)
+    return tuple(dims), tuple(floats) if typed else (), tuple(spans) if strided else ()
 
 
 def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
@@ -231,9 +242,17 @@ def _read(trace: Trace, text: int) -> list[object]:
     return told if isinstance(told, list) else []
 
 
-def _lists(trace: Trace, text: int) -> tuple[tuple[int, ...], ...]:
-    """Lists of numbers, one for each input; empty for an input without them."""
-    return tuple(
-        tuple(each) if isinstance(each, list) and all(isinstance(n, int) and n >= 0 for n in each) else ()
-        for each in _read(trace, text)
-    )
+def _is_list(shape: object) -> bool:
+    """Whether an input is a list of tensors. Beside a tensor it holds indices, else what is joined, such as by ``cat``."""
+    return isinstance(shape, list) and any(isinstance(each, list) for each in shape)
+
+
+def _members(told: object) -> list[object]:
+    return told if isinstance(told, list) and _is_list(told) else [told]
+
+
+def _sizes(told: object) -> tuple[int, ...]:
+    """The sizes of one tensor's dimensions, or their strides; empty for what is none."""
+    if isinstance(told, list) and all(isinstance(n, int) and n >= 0 for n in told):
+        return tuple(told)
+    return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -11,29 +11,67 @@ from profkit.model.states import State
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.fusion import compile_model
 from profkit.simulation.kernel_facts import StepFacts
+from profkit.timeline.range_names import matching
 
-__all__ = ["compilation_ns", "compile_once", "graphs_of", "join_regions", "newest_version", "regions"]
+__all__ = [
+    "Region", "all_regions", "breaks_of", "compilation_ns", "compile_once", "graphs_of", "join_regions", "newest_version", "regions",
+]  # fmt: skip
 
+_FEWEST_GRAPHS: Final = 3
+"""Of graphs that follow each other; two may be two models."""
 _REGION: Final = re.compile(r"Torch-Compiled Region: (\d+)/(\d+)")
 
 
-def regions(facts: StepFacts) -> list[tuple[int, int]]:
-    """Graph and version of every compiled region of the step."""
+class Region(NamedTuple):
+    """A compiled region that ran in the step."""
+
+    row: int
+    """Of ``Trace.ranges``."""
+    graph: int
+    version: int
+
+
+def regions(facts: StepFacts) -> list[Region]:
+    """Every compiled region of the step, in the order of their starts."""
     since, until = facts.host_span
+    starts = facts.view.trace.ranges.start_ns
+    return [each for each in facts.once(all_regions) if since <= starts[each.row] < until]
+
+
+def all_regions(facts: StepFacts) -> list[Region]:
+    """Every compiled region of the recording, in the order of their starts."""
     ranges, strings = facts.view.trace.ranges, facts.view.trace.strings
-    inside = (ranges.start_ns >= since) & (ranges.start_ns < until)
-    found = [_REGION.match(strings[i]) for i in ranges.name[inside].tolist() if i >= 0]
-    return [(int(m[1]), int(m[2])) for m in found if m]
+    rows = np.flatnonzero(matching(strings, ranges.name, lambda name: _REGION.match(name) is not None))
+    rows = rows[np.argsort(ranges.start_ns[rows], kind="stable")]
+    found = [(row, _REGION.match(strings[ranges.name[row]])) for row in rows.tolist()]
+    return [Region(row, int(m[1]), int(m[2])) for row, m in found if m]
+
+
+def breaks_of(facts: StepFacts) -> list[tuple[Region, Region]]:
+    """Each region of the step with the one before it on its thread, where that is of another graph.
+
+    What follows a break runs inside the region before it; modules that are compiled one by one follow each other.
+    """
+    ranges = facts.view.trace.ranges
+    last, until, found, inside = dict[int, Region](), dict[int, int](), [], []
+    for region in facts.once(regions):
+        thread, ends = int(ranges.thread[region.row]), int(ranges.end_ns[region.row])
+        if thread in last and last[thread].graph != region.graph:
+            found.append((last[thread], region))
+            inside.append(ends <= until[thread])
+        last[thread], until[thread] = region, max(until.get(thread, 0), ends)
+    nested = [pair for pair, within in zip(found, inside, strict=True) if within]
+    return nested or (found if len(graphs_of(facts)) >= _FEWEST_GRAPHS else [])
 
 
 def graphs_of(facts: StepFacts) -> list[int]:
     """The numbers of the compiled graphs, ascending."""
-    return sorted({graph for graph, _ in facts.once(regions)})
+    return sorted({region.graph for region in facts.once(regions)})
 
 
 def newest_version(facts: StepFacts) -> int:
     """How often the region that was compiled most often was compiled again."""
-    return max((version for _, version in facts.once(regions)), default=0)
+    return max((region.version for region in facts.once(regions)), default=0)
 
 
 def compilation_ns(facts: StepFacts) -> int:

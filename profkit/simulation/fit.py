@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.memory.categories import CATEGORIES, UNKNOWN_USE
+from profkit.memory.categories import CATEGORIES, PARAMETER, UNKNOWN_USE
+from profkit.memory.growth import growth_rows, step_boundaries
 from profkit.memory.private_pools import private_pools
 from profkit.model import Trace
 from profkit.model.memory_history import Action
@@ -20,6 +22,7 @@ from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.fit_changes import FitChanges, PricedChange
 from profkit.simulation.memory_program import MemoryProgram
+from profkit.simulation.offload_time import offload_ns
 from profkit.simulation.predict import Step
 from profkit.simulation.recompute_memory import cheapest_places, find_segments
 from profkit.simulation.reserved_memory import reserved_bytes
@@ -53,7 +56,7 @@ def fit_program(
         gpu_bytes: The memory of the recorded GPU, where a trace says it.
     """
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
-    failed = failed_request(program)
+    failed, grows = failed_request(program), _grows(program)
     priced = changes.priced(program, operators)
     program = program if failed is None else _with_request(program, failed)
     changed = _applied(program, priced)
@@ -67,14 +70,20 @@ def fit_program(
             step_ns=round(step.plain_ns) if step else None,
         ),
         changes=[each.name for each in priced],
-        settings={each.name: each.value for each in priced if each.value is not None},
-        after=FitThen(peak_bytes=peak, reserved_bytes=reserved, step_ns=_time(step, priced)),
+        settings={
+            **{each.name: each.value for each in priced if each.value is not None},
+            **({"ranks": float(changes.ranks)} if changes.shard else {}),
+        },
+        after=FitThen(
+            peak_bytes=peak, reserved_bytes=reserved, step_ns=_time(step, priced, _on_host(changed, changes))
+        ),
         memory_bytes=memory_bytes,
         outside_bytes=outside,
-        fits=_fits(reserved, outside, memory_bytes, finished=failed is None),
+        fits=_fits(reserved, outside, memory_bytes, finished=failed is None and not grows),
         by_category=_by_category(program.recorded, changed),
         notes=[
             *([FitNote(code="ran-out", params={"bytes": _requested(program, failed)})] if failed else []),
+            *([FitNote(code="grows", params={"bytes": grows})] if grows else []),
             *_notes(program, changes, operators),
             *([FitNote(code="gives-back")] if reserved.high == room else []),
         ],
@@ -86,6 +95,16 @@ def failed_request(program: MemoryProgram) -> int | None:
     failed = np.flatnonzero(program.replayed.events.action == Action.OOM)
     begin = int(program.step_bounds[-2])
     return int(failed[-1]) if len(failed) and failed[-1] >= begin else None
+
+
+@lru_cache(maxsize=4)
+def _grows(program: MemoryProgram) -> int:
+    """Bytes a step by which owners surely grow: after enough steps nothing fits."""
+    bounds = step_boundaries(program.replayed, program.stretches, program.activity)
+    rows = (
+        growth_rows(program.replayed, bounds, program.owners, program.use.astype(np.int64)) if bounds else []
+    )
+    return sum(row.bytes_per_step for row in rows if row.confidence == "high")
 
 
 def _requested(program: MemoryProgram, event: int) -> int:
@@ -201,7 +220,13 @@ def _fits(reserved: Interval, outside: int, memory_bytes: int | None, *, finishe
     return False if reserved.low + outside > memory_bytes else None
 
 
-def _time(step: Step | None, priced: Sequence[PricedChange]) -> Interval | None:
+def _on_host(changed: MemoryProgram, changes: FitChanges) -> int:
+    """Bytes of the parameters that the host updates."""
+    updated = (changed.use == PARAMETER) & changed.before if changes.offload_optimizer else slice(0)
+    return int(changed.requested[updated].sum())
+
+
+def _time(step: Step | None, priced: Sequence[PricedChange], on_host: int) -> Interval | None:
     if step is None:
         return None
     found = step.predict([change for each in priced for change in each.time])
@@ -209,7 +234,12 @@ def _time(step: Step | None, priced: Sequence[PricedChange]) -> Interval | None:
     missed = (1 - _LEAST_GAIN) * sum(max(math.log(speedup), 0.0) for speedup in alone)
     low = math.exp(min(math.log(found.low), math.log(found.likely) - missed) - _ANOTHER_RUN)
     high = math.exp(math.log(found.high) + _ANOTHER_RUN)
-    return _around(found.after_ns, found.before_ns / high, found.before_ns / low)
+    beside = offload_ns(on_host, step.facts.gpu)
+    return _around(
+        found.after_ns + beside.likely,
+        found.before_ns / high + beside.low,
+        found.before_ns / low + beside.high,
+    )
 
 
 def _around(likely: float, low: float, high: float) -> Interval:
@@ -255,8 +285,8 @@ def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperator
         )
     if changes.stores_scores(program, operators):
         notes.append(FitNote(code="scores-stored"))
-    if changes.offload_optimizer:
-        notes.append(FitNote(code="offload-not-timed"))
+    timed = {"offload-roughly-timed": changes.offload_optimizer, "ranks-not-timed": changes.shard is not None}
+    notes += [FitNote(code=code) for code, asked in timed.items() if asked]
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())
     if maybe and (changes.batch != 1 or changes.sequence != 1):
         notes.append(FitNote(code="unexplained-blocks", params={"bytes": maybe}))

@@ -26,7 +26,6 @@ __all__ = [
     "keep_gradients",
     "offload_optimizer",
     "optimizer_kind",
-    "shard_over",
 ]
 
 MemoryChange: TypeAlias = Callable[[MemoryProgram], MemoryProgram]
@@ -73,7 +72,10 @@ _SMALL_BYTES = 4 * 4096
 
 
 def optimizer_kind(kind: str) -> MemoryChange:
-    """Another optimizer: ``sgd`` without momentum, ``adam`` in fp32, ``adam8bit`` with states of one byte."""
+    """Another optimizer: ``sgd`` without momentum, ``adam`` in fp32, ``adam8bit`` with states of one byte.
+
+    The kernels of bitsandbytes need no temporaries, and neither does SGD without momentum.
+    """
 
     def change(program: MemoryProgram) -> MemoryProgram:
         parameters = program.use == PARAMETER
@@ -85,7 +87,7 @@ def optimizer_kind(kind: str) -> MemoryChange:
             changed = program.scaled(states & ~small, max(wanted - fixed, 0.0) / (held - fixed))
         else:
             changed = _with_states(program.without(states), kind)
-        return fuse_optimizer(changed) if kind == "sgd" else changed
+        return changed if kind == "adam" else fuse_optimizer(changed)
 
     return change
 
@@ -106,31 +108,3 @@ def _with_states(program: MemoryProgram, kind: str) -> MemoryProgram:
         rest=np.zeros(len(copies), np.int64),
         use=np.full(len(copies), OPTIMIZER_STATE),
     )
-
-
-def shard_over(ranks: int, stage: str, layers: int) -> MemoryChange:
-    """State sharded over ranks (``zero1``), gradients too (``zero2``), and parameters (``zero3``).
-
-    Sharded parameters are gathered layer by layer, the next one while one computes; so are gradients before they are
-    reduced. A layer is at least as large as the largest parameter.
-    """
-    sharded = {"zero1": (OPTIMIZER_STATE,), "zero2": (OPTIMIZER_STATE, GRADIENT)}.get(
-        stage, (OPTIMIZER_STATE, GRADIENT, PARAMETER)
-    )
-    buffers = {"zero1": 0, "zero2": 1}.get(stage, 3)
-
-    def change(program: MemoryProgram) -> MemoryProgram:
-        changed = program.scaled(np.isin(program.use, sharded), 1 / ranks)
-        parameters = program.requested[program.use == PARAMETER]
-        if not len(parameters) or not buffers:
-            return changed
-        layer = max(int(parameters.sum()) // max(layers, 1), int(parameters.max()))
-        row = np.flatnonzero(program.use == PARAMETER)[:1]
-        return changed.with_rows(
-            np.repeat(row, buffers),
-            requested=np.full(buffers, layer),
-            rest=np.zeros(buffers, np.int64),
-            use=np.full(buffers, TEMPORARY),
-        )
-
-    return change

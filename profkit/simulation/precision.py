@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from profkit.hardware import TENSOR, VECTOR
 from profkit.model.kernel_class import Family
+from profkit.roofline.autocast_lists import IN_FP32
 from profkit.roofline.input_types import takes_fp32
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
@@ -134,7 +135,7 @@ def autocast(edited: EditedStep) -> None:
     chosen = wide_products(facts) & edited.alive & ~facts.optimizer
     sizes = facts.inputs
     _retime(edited, chosen, narrow, bytes_factor=0.5)
-    soft = _follows_products(edited) & edited.alive
+    soft = _follows_products(edited) & ~facts.once(_stays_wide) & edited.alive
     floor = np.minimum(edited.duration_ns, constants.start_ns)
     edited.retime(soft, floor + (edited.duration_ns - floor) * 0.5)
     edited.bytes[chosen] *= 0.5
@@ -147,9 +148,34 @@ def autocast(edited: EditedStep) -> None:
 def _follows_products(edited: EditedStep) -> Flags:
     """Kernels that see 16 bits under autocast; softmax, losses, the optimizer and norms but batch norm stay in fp32."""
     facts = edited.facts
-    batch_norms = facts.of_family(Family.NORM) & facts.named("batch_norm", "BatchNorm")
+    batch_norms = facts.of_family(Family.NORM) & ~_norms_of_rows(facts)
     kinds = (facts.of_family(*_ACTIVATIONS) | batch_norms) & ~facts.optimizer & ~facts.zeroing
     return kinds & np.isin(facts.dtype.astype(str), ("fp32", "tf32", ""))
+
+
+def _stays_wide(facts: StepFacts) -> Flags:
+    """What follows an operator that autocast keeps in fp32, up to the next product, and what adds to a stream in fp32."""
+    listed = {f"aten::{name}" for name in IN_FP32}
+    kept = np.array([not listed.isdisjoint(names) for names in facts.operators], bool) | (
+        facts.of_family(Family.SOFTMAX, Family.LOSS) | _norms_of_rows(facts)
+    )
+    found = np.zeros(facts.count, bool)
+    forward, backward = np.flatnonzero(~facts.backward), np.flatnonzero(facts.backward)[::-1]
+    for rows in (forward, backward):
+        # The last of either kind before each.
+        last = np.maximum.accumulate(np.where(kept[rows] | facts.matrix[rows], np.arange(len(rows)), -1))
+        found[rows] = (last >= 0) & kept[rows][last]
+    return found | _residuals(facts)
+
+
+def _residuals(facts: StepFacts) -> Flags:
+    """Sums of two tensors alike: with layer norms, one of them is what the layers before added up in fp32."""
+    alike = np.array([len(each) > 1 and each[0] == each[1] for each in facts.inputs], bool)
+    return alike & facts.innermost("aten::add", "aten::add_") & _norms_of_rows(facts).any()
+
+
+def _norms_of_rows(facts: StepFacts) -> Flags:
+    return facts.of_family(Family.NORM) & ~facts.named("batch_norm", "BatchNorm")
 
 
 def _add_casts(edited: EditedStep, row: int, sizes: tuple[float, ...]) -> None:

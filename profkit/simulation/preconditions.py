@@ -10,7 +10,7 @@ import numpy as np
 from profkit.hardware import TENSOR
 from profkit.model import OperationKind
 from profkit.model.kernel_class import Family
-from profkit.simulation.compiled_regions import compilation_ns, graphs_of, newest_version
+from profkit.simulation.compiled_regions import breaks_of, compilation_ns, newest_version
 from profkit.simulation.copies import pageable_copies
 from profkit.simulation.debugging import anomaly_checks
 from profkit.simulation.fusion import fusible
@@ -35,9 +35,6 @@ _ALLOCATES: Final = 0.02
 """Of the step."""
 _UNLIKE: Final = 0.01
 """Of the operations: steps that differ by more do not repeat themselves."""
-
-_FEWEST_GRAPHS: Final = 3
-"""Forward and backward are one graph each, without any break."""
 
 Others = Collection[str]
 Unmet = Callable[[Step, Others], str | None]
@@ -164,7 +161,7 @@ def eager_kernels(step: Step, others: Others) -> str | None:
 
 def breaks(step: Step, others: Others) -> str | None:
     """Several compiled graphs, with kernels between them."""
-    if len(step.facts.once(graphs_of)) < _FEWEST_GRAPHS:
+    if not step.facts.once(breaks_of):
         return "no breaks of compiled graphs were found"
     return None if fusible(step.facts).any() else "no kernels between the compiled graphs"
 

@@ -15,7 +15,7 @@ from profkit.simulation.constants import LIKELY, SCENARIOS, Constants
 from profkit.simulation.copies import pageable_copies, pin_memory
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.exchanged import Exchanged
-from profkit.simulation.fusion import compile_model
+from profkit.simulation.fusion import compile_for_device, compile_model
 from profkit.simulation.kernel_facts import StepFacts, find_facts
 from profkit.simulation.launching import lift_waits
 from profkit.simulation.other_gpu import OtherGpu
@@ -189,7 +189,9 @@ class Step:
         staged = math.log1p(_STAGED * self._staged_ns / before) if pin_memory in changes else 0.0
         guessed = _GUESSED * abs(gain) if least or _cannot_be_told(changes) else 0.0
         resumed = math.log(_RESUMED) if lift_waits in changes and limit != "device" else 0.0
-        lower = _together([staged, guessed, *(gain - each for each in gains)], unsure)
+        idle_host = [compile_for_device if each is compile_model else each for each in changes]
+        for_device = self._gain(idle_host, LIKELY) if compile_model in changes else gain
+        lower = _together([staged, guessed, gain - for_device, *(gain - each for each in gains)], unsure)
         higher = _together([staged, guessed, resumed, *(each - gain for each in gains)], unsure)
         low, likely, high = (math.exp(each) for each in (gain - lower, gain, gain + higher))
         return Prediction(before, before / likely, low, likely, high, limit)

@@ -26,6 +26,7 @@ from profkit.simulation.memory_program import MemoryProgram
 __all__ = [
     "LayerTimes",
     "Segment",
+    "backward_begin",
     "cheapest_places",
     "find_segments",
     "layer_times",
@@ -270,13 +271,13 @@ def recompute_memory(segments: Sequence[Segment]) -> MemoryChange:
     def change(program: MemoryProgram) -> MemoryProgram:
         recorded = program.recorded
         for segment in segments:
-            program = _recomputed(program, recorded, segment, _backward_begin(recorded, segment))
+            program = _recomputed(program, recorded, segment, backward_begin(recorded, segment))
         return program
 
     return change
 
 
-def _backward_begin(recorded: MemoryProgram, segment: Segment) -> int:
+def backward_begin(recorded: MemoryProgram, segment: Segment) -> int:
     """The state in which a layer's backward begins: before the operator that is the first to free what the layer keeps.
 
     Its result is the next layer's input too. Where that layer's first operator frees it, that one makes a weight's

@@ -31,7 +31,7 @@ _LIBRARY = re.compile(
     r"nccl:|gloo:|mpi:|ucc:|hccl:|xccl:|c10d::|Optimizer\.[^#]*#|DistributedDataParallel\.|DataParallel\."
     r"|FSDP::|FullyShardedDataParallel\.|enumerate\(DataLoader\)#|Torch-Compiled Region|## Call CompiledFxGraph"
     r"|Call CompiledFxGraph|CompiledFunction|Pregraph bytecode|TorchDynamo Cache Lookup|PyTorch Profiler"
-    r"|Iteration Start: PyTorch Profiler|.*\(dynamo_timed\)"
+    r"|Iteration Start: PyTorch Profiler|.*\(dynamo_timed\)|\w+: (?:fn_name=[^,]*, )?compile_id=.*"
 )
 _DATA_LOADER = re.compile(r"enumerate\(DataLoader\)#.*\.__next__")
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")

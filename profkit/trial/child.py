@@ -11,19 +11,20 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
 from profkit.recording.program_events import listen, unlisten
-from profkit.recording.run_script import run_as_main
+from profkit.recording.run_script import recorded, run_as_main
 from profkit.recording.step_finder import StepFinder
 from profkit.trial.changes import Change, changes_named
 from profkit.trial.devices import peak_bytes, wait_for_device
 from profkit.trial.forks import undone_in_children
 from profkit.trial.losses import Losses
-from profkit.trial.messages import Block, Hello, Order, Talk, Turn
+from profkit.trial.messages import RECORDED, Block, Hello, Order, Talk, Turn
 from profkit.trial.observe import Observer
 from profkit.trial.scratch import keep_originals
 from profkit.trial.seeds import seed
@@ -48,10 +49,9 @@ def main(arguments: list[str]) -> None:
         for change in changes.values():
             change.install(undo, list(changes.values()))
         losses.listen(undo)
-        if order.folder is not None:
-            keep_originals(Path.cwd(), stays)
+        outside = {} if order.folder is None else keep_originals(Path.cwd(), stays)
         seed(order.seed_shift, undo)
-        turns = Turns(talk, order.warmup, changes, losses, undo)
+        turns = Turns(talk, order, changes, losses, undo, outside)
         finder = StepFinder(turns.stepped, order.step_by, order.step_every)
         listen(finder)
         undo.callback(unlisten, finder)
@@ -65,10 +65,17 @@ class Turns:
     """
 
     def __init__(
-        self, talk: Talk, warmup: int, changes: dict[str, Change], losses: Losses, undo: ExitStack
+        self,
+        talk: Talk,
+        order: Order,
+        changes: dict[str, Change],
+        losses: Losses,
+        undo: ExitStack,
+        outside: Mapping[str, None],
     ) -> None:
+        self._order, self._outside = order, outside
         self._talk, self._changes, self._losses, self._undo = talk, changes, losses, undo
-        self._left, self._steps = warmup, warmup
+        self._left = self._steps = order.warmup
         self._leading_in = 0
         self._start_ns = time.perf_counter_ns()
         self._first_ns: int | None = None
@@ -97,6 +104,7 @@ class Turns:
         wait_for_device()
         ns = time.perf_counter_ns() - self._start_ns
         block = Block(steps=self._steps, ns=ns, losses=self._losses.take(), peak_bytes=peak_bytes())
+        block.outside = list(self._outside)
         lead_in = 1
         if self._observer is not None:
             block.first_ns, block.facts = self._first_ns, self._observer.facts()
@@ -113,8 +121,20 @@ class Turns:
         except EOFError:
             os._exit(0)  # the trial is gone: nothing of this run is kept
         assert isinstance(turn, Turn)
+        if turn.record is not None:
+            self._record(turn.record)
+            return
         self._left = self._steps = turn.steps
         self._leading_in = lead_in
+
+    def _record(self, folder: str) -> None:
+        self._left = sys.maxsize
+        options = {"folder": folder, "step_by": self._order.step_by, "step_every": self._order.step_every}
+        self._undo.enter_context(recorded(options | RECORDED)).when_done = self._recorded
+
+    def _recorded(self) -> None:
+        self._talk.say(Block(steps=0, ns=0))
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ _ROUNDING: Final = 1e-3
 """What another order of sums may grow to within a trial, as a share of the loss."""
 _PRECISION: Final = 1e-2
 """The same for fewer bits, where seeds make no difference: bf16 keeps three digits of a number."""
+_ENOUGH_LOSSES: Final = 15
+"""A curve of another seed that is as long tells what a step more or less is worth: the warm-up and a few turns."""
 _OWN_SHARE: Final = 0.25
 """A change that promises equal numbers may lead off by this share of what another seed does."""
 
@@ -53,6 +55,7 @@ class Curves:
             )
         if bad is not None:
             return Likeness(False, None, None, f"loss {bad + 1} is NaN or infinite")
+        count = self._compared(count)
         scale = _scale(self.own[:count])
         distance = _distance(losses, self.own, count) / scale
         seeds = max(
@@ -61,6 +64,11 @@ class Curves:
         same = distance <= _allowed(promise, seeds)
         how = f"{distance:.2%} from the baseline; other seeds differ by {seeds:.2%}"
         return Likeness(same, distance, seeds, f"loss unchanged ({how})" if same else f"the loss is {how}")
+
+    def _compared(self, count: int) -> int:
+        """As many as other seeds have run: rounding and seeds alike lead further apart with each step."""
+        longest = max(map(len, self.others), default=0)
+        return min(count, longest) if longest >= _ENOUGH_LOSSES else count
 
 
 def _allowed(promise: Promise, seeds: float) -> float:

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Block", "Facts", "Hello", "LoaderFacts", "Message", "OptimizerFacts", "Order", "Talk", "Turn"]
+__all__ = [
+    "RECORDED",
+    "Block",
+    "Facts",
+    "Hello",
+    "LoaderFacts",
+    "Message",
+    "OptimizerFacts",
+    "Order",
+    "Talk",
+    "Turn",
+]
+
+
+RECORDED: Final[dict[str, Any]] = {"wait": 1, "warmup": 2, "steps": 3}
+"""The steps of a recording, once a program has warmed up."""
 
 
 class Order(msgspec.Struct, kw_only=True):
@@ -102,14 +118,18 @@ class Block(msgspec.Struct, tag=True, kw_only=True):
     """How often each change found something to change."""
     refused: dict[str, str] = {}
     """What the program said to a change that did not fit."""
+    outside: list[str] = []
+    """Files that it has written so far outside its scratch folder."""
     facts: Facts | None = None
     """With the first block only."""
 
 
 class Turn(msgspec.Struct, tag=True, kw_only=True):
-    """It is this process' turn: run a step that is not timed, then so many that are."""
+    """It is this process' turn: run a step that is not timed, then so many that are; or record some, and end."""
 
     steps: int
+    record: str | None = None
+    """The folder of a recording."""
 
 
 Message = Hello | Block | Turn

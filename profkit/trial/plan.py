@@ -25,6 +25,8 @@ class Plan:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     keep_going: bool = False
+    compared_in: str | None = None
+    """A folder for recordings of the unchanged step and of the kept one."""
     predicted: Mapping[str, Interval] = field(default_factory=dict)
     """The speed-ups that a recording promises."""
 

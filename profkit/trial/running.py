@@ -50,6 +50,8 @@ class Failed(Exception):
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(kind, why)
         self.kind, self.why = kind, why
+        self.owner: object = None
+        """The side that failed: where two are timed in turns, it may be either."""
 
 
 class Process(Protocol):
@@ -72,6 +74,9 @@ class Process(Protocol):
 
     def turn(self, steps: int, expected_s: float = 0.0) -> Block:
         """Run a step that leads in, and so many that are timed."""
+
+    def record(self, folder: str) -> None:
+        """Record some steps into a folder, as the last that it does."""
 
     def pause(self, standing: bool) -> None:
         """Stand still while it starts, or go on."""
@@ -220,14 +225,24 @@ class Running:
 
     def turn(self, steps: int, expected_s: float = 0.0) -> Block:
         """Run a step that leads in, and so many that are timed; then it is frozen again."""
+        self._ask(Turn(steps=steps))
+        patience = max(self.program.patience_s / 10, 20 * expected_s)
+        return self._hear(min(patience, self.program.patience_s))
+
+    def record(self, folder: str) -> None:
+        """Record some steps into a folder; each rank has ended then."""
+        self._ask(Turn(steps=0, record=folder))
+        deadline = time.monotonic() + self.program.patience_s
+        for talk in self._talks:
+            self._word(talk, deadline, self.program.patience_s, math.inf)
+
+    def _ask(self, turn: Turn) -> None:
         self._signal(signal.SIGCONT)
         try:
             for talk in self._talks:
-                talk.say(Turn(steps=steps))
+                talk.say(turn)
         except EOFError:
             raise self._failure() from None
-        patience = max(self.program.patience_s / 10, 20 * expected_s)
-        return self._hear(min(patience, self.program.patience_s))
 
     def pause(self, standing: bool) -> None:
         """Stand still while it starts, or go on."""

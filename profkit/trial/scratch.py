@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import islice
@@ -19,6 +20,12 @@ _ENTRIES: Final = 2000
 """A folder of more entries is data, which is read: it is linked as a whole."""
 _ALL: Final = 20_000
 _DEPTH: Final = 4
+_MOST_TOLD: Final = 20
+_NOBODYS: Final = tuple(
+    str(Path(each).expanduser()) + os.sep
+    for each in (tempfile.gettempdir(), "~/.cache", "~/.triton", "~/.nv", "/dev", "/proc", "/sys")
+)
+"""What is written there is a cache's or a device's."""
 _READ_ONLY: Final = (".git", ".venv", "venv", "node_modules")
 
 
@@ -53,38 +60,55 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def keep_originals(scratch: Path, undo: ExitStack) -> None:
+def keep_originals(scratch: Path, undo: ExitStack) -> dict[str, None]:
     """Put a copy, or nothing, in place of a link within ``scratch`` before the program writes through it.
 
     It hears what Python opens, and `torch.save`, which opens its files in C++.
+
+    Returns:
+        The files outside that the program has written so far, in order: these are its own. Caches are left out.
     """
     import torch
 
     root = str(scratch.resolve()) + os.sep
+    outside: dict[str, None] = {}
+
+    def written(path: str | bytes | os.PathLike[Any], copied: bool) -> None:
+        place = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - not resolved, since it is about the link
+        if place.startswith(root):
+            _unlink(place, copied)
+            place = os.path.realpath(place)
+        if not place.startswith((root, *_NOBODYS)) and len(outside) < _MOST_TOLD:
+            outside[place] = None
 
     def opened(event: str, args: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
-            mode, flags = args[1], args[2]
-            if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):
-                _unlink(os.fsdecode(args[0]), root, copied=not flags & os.O_TRUNC)
-            elif isinstance(mode, str) and set(mode) & set("wax+"):
-                _unlink(os.fsdecode(args[0]), root, copied="w" not in mode)
+            writes, empties = _intent(args[1] or "", args[2])
+            if writes:
+                written(args[0], copied=not empties)
 
     def saving(original: Callable[..., Any]) -> Callable[..., Any]:
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             if isinstance(f, str | os.PathLike):
-                _unlink(os.fsdecode(f), root, copied=False)
+                written(f, copied=False)
             return original(obj, f, *args, **kwargs)
 
         return save
 
     sys.addaudithook(opened)
     replace(undo, torch, "save", saving)
+    return outside
 
 
-def _unlink(path: str, root: str, copied: bool) -> None:
-    place = os.path.abspath(path)  # noqa: PTH100 - not resolved, since it is about the link
-    if not place.startswith(root) or not os.path.islink(place) or os.path.isdir(place):  # noqa: PTH114, PTH112
+def _intent(mode: str, flags: object) -> tuple[bool, bool]:
+    """Whether a file is opened to be written, and emptied."""
+    if isinstance(flags, int):
+        return bool(flags & (os.O_WRONLY | os.O_RDWR)), bool(flags & os.O_TRUNC)
+    return bool(set(mode) & set("wax+")), "w" in mode
+
+
+def _unlink(place: str, copied: bool) -> None:
+    if not os.path.islink(place) or os.path.isdir(place):  # noqa: PTH114, PTH112
         return
     origin = os.path.realpath(place)
     os.unlink(place)  # noqa: PTH108

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from profkit.errors import RecordingError
 from profkit.trial.ahead import Names, at_once
-from profkit.trial.attempts import FOR_A_COMPILER, FOR_THE_LAST_COMPILER, NO_BLOCK, Attempts
+from profkit.trial.attempts import FOR_THE_WHOLE, NO_BLOCK, Attempts
 from profkit.trial.baselines import BASELINES_SHARE
 from profkit.trial.bundles import bundles_of, slow_first
 from profkit.trial.changes import CHANGES, change_named, changes_named, is_compiler, same_kind
@@ -61,8 +62,6 @@ class Trial:
         self._tries = Attempts(program, plan, tell, keep)
         self._done = {row.change: row for row in done}
         self._candidates: list[str] = []
-        self._is_short = False
-        """Whether the budget does not hold all changes, each alone and then together."""
 
     def run(self) -> TryDocument:
         """Make the trial. Ctrl-C ends it with what is known.
@@ -101,11 +100,12 @@ class Trial:
         tries.facts = self._start_unchanged(sides[0])
         tries.ahead.most = max(at_once(tries.facts, tries.baseline.peak_bytes), tries.ahead.count)
         for side in sides:
-            side.hurry(tries.patience_s([]))
+            side.hurry(tries.patience_s([]), tries.end)
         self._choose()
-        self._is_short = self._alone_takes_s() > tries.left_s() - tries.reserve_s()
-        tries.for_a_compiler = FOR_THE_LAST_COMPILER if self._is_short else FOR_A_COMPILER
-        if self._is_short:
+        changes_s = self._changes_take_s()
+        share_s = BASELINES_SHARE * tries.plan.budget_s
+        tries.is_short = share_s + changes_s > tries.left_s() - tries.reserve_s()
+        if tries.is_short:
             tries.notes.append(
                 "the budget is short: the changes that help most often were tried together first"
             )
@@ -115,7 +115,7 @@ class Trial:
         else:
             tries.ahead.start([(name,) for name in self._candidates if not is_compiler(name)], sides)
         with tries.ahead.standing_still():
-            tries.unchanged.measure(sides, tries.end, _FEW_TURNS if self._is_short else _ALL_TURNS)
+            tries.unchanged.measure(sides, tries.end, _FEW_TURNS if tries.is_short else _ALL_TURNS)
 
     def _guess(self, seed: Side) -> None:
         """Start what a short budget is likely to try beside the unchanged program, before anything is known of it."""
@@ -125,7 +125,7 @@ class Trial:
         if tries.plan.budget_s > _GUESSED_S or not tries.program.starts_beside_others or tries.ahead.most < 2:
             return
         names = [name for name in tries.plan.only or CHANGES if name not in (*tries.plan.skip, *self._done)]
-        tries.for_a_compiler = FOR_THE_LAST_COMPILER
+        tries.is_short = True
         tries.baseline.launch()
         tries.ahead.launch(slow_first(bundles_of(names, tries.plan.promised)), [seed])
 
@@ -143,14 +143,18 @@ class Trial:
     def _bundles(self) -> list[Names]:
         return bundles_of([*self._winners(), *self._candidates], self._tries.plan.promised)
 
-    def _alone_takes_s(self) -> float:
-        """The baselines, then whatever is tried, measured alone and together."""
+    def _changes_take_s(self) -> float:
+        """The starts of other seeds, then whatever is tried, measured alone and together."""
         start_s, count = self._tries.baseline.start_s, len(self._candidates)
         wave_s = start_s / self._tries.ahead.most
-        baselines_s = BASELINES_SHARE * self._tries.plan.budget_s + _OTHER_SEEDS * wave_s
         each_s = wave_s + _TURNS_OF_A_CHANGE * self._tries.few_s(self._tries.baseline)
         compilers = sum(map(is_compiler, self._candidates))
-        return baselines_s + _MEASURED_TWICE * count * each_s + compilers * start_s
+        return _OTHER_SEEDS * wave_s + _MEASURED_TWICE * count * each_s + compilers * start_s
+
+    def _larger_budget(self) -> str:
+        start_s = self._tries.baseline.start_s
+        needed_s = (start_s + self._changes_take_s()) / (1 - BASELINES_SHARE - FOR_THE_WHOLE)
+        return f"a start takes {start_s:.0f} s here: --budget {math.ceil(needed_s / 10) * 10}s leaves time for all of these"
 
     def _choose(self) -> None:
         """Which changes are tried: compilers last, since they start slowly, and the most promising of each first."""
@@ -170,14 +174,16 @@ class Trial:
 
     def _search_or_tell(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         try:
-            if self._is_short:
+            if self._tries.is_short:
                 names = [*self._winners(), *self._candidates]
                 return self._tries.whole(*search_short(self._tries, self._bundles(), names))
             self._tries.restart_s = self._tries.baseline.start_s
             self._try_each()
             self._tries.restart_s = 0.0
             return self._combine()
-        except Failed as failure:  # what was measured alone is still known
+        except Failed as failure:
+            if not any(row.measured for row in self._tries.rows):
+                raise
             self._tries.notes.append(f"what helps alone was not measured together: {failure.why}")
             return [], None
 
@@ -239,6 +245,9 @@ class Trial:
             self._tries.notes.append(
                 "the whole is the product of its changes, which were not measured together"
             )
+        if self._tries.is_short and not any(row.measured for row in self._tries.rows):
+            self._tries.notes.append(self._larger_budget())
+        self._tries.notes += self._of_the_program()
         return TryDocument(
             sentence=closing_sentence(final, loss, self._tries.rows),
             command=list(self._tries.program.command),
@@ -254,7 +263,19 @@ class Trial:
             notes=self._tries.notes,
         )
 
+    def _of_the_program(self) -> Iterator[str]:
+        ended, outside = self._tries.baseline.ended, list(self._tries.baseline.outside)
+        if ended is not None and ended.kind == "crashed":
+            yield f"the unchanged program crashes by itself ({ended.why}), and was started anew"
+        elif ended is not None:
+            yield f"{ended.why}, and was started anew: a longer run leaves more time for turns"
+        if outside:
+            more = f" and {len(outside) - _FILES_TOLD} more" if len(outside) > _FILES_TOLD else ""
+            told = ", ".join(outside[:_FILES_TOLD])
+            yield f"outside its scratch folder the program has written {told}{more}"
 
+
+_FILES_TOLD: Final = 3
 _HINTS: Final = {
     "hung": "Name what ends a step with --step-by, or give it a larger --budget",
     "ended": "A trial takes --warmup steps and more: let the program run longer, or ask for fewer",

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from profkit.recording.recorder import record
 from profkit.trial.changes import changes_named
 from profkit.trial.devices import peak_bytes, wait_for_device
 from profkit.trial.forks import undone_in_children
 from profkit.trial.losses import Losses
-from profkit.trial.messages import Block
+from profkit.trial.messages import RECORDED, Block
 from profkit.trial.observe import Observer, models, optimizers
 from profkit.trial.running import Failed
 from profkit.trial.seeds import random_states, seed, set_random_states
@@ -90,6 +91,10 @@ class _Stepping:
         """Make a step that leads in, and so many that are timed."""
         return self._run(steps)
 
+    def record(self, folder: str) -> None:
+        """Record some steps into a folder."""
+        self._run(1, folder)
+
     def pause(self, standing: bool) -> None:
         """It does nothing by itself."""
 
@@ -97,7 +102,7 @@ class _Stepping:
         """Drop its copy of the state."""
         self._own = None
 
-    def _run(self, steps: int) -> Block:
+    def _run(self, steps: int, folder: str | None = None) -> Block:
         theirs = self._program.subjects.state()
         try:
             with ExitStack() as undo:
@@ -107,7 +112,7 @@ class _Stepping:
                     block = self._first(steps, undo)
                 else:
                     self._own.put()
-                    block = self._next(steps, undo)
+                    block = self._next(steps, undo, folder)
                 self._own = self._program.subjects.state()
         except Exception as error:
             raise _failed(error) from error
@@ -134,10 +139,15 @@ class _Stepping:
             change.warmed_up(undo)
         return self._counted(block)
 
-    def _next(self, steps: int, undo: ExitStack) -> Block:
+    def _next(self, steps: int, undo: ExitStack, folder: str | None) -> Block:
         losses = self._install(undo)
         for change in self._changes:
             change.warmed_up(undo)
+        if folder is not None:
+            with record(folder=folder, **RECORDED) as recorder:
+                for _ in range(sum(RECORDED.values())):
+                    self._program.step()
+                    recorder.step()
         self._program.step()
         wait_for_device()
         return self._counted(self._block(steps, losses, steps, time.perf_counter_ns()))

@@ -6,12 +6,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from profkit.model.rows import Interval
 from profkit.trial.messages import Block
 from profkit.trial.ratio import ENOUGH_TURNS, estimate
 from profkit.trial.running import Failed, Process, Tryable
+
+_Done = TypeVar("_Done")
 
 __all__ = ["FEW_TURNS", "MOST_TURNS", "Comparison", "Side", "compare", "few_turns_s"]
 
@@ -24,6 +26,8 @@ _NARROW_SHARE: Final = 0.2
 MOST_TURNS: Final = 40
 FEW_TURNS: Final = 3
 """The fewest after which a ratio may be clear."""
+_TRIES: Final = 3
+"""Of a turn: with the process that is there, with a new one, and with a new one and a shorter turn."""
 _HOPELESS_FROM: Final = 0.2
 """The share of the turns after which a change may be given up."""
 
@@ -53,14 +57,19 @@ class Side:
         self.start_s = 0.0
         """What its first process took to start and warm up, by the clock."""
         self._failure: Failed | None = None
+        self.outside: dict[str, None] = {}
+        """Files that it has written outside its scratch folder."""
+        self._halvings = 0
+        self.ended: Failed | None = None
+        """How its first process ended by itself."""
 
     def launch(self) -> None:
         """Start it, and do not wait."""
         self._running = self._running or self._new()
 
-    def hurry(self, patience_s: float) -> None:
-        """Give up its start sooner, now that it is known what one takes."""
-        self._program = self._program.within(patience_s, self._program.until)
+    def hurry(self, patience_s: float, until: float) -> None:
+        """Give up its start sooner or later, now that it is known what one takes."""
+        self._program = self._program.within(patience_s, until)
 
     def start(self) -> Block:
         """Start it, and wait until it has warmed up; a side that has failed by itself fails again."""
@@ -78,6 +87,7 @@ class Side:
             )
             self._saw(block)
         except Failed as failure:
+            failure.owner = self
             if failure.kind != "out-of-memory":  # which may be another's fault
                 self._failure = failure
             raise
@@ -114,25 +124,42 @@ class Side:
 
     def turn(self, steps: int) -> float:
         """The time of a step in ns, over so many."""
-        if self._running is None:
+        block = self._anew_if_ended(
+            lambda running: running.turn(self._most(steps), expected_s=steps * self.step_s)
+        )
+        self._saw(block)
+        return block.ns / block.steps
+
+    def _most(self, steps: int) -> int:
+        """A program that has ended in its first turn gets shorter ones."""
+        return max(1, steps >> self._halvings)
+
+    def record(self, folder: str) -> None:
+        """Record some steps into a folder; it is stopped."""
+        self._anew_if_ended(lambda running: running.record(folder))
+        self.stop()
+
+    def _anew_if_ended(self, do: Callable[[Process], _Done]) -> _Done:
+        """Start it anew where it ends, or crashes, by itself; with a shorter turn where even its first was too long."""
+        for left in reversed(range(_TRIES)):
             self.start()
-        for fresh in (False, True):
             assert self._running is not None
+            is_first = len(self._running.blocks) == 1
             try:
-                block = self._running.turn(steps, expected_s=steps * self.step_s)
+                return do(self._running)
             except Failed as failure:
-                if failure.kind != "ended" or fresh:
+                failure.owner = self
+                if not left or failure.kind not in ("ended", "crashed"):
                     raise
-                self.stop()
-                self.start()
-                continue
-            self._saw(block)
-            return block.ns / block.steps
+                self.ended = self.ended or failure
+                self._halvings += 2 * is_first
+            self.stop()
         raise AssertionError
 
     def _saw(self, block: Block) -> None:
         if block.peak_bytes is not None:
             self.peak_bytes = max(block.peak_bytes, self.peak_bytes or 0)
+        self.outside |= dict.fromkeys(block.outside)
 
     def stop(self) -> None:
         """End its process; the next turn starts another."""

@@ -45,7 +45,7 @@ _BUILDING: Final = re.compile(r"cuLink|nvrtc|hiprtc|(?:cuda|cu|hip)GraphInstanti
 _LIBRARIES: Final = re.compile(
     r"(?:nccl|gloo|mpi|ucc|hccl|xccl):|c10d::|Optimizer\.[^#]*#|(?:Distributed|FullySharded)?DataParallel\.|FSDP::"
     r"|enumerate\(DataLoader\)#|Torch-Compiled Region|(?:## )?Call CompiledFxGraph|CompiledFunction|Pregraph bytecode"
-    r"|TorchDynamo Cache Lookup|(?:Iteration Start: )?PyTorch Profiler|.*\(dynamo_timed\)"
+    r"|TorchDynamo Cache Lookup|(?:Iteration Start: )?PyTorch Profiler|.*\(dynamo_timed\)|\w+: (?:fn_name=[^,]*, )?compile_id=.*"
 )
 _OPERATORS: Final = re.compile(r"(?:aten|autograd|torch::autograd|prims|c10d|_c10d_functional)::")
 _DOMAINS: Final = re.compile(

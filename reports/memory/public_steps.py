@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "advice"))
 import public_models as public
+from shards import Adam8bit, ChunkedLoss, shard, sharded_adam
 
 DEVICE = public.DEVICE
 public.DEVICE = "cpu"  # models are made without the GPU, which another process may be measuring on
@@ -41,6 +42,9 @@ class Way:
     offloads: bool = False
     training: bool = True
     phased: bool = False
+    chunks_loss: bool = False
+    shard: str | None = None
+    ranks: int = 1
 
 
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -55,7 +59,13 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "keep": ({"keeps_gradients": True}, {"keep_gradients": True}),
     "offload": ({"offloads": True}, {"offload_optimizer": True}),
     "infer": ({"training": False}, {"inference": True}),
+    "adam8bit": ({"optimizer": "adam8bit"}, {"optimizer": "adam8bit"}),
+    "chunked_loss": ({"chunks_loss": True}, {"fused_loss": True}),
 }
+for _stage in ("zero1", "zero2", "zero3"):
+    for _ranks in (2, 4, 8):
+        _sharded = {"shard": _stage, "ranks": _ranks}
+        CHANGES[f"{_stage}_of_{_ranks}"] = (_sharded, _sharded)
 """For the way, and for `profkit.fit`."""
 
 
@@ -247,6 +257,34 @@ MODELS: dict[str, Model] = {
         "base batch_x2 bf16 checkpoint sdpa sgd bf16+sdpa keep infer",
     ),
 }  # fmt: skip
+MODELS |= {
+    f"{name}_sharded": replace(
+        MODELS[name], way=replace(MODELS[name].way, batch=0.25), changes=f"base {changes}", limited=False
+    )
+    for name, changes in {
+        "llama": "zero3_of_4 adam8bit chunked_loss zero3_of_4+chunked_loss zero1_of_2 zero2_of_2 zero3_of_2 zero1_of_8 zero3_of_8",
+        "qwen2": "zero3_of_4 adam8bit chunked_loss zero3_of_4+batch_x4 zero1_of_4 zero2_of_4 zero3_of_8 offload",
+        "gpt_neox": "zero3_of_2 adam8bit chunked_loss zero1_of_2 zero2_of_8 zero3_of_8 zero3_of_8+checkpoint zero3_of_2+bf16 offload",
+        "roberta": "zero3_of_2 adam8bit zero1_of_4 zero2_of_4 zero3_of_4 zero1_of_8+batch_x2 offload",
+        "vit": "zero3_of_2 adam8bit zero1_of_2 zero2_of_2 zero3_of_4 zero3_of_4+bf16 offload",
+        "t5": "zero3_of_2 adam8bit zero1_of_2 zero2_of_4 zero3_of_4",
+        "wide_resnet": "zero3_of_2 zero1_of_2 zero2_of_2 zero3_of_4 zero3_of_4+batch_x4",
+        "opt": "zero3_of_4 adam8bit zero1_of_4 zero2_of_2",
+    }.items()
+}
+"""What lies on one rank of several (`shards`), and what is for large states and vocabularies: a quarter of the batch."""
+
+MODELS |= {
+    f"{name}_timed": replace(MODELS[name], changes="base checkpoint bf16 infer", limited=False)
+    for name in ("regnet", "swin", "wide_resnet", "convnext", "fcn", "densenet", "distilbert")
+}
+"""Steps that the host paces, for a quiet study."""
+
+MODELS |= {
+    f"{name}_expandable": replace(MODELS[name], changes="base batch_x2 checkpoint batch_x0.5", limited=False)
+    for name in ("roberta", "llama", "convnext", "fcn")
+}
+"""With segments that grow, which `public_study` asks the allocator for by the name."""
 
 LAYERS = frozenset(
     {"Bottleneck", "SwinTransformerBlock", "CNBlock", "MBConv", "EncoderBlock", "ResBottleneckBlock"}
@@ -259,9 +297,14 @@ def checkpoint_layers(model: nn.Module) -> None:
     if hasattr(model, "gradient_checkpointing_enable"):
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return
-    for module in model.modules():
-        if type(module).__name__ in LAYERS:
-            module.forward = partial(checkpoint, module.forward, use_reentrant=False)  # type: ignore[method-assign]
+    for module in layers_of(model):
+        module.forward = partial(checkpoint, module.forward, use_reentrant=False)  # type: ignore[method-assign]
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """The layers that are recomputed or sharded by themselves, as the libraries name them."""
+    names = LAYERS | set(getattr(model, "_no_split_modules", None) or ())
+    return [module for module in model.modules() if type(module).__name__ in names]
 
 
 class Offloaded:
@@ -289,6 +332,10 @@ def optimizer_of(parameters: list[nn.Parameter], way: Way) -> Any:
     """The optimizer of a way."""
     if way.offloads:
         return Offloaded(parameters)
+    if way.shard == "zero1":
+        return sharded_adam(parameters)
+    if way.optimizer == "adam8bit":
+        return Adam8bit(parameters)
     if way.optimizer == "adam":
         return torch.optim.AdamW(parameters, lr=1e-5, fused=True if way.fused else None)
     momentum = 0.9 if way.optimizer == "momentum" else 0.0
@@ -321,8 +368,11 @@ def place(model: nn.Module, inputs: dict[str, Any], way: Way) -> Callable[[], No
     inputs = {name: value.to(DEVICE) for name, value in inputs.items()}
     if way.checkpointed:
         checkpoint_layers(model)
+    if way.shard is not None:
+        model = shard(model, layers_of(model), way.shard, way.ranks)
+    step_of = ChunkedLoss(model) if way.chunks_loss else model
     optimizer = optimizer_of([each for each in model.parameters() if each.requires_grad], way)
-    return partial(run_step, model, inputs, optimizer, way)
+    return partial(run_step, step_of, inputs, optimizer, way)
 
 
 def run_step(model: nn.Module, inputs: dict[str, Any], optimizer: Any, way: Way) -> None:

@@ -11,7 +11,8 @@ larger.
 Processes import and build in parallel; one at a time has the GPU. Rows are written at once, and models take turns: a
 time limit costs the last changes of each, and the unchanged step comes last. The recordings are packed into some
 ``runs_*.tar.xz`` for looking into what was missed.
-``public_score.py OUT`` scores. ``TINY=1`` tries everything on a CPU with
+``public_score.py OUT`` scores. With ``QUIET=1`` nothing loads while something is measured, for the times of steps that the host
+paces. ``TINY=1`` tries everything on a CPU with
 tiny models: nothing is measured, and STAND_IN names a run folder to predict from.
 """
 
@@ -36,8 +37,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-WORKERS = 10
+QUIET = bool(os.environ.get("QUIET"))
+WORKERS = 16 if QUIET else 10
 _CHILD_S = 120
+_ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 _ARCHIVES = 3
 """The recordings of twenty models are larger than one file may be on the way back."""
 _TURN_OF_BASE = 20
@@ -206,6 +209,8 @@ class Study:
     def __init__(self, out: Path, until: float) -> None:
         self.out, self.until = out, until
         self.gpu = threading.Lock()
+        self.turn = threading.Condition()
+        self.loading = self.waiting = 0
         self.tasks: queue.PriorityQueue[tuple[int, int, tuple[str, ...]]] = queue.PriorityQueue()
         self.count = 0
         self.counting = threading.Lock()
@@ -230,6 +235,7 @@ class Study:
                 self.tasks.task_done()
 
     def do(self, turn: int, task: tuple[str, ...]) -> None:
+        self.begin()
         start = time.monotonic()
         stage, name = task[:2]
         ended = self.child(task, gpu=stage != "predict")
@@ -254,21 +260,57 @@ class Study:
         for place, row in enumerate(limited):
             self.add(2 + place // len(LIMITS), "measure", name, row["change"], str(row["limit_bytes"]), "0")
 
+    def begin(self) -> None:
+        """A process begins to load, in a quiet study not before all that wait have been measured."""
+        with self.turn:
+            self.turn.wait_for(lambda: not QUIET or not self.waiting or time.time() > self.until)
+            self.loading += 1
+
+    def loaded(self, *, waits: bool) -> None:
+        with self.turn:
+            self.loading -= 1
+            self.waiting += waits
+            self.turn.notify_all()
+
+    def quiet(self) -> None:
+        """Wait until nothing loads, in a quiet study."""
+        with self.turn:
+            self.turn.wait_for(lambda: not QUIET or not self.loading or time.time() > self.until)
+
+    def left(self) -> None:
+        with self.turn:
+            self.waiting -= 1
+            self.turn.notify_all()
+
     def child(self, task: tuple[str, ...], gpu: bool) -> str:
         """Run a stage in a process of its own, which gets the GPU when it is ready for it."""
         command = [sys.executable, __file__, task[0], str(self.out), *task[1:]]
+        grows = {_ALLOCATOR: "expandable_segments:True"} if task[1].endswith("_expandable") else {}
         with (
             (self.out / "log.txt").open("a") as log,
             subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | grows,
             ) as process,
         ):
-            too_long = threading.Timer(max(min(_CHILD_S, self.until - time.time()), 1), process.kill)
+            too_long = threading.Timer(
+                max(min(_CHILD_S * (1 + QUIET), self.until - time.time()), 1), process.kill
+            )
             too_long.start()
-            if gpu and said(process, "ready"):
+            ready = gpu and said(process, "ready")
+            if not gpu:
+                process.wait()
+            self.loaded(waits=ready)
+            if ready:
                 with self.gpu, contextlib.suppress(BrokenPipeError):
+                    self.quiet()
                     print("go", file=process.stdin, flush=True)
                     said(process, "free")
+                self.left()
             process.wait()
             in_time = too_long.is_alive()
             too_long.cancel()

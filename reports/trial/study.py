@@ -182,7 +182,7 @@ class Study:
             runs.append({"way": way, **self.turn(sides[way])})
         if kept and runs and is_close(runs):
             runs += [{"way": way, **self.turn(sides[way])} for way in ways[:2]]
-        if runs and self.left_s() > 0:
+        if any("step_ms" in run for run in runs):
             self.keep(name, "later", {"kept": kept, "runs": runs}, begun)
 
     def overhead(self, name: str, kept: str, sides: dict[str, Waiting], begun: float) -> None:

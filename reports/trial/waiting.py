@@ -48,9 +48,12 @@ class Waiting:
         return False
 
     def turn(self, until: float) -> dict[str, Any]:
-        """Let it time some steps: what it found, or its exit code (None where it was too slow) and what it said."""
+        """Let it time some steps: what it found, or its exit code (None where it was too slow) and what it said.
+
+        One that has not warmed up by now is not waited for: the time is the others'.
+        """
         count = len(self._found())
-        if self.is_ready(until):
+        if self.is_ready(min(until, time.monotonic() + 2 * _LOOK_EVERY_S)):
             assert self._process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.write(b"\n")

@@ -173,3 +173,16 @@ def framed(step, number, frames=80):
 def framed_before_a_long_kernel(step, number):
     framed(step, number)
     step.launch(BF16_GEMM, 9_000, operators=("aten::mm",), shapes=GEMM_SHAPES)
+
+
+def uploading_beside(step, number, call=None, stream=22):
+    """A batch that another stream brings, and what waits for it."""
+    step.upload(32 << 20, 600, pageable=0, blocks=False, stream=stream)
+    if call:
+        step.call(call, 2)
+    for _ in range(4):
+        step.launch(BF16_GEMM, 400, operators=("aten::mm",))
+
+
+def uploading_in_order(step, number):
+    uploading_beside(step, number, "cudaStreamWaitEvent")

@@ -1,5 +1,6 @@
 """Steps in which rules about waiting fire, and near misses."""
 
+from profkit.model import RangeKind
 from tests.advice.made_steps import ADD, BF16_GEMM, GEMM_SHAPES
 from tests.advice.steps_of_arithmetic import ROWS, bf16_products
 
@@ -122,3 +123,15 @@ def crumbs(step, number, copies=12):
 
 def two_crumbs(step, number):
     crumbs(step, number, 2)
+
+
+def launching(step, number, functions=("attend", "route"), us=2):
+    """Launches of some functions, one after the other."""
+    for index, function in enumerate(functions):
+        with step.within(f"/home/me/model.py({10 + index}): {function}", kind=RangeKind.PYTHON):
+            for _ in range(40):
+                step.launch(ADD, us, host=60)
+
+
+def launching_in_one_function(step, number):
+    launching(step, number, functions=("step",))

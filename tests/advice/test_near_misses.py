@@ -382,3 +382,44 @@ def test_first_uses_without_steps_are_to_be_recorded_later(us, told):
     builder.kernel(us * 1000 + 200_000, us * 1000 + 900_000, launch=(120_000, us * 1000 + 150_000))
 
     assert ("warm-up" in advice_on(builder.trace())) is told
+
+
+@pytest.mark.parametrize(
+    ("frame", "us", "told"),
+    [
+        ("/home/me/model.py(1{}): attend", 2, ["model.py:10 attend: ", "model.py:11 attend: "]),
+        ("/home/me/model.py(1{}): attend", 200, None),
+        ("/home/me/train.py(1{}): <module>", 2, None),
+        ("/usr/lib/torch/nn/functional.py(1{}): attend", 2, None),
+    ],
+)
+def test_functions_are_named_where_they_hold_the_host(frame, us, told):
+    def body(step, number):
+        for index in range(2):
+            with step.within(frame.format(index), kind=RangeKind.PYTHON):
+                for _ in range(40):
+                    step.launch(ADD, us, host=60)
+
+    row = advised(body).get("host-lines")
+
+    if told is None:
+        assert row is None
+    else:
+        assert sorted(line[: len(told[0])] for line in row.evidence) == told
+        assert row.evidence[0].endswith(" for 40 launches")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, True),
+        ({"call": "cudaEventRecord"}, True),
+        ({"call": "cudaEventSynchronize"}, False),
+        ({"call": "cuStreamWaitEvent"}, False),
+        ({"stream": 7}, False),
+    ],
+)
+def test_copies_of_another_stream_are_unordered_where_nothing_waits_for_anything(options, told):
+    body = partial(devices.uploading_beside, **options)
+
+    assert ("unordered-copies" in advised(body)) == told

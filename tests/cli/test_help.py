@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from profkit.cli import main
+from tests.packaging.test_wheel import command_names
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,11 @@ def test_the_shell_completes(words, at, found):
         capture_output=True, text=True,
     )  # fmt: skip
     assert f"plain,{found}" in done.stdout.splitlines()
+
+
+def test_no_help_shows_the_mark_that_keeps_its_lines_apart():
+    for path in command_names():
+        text = CliRunner().invoke(main, [*path, "--help"]).output
+        assert "\\b" not in text
+        # Wrapped together, examples would be one paragraph.
+        assert "profkit " not in text.partition("Examples:")[2].split("\n")[0]

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+import zipapp
 
 import pytest
 from click.testing import CliRunner
@@ -84,6 +85,43 @@ def test_a_running_program_is_asked_by_a_file(program, tmp_path):
     assert trace["steps"] == 2
 
 
+@pytest.mark.slow
+def test_code_on_the_command_line_and_an_archive_are_recorded(program, tmp_path):
+    code = "import runpy, sys; print(sys.argv, __name__); runpy.run_path('train.py', run_name='__main__')"
+    done = invoke("torch", "-o", "out", "--", sys.executable, "-c", code, "8", "3")
+    assert done.exit_code == 3, done.output
+    assert (tmp_path / "out" / "trace.json.gz").exists()
+    (tmp_path / "app").mkdir()
+    (tmp_path / "train.py").rename(tmp_path / "app" / "__main__.py")
+    zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz")
+    done = invoke("torch", "-o", "out", "--", sys.executable, "app.pyz", "8", "4")
+    assert done.exit_code == 4, done.output
+    assert (tmp_path / "out-2" / "trace.json.gz").exists()
+
+
+@pytest.mark.slow
+def test_a_program_may_go_to_another_folder_and_leave_at_once(program, tmp_path):
+    body = textwrap.dedent(PROGRAM).replace("sys.exit(", "import os; os._exit(")
+    (tmp_path / "train.py").write_text("import os\nos.makedirs('work')\nos.chdir('work')\n" + body)
+    done = invoke("torch", "-o", "out", "--", *program, "6", "5")
+    assert done.exit_code == 5, done.output
+    facts = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert facts["state"] == "ended by os._exit"
+    assert facts["traces"][0]["steps"] == 2
+    assert names(tmp_path / "out" / "trace.json.gz").count("profkit::forward") == 2
+    assert not list((tmp_path / "work").iterdir())
+
+
+@pytest.mark.slow
+def test_a_program_that_is_killed_is_told(program, tmp_path):
+    body = "import os, signal\n" + textwrap.dedent(PROGRAM).replace("sys.exit(", "os.kill(os.getpid(), 9) #")
+    (tmp_path / "train.py").write_text(body)
+    done = invoke("torch", "-o", "out", "--", *program, "6", "0")
+    assert done.exit_code == 128 + 9
+    assert "profkit: the program ended by SIGKILL" in done.output
+    assert "nothing was recorded: the program was killed before its recording was over" in done.output
+
+
 def test_the_programs_exit_code_comes_out(program):
     assert invoke("torch", "-o", "out", "--whole", "--", *program, "1", "7").exit_code == 7
 
@@ -139,6 +177,7 @@ def test_a_mode_is_chosen_when_none_is_given(program, tmp_path, monkeypatch):
         ),
         (["python", "-m", "pkg.train", "--x"], ["python", "-m", "RUN", "{}", "-m", "pkg.train", "--x"]),
         (["train.py"], [sys.executable, "-m", "RUN", "{}", "train.py"]),
+        (["python", "-c", "x = 1", "a"], ["python", "-m", "RUN", "{}", "-c", "x = 1", "a"]),
     ],
 )
 def test_interpreter_options_and_arguments_stay_in_place(program, line):
@@ -146,7 +185,18 @@ def test_interpreter_options_and_arguments_stay_in_place(program, line):
     assert recorded_command(program, {}) == line
 
 
-@pytest.mark.parametrize("program", [["ls", "train.py"], ["python", "-c", "1"], []])
+def test_a_file_of_any_name_that_python_runs_is_wrapped(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name, first in (("installed", f"#!{sys.executable}\n"), ("app.pyz", "PK")):
+        (tmp_path / name).write_text(first)
+        (tmp_path / name).chmod(0o755)
+    run = ["-m", "profkit.recording.run_script", "{}"]
+    installed, app = str(tmp_path / "installed"), str(tmp_path / "app.pyz")
+    assert recorded_command(["installed", "--x"], {}) == [sys.executable, *run, installed, "--x"]
+    assert recorded_command(["python", app], {}) == ["python", *run, app]
+
+
+@pytest.mark.parametrize("program", [["ls", "train.py"], ["python", "-c"], ["python"], []])
 def test_what_cannot_be_wrapped_says_so(program):
     with pytest.raises(RecordingError, match="is not a Python script or module"):
         recorded_command(program, {})

@@ -235,6 +235,55 @@ def test_processes_of_multiprocessing_are_recorded_if_they_train(tmp_path, metho
     assert "RecordingWarning" not in error
 
 
+STARTERS = {
+    "subprocess": "subprocess.run([sys.executable, 'child.py'], check=True)",
+    "shell": "assert os.system(f'cd . && {sys.executable} child.py') == 0",
+    "pool": "multiprocessing.get_context('spawn').Pool(1).map(train, [8])",
+    "fork": """
+        if not os.fork():
+            train(8)
+            os._exit(0)
+        os.wait()
+    """,
+    "exec": "os.execv(sys.executable, [sys.executable, 'child.py'])",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", STARTERS)
+def test_a_program_that_is_started_is_recorded_if_it_trains(tmp_path, how):
+    program(tmp_path, "train(8)")
+    (tmp_path / "train.py").rename(tmp_path / "child.py")
+    launcher = "import multiprocessing, subprocess\nif __name__ == '__main__':\n"
+    program(tmp_path, "")
+    with (tmp_path / "train.py").open("a") as file:
+        file.write(launcher + textwrap.indent(textwrap.dedent(STARTERS[how]).strip(), "    ") + "\n")
+    code, _, error = record(tmp_path, "torch", "-o", "out", "--", sys.executable, "train.py")
+    assert code == 0, error
+    (trace,) = tmp_path.glob("out*/trace*")
+    assert trace.parent.name == "out-2", "out is of the program itself"
+    assert names(trace).count("profkit::optimizer") == names(trace).count("profkit::backward") == 3
+    assert "RecordingWarning" not in error
+
+
+@pytest.mark.slow
+def test_a_program_that_is_started_and_trains_nothing_hears_nothing_of_it(tmp_path):
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text("import sys; sys.seen = True")
+    child = "import sys; print(sys.seen, [m for m in sys.modules if 'profkit' in m], 'child_start' in str(sys.path))"
+    body = f"""
+        import subprocess
+        os.environ["PYTHONPATH"] += os.pathsep + "hidden"
+        print(subprocess.check_output([sys.executable, "-c", {child!r}], text=True))
+        train(8)
+    """
+    program(tmp_path, body)
+    code, out, error = record(tmp_path, "torch", "-o", "out", "--", sys.executable, "train.py")
+    assert code == 0, error
+    assert "True [] False" in out
+    assert [path.name for path in tmp_path.glob("out*")] == ["out"]
+
+
 @pytest.mark.slow
 def test_accelerate_starts_the_recorded_script(tmp_path):
     """One process: several on the CPU need MPI there, and several GPUs are started as torchrun does."""

@@ -8,11 +8,11 @@ import profkit
 from profkit.model.report import PhaseRow
 from profkit.model.report_verdict import Step
 from profkit.rendering import RENDERERS
-from profkit.rendering.digest import facts, kernels_by_name, phase_tree, scale_of
+from profkit.rendering.digest import facts, kernels_by_name, launch_parts, phase_tree, scale_of
 from profkit.rendering.html import _ASSETS, render_html
 from profkit.rendering.page_cells import _TONES
 from tests.rendering.sample_reports import SAMPLES, compute_bound, multi_rank, unknown
-from tests.rendering.samples import MS, edited, steps, typed
+from tests.rendering.samples import MS, edited, gpt_kernels, steps, typed
 from tests.shared import DATA
 
 
@@ -165,3 +165,35 @@ def test_an_option_in_a_sentence_is_code_and_markup_in_it_is_text():
 
     page = render_html(edited(compute_bound(), change))
     assert "&lt;b&gt;12\u00a0ms&lt;/b&gt; with <code>--plain-step</code>." in page
+
+
+def test_launch_parts_add_up_to_the_mean_of_the_recorded_steps_whatever_the_bar_shows():
+    told = profkit.analyze(DATA / "nsys/gpt_bf16.sqlite.gz", plain_step="38.3ms").document
+    sentence = launch_parts(told)
+    assert sentence.startswith("Launch overhead as recorded, on average: launching ")
+    parts = [
+        float(number) * {"ms": 1, "µs": 1e-3}[unit]
+        for number, unit in re.findall(r"([\d.]+) (ms|µs)", sentence)
+    ]
+    recorded = scale_of(told)(told.verdict.shares["launch"]) / 1e6
+    assert sum(parts) == pytest.approx(recorded, rel=0.01)
+    assert sum(parts) > told.verdict.unprofiled_shares["launch"] / 1e6 * 1.02
+    assert f'<p class="quiet"><bdi>{sentence}</bdi>' in render_html(told).replace("\u202f", " ").replace(
+        "\xa0", " "
+    )
+
+
+def test_the_page_explains_only_shares_that_it_shows():
+    cpu = profkit.analyze(DATA / "../exactness/cpu_mlp.json.gz").document
+    method = render_html(cpu).partition('id="method"')[2].partition("</section>")[0]
+    assert "compute-bound kernels" not in method
+    assert "Efficiency" not in method
+    shown = render_html(compute_bound()).partition('id="method"')[2]
+    assert "in compute-bound kernels" in shown
+    assert "Efficiency" in shown
+
+
+def test_one_row_that_is_left_out_is_told_in_the_singular():
+    kernels = [{**row, "name": f"k{at}", "short_name": f"k{at}"} for at, row in enumerate(gpt_kernels() * 2)]
+    report = edited(compute_bound(), lambda row: row.update(kernels=kernels[:13]))
+    assert "  and 1 kernel more\n" in RENDERERS["text"](report)

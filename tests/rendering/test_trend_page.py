@@ -50,3 +50,10 @@ def test_only_rules_of_classes_on_the_page_are_in_its_style():
     assert style.count("{") == style.count("}")
     defined = set(re.findall(r"(--[\w-]+):", style))
     assert set(re.findall(r"var\((--[\w-]+)\)", style)) <= defined | {"--tone"}
+
+
+def test_the_latest_change_is_the_headline():
+    text = page([50.0, 50.1, 49.9, 50.0, 40.0, 40.1, 39.9, 40.0, 30.0, 30.1, 29.9, 30.0])
+    heading = text.partition("<h1")[2].partition("</h1>")[0]
+    assert "changed with run 9: 40 → 30 (−25 %)" in heading
+    assert "changed with run 5: 50" in text

@@ -102,6 +102,66 @@ class Stacked(Program):
         return self.torch.cat([hidden, self.x], 1)[:, :WIDTH]
 
 
+class Rotated(Program):
+    """A table of positions in fp32."""
+
+    def planted(self, hidden):
+        return (hidden * self.torch.arange(WIDTH).cos()).to(hidden.dtype)
+
+
+class InFp64(Program):
+    """What numpy makes is fp64."""
+
+    def planted(self, hidden):
+        return (hidden * self.torch.ones(WIDTH, dtype=self.torch.float64)).float()
+
+
+class CastForNothing(Program):
+    def planted(self, hidden):
+        return hidden.float().view(4, WIDTH) @ self.first.weight.t()
+
+
+class AutocastOff(Program):
+    def planted(self, hidden):
+        with self.torch.autocast("cpu", enabled=False):
+            return self.functional.linear(hidden.float(), self.first.weight)
+
+
+class OwnFunction(Program):
+    def planted(self, hidden):
+        function = self.torch.autograd.Function
+
+        class Product(function):
+            @staticmethod
+            def forward(ctx, x, weight):
+                ctx.save_for_backward(x, weight)
+                return (x @ weight).float()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, weight = ctx.saved_tensors
+                return gradient @ weight.t(), x.t() @ gradient
+
+        wide = (hidden + 0).float()
+        return Product.apply(wide.abs(), self.first.weight.clone())
+
+
+class OwnWeightsIn16Bits(Program):
+    """No autocast: the model's own weights are bf16."""
+
+    def __init__(self, torch):
+        super().__init__(torch)
+        for layer in (self.first, self.last):
+            layer.to(torch.bfloat16)
+        self.x = self.x.to(torch.bfloat16)
+
+    def region(self, dtype=None):
+        return contextlib.nullcontext()
+
+    def planted(self, hidden):
+        return (hidden * self.scale).to(hidden.dtype)
+
+
 class WithoutScaler(Program):
     def region(self, dtype=None):
         return super().region(self.torch.float16)
@@ -139,6 +199,12 @@ PLANTED = {
     HeadOutside: ("product-outside", "aten::linear", f"fp32 [4, {WIDTH}], fp32 [8, {WIDTH}], fp32 [8]", 2),
     Stacked: ("promoted", "aten::cat", f"bf16 [4, {WIDTH}]", 2),
     HalfByHand: ("other-type-by-hand", "aten::to", f"fp32 [4, {WIDTH}], fp16 [4, {WIDTH}]", 2),
+    Rotated: ("fp32-operand", "aten::mul", f"bf16 [4, {WIDTH}], fp32 [{WIDTH}]", 2),
+    InFp64: ("fp32-operand", "aten::mul", f"bf16 [4, {WIDTH}], fp64 [{WIDTH}]", 2),
+    # The cast, and the one that undoes it.
+    CastForNothing: ("cast-undone", "aten::to", f"bf16 [4, {WIDTH}]", 4),
+    AutocastOff: ("product-outside", "aten::linear", f"fp32 [4, {WIDTH}], fp32 [{WIDTH}, {WIDTH}]", 2),
+    OwnWeightsIn16Bits: ("fp32-operand", "aten::mul", f"bf16 [4, {WIDTH}], fp32 [{WIDTH}]", 2),
     # Two weights and two biases in the second and third micro-batch of two steps.
     WeightsCastAgain: ("weights-cast-again", "aten::linear", "", 16),
 }
@@ -156,6 +222,17 @@ def test_a_planted_accident_is_named_with_its_place(kind, torch, tmp_path):
         f"test_autocast.py:{getattr(kind, method).__code__.co_firstlineno} {method}" == row.where
         for row in rows
     )
+
+
+def test_the_backward_pass_of_a_function_of_the_program_s_own_is_named(torch, tmp_path):
+    rows = accidents(recorded(OwnFunction(torch), tmp_path))
+    # Its result is fp32 by hand, and the next layer casts it back.
+    (undone,) = [row for row in rows if row.code == "cast-undone"]
+    rows.remove(undone)
+
+    assert {row.code for row in rows} == {"custom-backward"}
+    assert {row.where.split()[-1] for row in rows} == {"backward"}
+    assert sum(row.count for row in rows) == 2 * 2
 
 
 def test_autocast_around_backward_is_named(torch, tmp_path):
@@ -194,6 +271,48 @@ def test_a_clean_program_has_no_accident(checkpointed, torch, tmp_path):
     assert not accidents(view)
     assert found.types == ["bf16"]
     assert {row.name for row in found.operators} == {"aten::cross_entropy_loss"}
+
+
+class Softmax(Program):
+    """A softmax in fp32, as models of language write it, beside which products take 16 bits again."""
+
+    def planted(self, hidden):
+        return self.functional.softmax(hidden.float(), -1) @ self.torch.eye(WIDTH)
+
+
+class Averaged(Program):
+    """Weights averaged in fp32 in each step, and gradients clipped and weights updated inside a region."""
+
+    def step(self):
+        self.loss().backward()
+        with self.region():
+            self.torch.nn.utils.clip_grad_norm_(self.first.parameters(), 1.0)
+            self.optimizer.step()
+        self.scale.data.mul_(0.9).add_(self.first.weight.detach()[0], alpha=0.1)
+        self.optimizer.zero_grad()
+
+
+class In16BitsUnderAutocast(OwnWeightsIn16Bits):
+    def region(self, dtype=None):
+        return Program.region(self, dtype)
+
+    def planted(self, hidden):
+        return hidden
+
+
+@pytest.mark.parametrize("kind", [Softmax, Averaged, In16BitsUnderAutocast])
+def test_what_is_meant_is_no_accident(kind, torch, tmp_path):
+    view = recorded(kind(torch), tmp_path)
+
+    assert not accidents(view)
+    assert autocast_rows(view)[0].types == ["bf16"]
+
+
+def test_a_model_in_16_bits_without_accidents_has_no_row(torch, tmp_path):
+    program = OwnWeightsIn16Bits(torch)
+    program.planted = lambda hidden: hidden
+
+    assert autocast_rows(recorded(program, tmp_path)) == []
 
 
 def test_without_autocast_nothing_is_said(torch, tmp_path):

@@ -108,9 +108,15 @@ def test_tiny_work_is_bound_by_overhead_and_has_no_efficiency():
     assert work.unsaturated[0] == -1
 
 
-def test_kernels_of_one_call_share_its_work_and_a_reduction_has_its_own():
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, false>(T4)",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_split_k_kernel__5x_cublas",
+    ],
+)
+def test_kernels_of_one_call_share_its_work_and_a_reduction_has_its_own(reduce):
     calls = [("aten::mm", [[1000, 1000], [1000, 1000]], ["c10::BFloat16"] * 2, -1)]
-    reduce = "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, false>(T4)"
     work = work_of(
         [{"name": GEMM, "ns": 30_000}, {"name": GEMM, "ns": 10_000}, {"name": reduce, "ns": 9_000}],
         [0, 0, 0],

@@ -13,6 +13,7 @@ from profkit.readers import read
 from profkit.report.views import Options, analysed_views, view_trace
 from profkit.roofline.input_types import takes_fp32
 from profkit.roofline.operator_shapes import tensor_types
+from profkit.roofline.precision_findings import precision_findings
 from profkit.roofline.precision_map import operator_types, precision_rows, precision_together, tf32_rows
 from tests.builders import TraceBuilder
 from tests.shared import DATA, SHARED
@@ -22,6 +23,7 @@ OURS = sorted(
 )
 OTHERS = sorted(
     [*(SHARED / "recordings/zoo").glob("*.json.gz"), *(SHARED / "recordings/kineto").glob("*_stack*"),
+     *(SHARED / "recordings/nsys").glob("emit_*"),
      *(SHARED / "corpus/kineto").glob("*.json*")]
 )  # fmt: skip
 TENSOR_GEMM, SIMT_GEMM = "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NTN", "ampere_sgemm_128x64_tn"
@@ -139,10 +141,47 @@ def test_tf32_is_not_told_of_half_inputs_nor_of_gpus_without_it():
     assert not tf32_rows(typed("aten::mm", '["float", "float"]', SIMT_GEMM, capability=(7, 5)))
 
 
-def test_a_reduction_of_split_products_is_no_product():
-    reduce = (
-        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16>(int)"
-    )
+BF16 = '["c10::BFloat16", "c10::BFloat16"]'
+GEMV = "void gemmSN_NN_kernel<float, 128, 2, 4, 8, 4, 4, false, cublasGemvTensorStridedBatched<__nv_bfloat16 const> >"
+
+
+@pytest.mark.parametrize("kernel", [SIMT_GEMM, GEMV, "void gemv2T_kernel_val<int, int, __nv_bfloat16>()"])
+@pytest.mark.parametrize(("capability", "found"), [((7, 0), 1), ((7, 5), 1), ((6, 1), 1), ((8, 0), 0)])
+def test_bf16_before_ampere_is_emulated_whatever_its_kernel_is_called(kernel, capability, found):
+    rows = precision_findings(typed("aten::mm", BF16, kernel, capability=capability))
+
+    assert [row.code for row in rows] == ["bf16-emulated"] * found
+    assert all(row.params["gpu"] == "NVIDIA H100 80GB HBM3" and row.count == 1 for row in rows)
+
+
+def test_other_types_are_not_emulated():
+    for types in ('["float", "float"]', '["c10::Half", "c10::Half"]'):
+        assert not precision_findings(typed("aten::mm", types, SIMT_GEMM, capability=(7, 0)))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn",
+        "volta_h884gemm_256x128_ldg8_nt",
+        "turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn",
+        "turing_fp16_s1688cudnn_fp16_128x128_ldg8_relu_f2f_exp_small_nhwc_tn_v1",
+    ],
+)
+def test_fp16_on_volta_and_turing_is_on_tensor_cores(kernel):
+    (row,) = precision_rows(typed("aten::mm", '["c10::Half", "c10::Half"]', kernel, capability=(7, 5)))
+
+    assert (row.dtype, row.tensor_core, row.matrix) == ("fp16", True, True)
+
+
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16>(int)",
+        "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x32_stage3_warpsize2x2x1_tensor16x8x16_execute_split_k_kernel__5x_cublas",
+    ],
+)
+def test_a_reduction_of_split_products_is_no_product(reduce):
     (row,) = precision_rows(typed("aten::mm", '["c10::BFloat16", "c10::BFloat16"]', reduce))
 
     assert (row.matrix, row.tensor_core) == (False, False)

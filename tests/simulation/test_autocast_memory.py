@@ -1,26 +1,27 @@
 """What autocast does to blocks: which results are in bf16, by what their operators take."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 
-from profkit.memory.categories import PARAMETER, TEMPORARY
+from profkit.memory.categories import PARAMETER, TEMPORARY, UNKNOWN_USE
 from profkit.readers import read
 from profkit.simulation.autocast_memory import _Forward
-from profkit.simulation.block_operators import BlockOperators, Call, _alike, block_operators
+from profkit.simulation.block_operators import BlockOperators, Call, _alike, _inputs, block_operators
 from profkit.simulation.fit_changes import in_steps_alike
 from profkit.simulation.memory_program import memory_program
 from tests.shared import DATA, needs_shared
 from tests.simulation.test_fit import recorded
 
 
-def factors_under_autocast(*calls, parameters=()):
+def factors_under_autocast(*calls, **stays):
     """By how much the results of calls change."""
-    return followed(*calls, parameters=parameters).factors().tolist()
+    return followed(*calls, **stays).factors().tolist()
 
 
-def followed(*calls, parameters=()):
+def followed(*calls, parameters=(), use=PARAMETER):
     """Calls ``(name, sizes taken, elements made, more of Call)`` followed through autocast; all results stay to the end."""
     made = []
     for number, (name, taken, _, more) in enumerate(calls):
@@ -32,7 +33,9 @@ def followed(*calls, parameters=()):
         requested=np.concatenate([results, 4 * np.array(parameters, int)]),
         allocated=np.append(rows + 1, np.zeros(len(parameters), int)),
         freed=np.full(count, 99),
-        use=np.append(np.full(len(results), TEMPORARY), np.full(len(parameters), PARAMETER)),
+        use=np.append(np.full(len(results), TEMPORARY), np.full(len(parameters), use)),
+        before=np.arange(count) >= len(results),
+        end=99,
     )
     forward = _Forward(program, BlockOperators(made, rows, rows, [rows], rows[:0]))
     forward.run()
@@ -58,6 +61,7 @@ def test_a_parameter_and_the_other_operand_make_a_sum_fp32_under_autocast():
     scaled = ("aten::mul", (16, 4), 16, {})
     assert factors_under_autocast(product, scaled)[-1] == 0.5
     assert factors_under_autocast(product, scaled, parameters=(4,))[-1] == 1.0
+    assert factors_under_autocast(product, scaled, parameters=(4,), use=UNKNOWN_USE)[-1] == 1.0  # a buffer
     assert factors_under_autocast(norm, product, ("aten::add", (16, 16), 16, {}))[-1] == 1.0
     assert factors_under_autocast(product, product, ("aten::add", (16, 16), 16, {}))[-1] == 0.5
     assert factors_under_autocast(norm, ("aten::_conv_depthwise2d", (16, 9), 16, {}))[-1] == 0.5
@@ -99,6 +103,19 @@ def test_types_and_spans_of_inputs_are_read_from_the_trace():
         if any(b > a > 0 for a, b in zip(call.sizes, call.spans, strict=False))
     ]
     assert any(2 * call.sizes[0] < call.spans[0] < 3 * call.sizes[0] for call in parts if not call.backward)
+
+
+def inputs_of(*texts):
+    """The inputs of an operator whose shapes, types and strides a trace tells as texts."""
+    return _inputs(SimpleNamespace(strings=[json.dumps(text) for text in texts]), 0, 1, 2)
+
+
+def test_a_list_of_tensors_is_as_many_inputs():
+    joined = inputs_of([[[2, 3], [2, 1]], []], ["TensorList", "Scalar"], [[[3, 1], [1, 1]], []])
+    assert joined == (((2, 3), (2, 1), ()), (True, True, True), (6, 2, 0))
+    indexed = inputs_of([[5, 4], [[2], [2]]], ["float", "TensorList"], [[4, 1], [[1], [1]]])
+    assert indexed == (((5, 4), (2,), (2,)), (True, False, False), (20, 2, 2))
+    assert inputs_of([[[2, 3], 7], 8], ["TensorList", ["x"]], ["a", 1])[0] == ((2, 3), (), ())
 
 
 def test_a_product_takes_what_came_after_the_norm_and_no_other_product():

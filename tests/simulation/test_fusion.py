@@ -304,7 +304,7 @@ def test_a_copy_that_no_tensor_asked_for_ends_a_chain():
 def test_convolutions_and_attention_are_called_as_before():
     def body(step, number):
         product(step, host=40)
-        for name in (CONVOLUTION, BF16_GEMM):
+        for name in (CONVOLUTION, *[BF16_GEMM] * 3):
             step.launch(name, 300, operators=("aten::mm",), host=40)
 
     edited = draft_of(body, with_constants(compiled_entry=0.0, light_launch=0.5))
@@ -314,6 +314,36 @@ def test_convolutions_and_attention_are_called_as_before():
     after = edited.gap_ns + edited.own_ns
     assert after[1] == host[1]
     assert after[2] == 0.5 * edited.usual_launch_ns < host[2]
+
+
+def test_compiled_code_around_convolutions_keeps_half_of_the_launches_that_are_gone():
+    def body(step, number):
+        for _ in range(2):
+            step.launch(CONVOLUTION, 300, operators=("aten::cudnn_convolution",), host=40)
+            step.launch(ADD, 100, host=40, shapes=SHAPE)
+            step.launch(ADD, 100, host=40, shapes=SHAPE)
+
+    edited = draft_of(body, with_constants(compiled_entry=20.0, light_launch=0.5))
+    host = edited.gap_ns + edited.own_ns
+    compile_model(edited)
+
+    assert edited.alive.tolist() == [True, True, False] * 2
+    half = np.array([1, 1, 0.5] * 2 + [1])
+    assert (edited.gap_ns + edited.own_ns).tolist() == pytest.approx((host * half).tolist(), rel=0.02)
+
+
+def test_the_interval_of_compile_holds_a_host_that_gains_nothing():
+    def body(step, number):
+        for _ in range(10):
+            step.launch(BF16_GEMM, 5, operators=("aten::mm",), host=40)
+            step.launch(ADD, 5, host=40, shapes=[[64]])
+            step.launch(ADD, 5, host=40, shapes=[[64]])
+
+    step = step_of(body)
+    price = step.predict(changes_named(["compile"]))
+
+    assert price.likely > 1.5
+    assert price.low < 1.0
 
 
 def test_what_follows_a_wait_for_a_value_is_entered_anew():

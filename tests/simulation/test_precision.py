@@ -323,3 +323,50 @@ def test_a_batch_norm_takes_16_bits_under_autocast_and_a_layer_norm_does_not(ope
     autocast(edited)
 
     assert edited.duration_ns[1] == pytest.approx(LIKELY.start_ns + (500_000 - LIKELY.start_ns) * share)
+
+
+def test_what_follows_an_operator_that_stays_in_fp32_keeps_its_bytes_up_to_the_next_product():
+    def body(step, number):
+        product(step)
+        step.launch(ADD, 100, operators=("aten::mul",), shapes=SQUARE)
+        step.launch(ADD, 100, operators=("aten::exp",), shapes=SQUARE)
+        step.launch(ADD, 100, operators=("aten::mul",), shapes=SQUARE)
+        product(step)
+        step.launch(ADD, 100, operators=("aten::expand_copy",), shapes=SQUARE)
+        # Backward, the other way round.
+        step.backward(ADD, 100, operators=("aten::mul",), shapes=SQUARE)
+        step.backward(SGEMM, 6_000, shapes=SQUARE)
+        step.backward(ADD, 100, operators=("aten::mul",), shapes=SQUARE)
+        step.backward(ADD, 100, operators=("aten::exp",), shapes=SQUARE)
+        step.backward(ADD, 100, operators=("aten::mul",), shapes=SQUARE)
+        step.backward(SGEMM, 6_000, shapes=SQUARE)
+
+    edited = draft_of(body)
+    autocast(edited)
+
+    pointwise = edited.duration_ns <= 100_000
+    halved = edited.duration_ns[pointwise] < 100_000
+    assert halved.tolist() == [True, False, False, True, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("norm", "operators", "shapes", "halved"),
+    [
+        ("aten::native_layer_norm", "aten::add", [[64, 4096], [64, 4096]], False),
+        ("aten::native_layer_norm", "aten::add", [[64, 4096], [4096]], True),
+        ("aten::native_layer_norm", "aten::mul", [[64, 4096], [64, 4096]], True),
+        ("aten::cudnn_batch_norm", "aten::add", [[64, 4096], [64, 4096]], True),
+    ],
+)
+def test_the_sum_of_layers_is_in_fp32_where_layer_norms_take_it(norm, operators, shapes, halved):
+    name = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>(int)"
+
+    def body(step, number):
+        step.launch(name, 100, operators=(norm,), shapes=[[64, 4096]])
+        product(step)
+        step.launch(ADD, 100, operators=(operators,), shapes=shapes)
+
+    edited = draft_of(body)
+    autocast(edited)
+
+    assert (edited.duration_ns[2] < 100_000) == halved

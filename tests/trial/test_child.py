@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
 
 from profkit.trial.child import Turns
 from profkit.trial.losses import Losses
-from profkit.trial.messages import Facts, LoaderFacts, Turn
+from profkit.trial.messages import Facts, LoaderFacts, Order, Turn
 from profkit.trial.observe import Observer
 
 pytestmark = pytest.mark.torch
@@ -36,7 +36,7 @@ def test_steps_of_each_turn(monkeypatch, ahead, first_turn):
     monkeypatch.setattr(Observer, "facts", lambda observer: Facts(loaders=[loader]))
     talk = Talk()
     with ExitStack() as undo:
-        turns = Turns(talk, 2, {}, Losses(), undo)
+        turns = Turns(talk, Order(socket="", warmup=2), {}, Losses(), undo, {})
         taken = []
         for _ in range(3):
             steps, known = 0, len(talk.blocks)

@@ -63,3 +63,13 @@ def test_where_the_baseline_has_nan_nothing_can_be_said():
 
 def test_a_program_without_backward_has_nothing_to_compare(curves):
     assert curves.judge([], Promise.EQUAL).same is None
+
+
+def test_steps_that_no_other_seed_has_made_are_no_evidence():
+    """Rounding leads apart further and further, as seeds do; their distance is known for as long as they ran."""
+    own = curve(noise=0.0, count=200)
+    rounded = [loss * (1 + 1e-6 * 1.06**at) for at, loss in enumerate(own)]
+    seeds = curve(noise=0.0, level=0.004, count=50)
+    assert Curves(own, [seeds]).judge(rounded, Promise.EQUAL).same
+    assert Curves(own, [seeds]).judge([*rounded[:30], *[9.0] * 170], Promise.EQUAL).same is False
+    assert Curves(own, [seeds[:5]]).judge(rounded, Promise.EQUAL).same is False

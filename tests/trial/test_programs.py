@@ -8,7 +8,7 @@ import sys
 import jsonschema
 import pytest
 
-from profkit.api.trying import try_program
+from profkit.api.trying import compared, try_program
 from profkit.errors import RecordingError
 from profkit.trial import search
 from profkit.trial.document import encode, try_schema
@@ -158,11 +158,13 @@ def trial(tmp_path, monkeypatch):
     print("\n".join(told))
 
 
-def test_what_helps_is_kept_and_what_harms_is_survived(trial, monkeypatch):
+def test_what_helps_is_kept_and_what_harms_is_survived(trial, monkeypatch, tmp_path_factory):
     """With several processes started at once, as on a machine of many cores."""
     monkeypatch.setattr(search, "at_once", lambda facts, peak_bytes: 5)
     planted = [f"tests.trial.planted:{name}" for name in ("Ruins", "Crashes", "Hangs")]
-    found, rows = trial(MANY_WEIGHTS, "fused-optimizer", *planted, "tf32", "set-to-none", patience_s=60.0)
+    names = ("fused-optimizer", *planted, "tf32", "set-to-none")
+    folder = tmp_path_factory.mktemp("compared")
+    found, rows = trial(MANY_WEIGHTS, *names, patience_s=60.0, compared_in=str(folder))
     ruins, crashes, hangs = (rows[name] for name in planted)
     assert found.final.changes == ["fused-optimizer"], trial_text(found)
     assert found.final.speedup.low > 1
@@ -176,6 +178,9 @@ def test_what_helps_is_kept_and_what_harms_is_survived(trial, monkeypatch):
     assert hangs.why.startswith("hung: ")
     assert rows["tf32"].why == "no GPU"
     assert rows["set-to-none"].why == "already so"
+    comparison = compared(found, Plan(compared_in=str(folder)))
+    assert comparison.parts
+    assert "optimizer" in (folder / "comparison.html").read_text()
 
 
 def test_a_program_that_fails_by_itself_is_an_error_with_its_last_line(trial):

@@ -76,7 +76,7 @@ def test_an_interrupted_trial_goes_on_from_its_state(machine, tmp_path):
 def test_a_short_budget_goes_on_from_what_was_kept(machine, tmp_path, monkeypatch):
     state = str(tmp_path / "state.json")
     try_program(PROGRAM, Plan(only=("tf32",)), state=state)
-    monkeypatch.setattr(search.Trial, "_alone_takes_s", lambda trial: 1e9)
+    monkeypatch.setattr(search.Trial, "_changes_take_s", lambda trial: 1e9)
     found = try_program(PROGRAM, Plan(only=("tf32", "bf16")), state=state)
     assert set(found.final.changes) == {"tf32", "bf16"}
 

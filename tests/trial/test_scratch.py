@@ -79,3 +79,29 @@ def test_what_the_program_writes_touches_no_original(folder, tmp_path):
     assert (scratch / "data/rows.csv").read_text() == "new\n"
     assert (scratch / "state.db").read_text() == "Original\n"
     assert torch.load(scratch / "latest.pt") == {}
+
+
+OUTSIDE = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+import torch
+from profkit.trial.scratch import keep_originals
+outside = keep_originals(Path.cwd(), ExitStack())
+for name in ("own.txt", "many/17", "../elsewhere.txt", "/dev/null"):
+    open(name, "w").close()
+open("../project/log.txt").close()
+torch.save({}, "../project/latest.pt")
+print(*[Path(each).relative_to(Path.cwd().parent) for each in outside])
+"""
+
+
+def test_what_the_program_writes_elsewhere_is_told(folder, tmp_path):
+    """Through a link to a folder, or by a path that leads out; what it reads there, and devices, are nothing to tell."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    mirror(folder, scratch)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "scratch")}
+    command = [sys.executable, "-c", OUTSIDE]
+    told = subprocess.check_output(command, cwd=scratch, env=environment, text=True)
+    assert told.split() == ["project/many/17", "elsewhere.txt", "project/latest.pt"]

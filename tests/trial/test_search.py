@@ -23,6 +23,8 @@ GAINS = {"tf32": 1.3, "bf16": 1.6, "fused-optimizer": 1.2, "foreach-optimizer": 
 class Stand:
     """A program whose step takes what its changes make of it."""
 
+    ended, outside = None, ()
+
     def __init__(self, machine, names, seed_shift=0):
         self.machine, self.changes = machine, list(names)
         self.seed_shift = seed_shift
@@ -31,7 +33,7 @@ class Stand:
         self.is_up = False
         self.start_s = machine.start_s
 
-    def hurry(self, patience_s):
+    def hurry(self, patience_s, until):
         pass
 
     def launch(self):

@@ -142,7 +142,7 @@ def one_thread():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-def test_a_notebook_keeps_what_helps_and_is_as_before(notebook):
+def test_a_notebook_keeps_what_helps_and_is_as_before(notebook, tmp_path):
     layers = [torch.nn.Linear(16, 16) for _ in range(60)]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(16, 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -155,13 +155,14 @@ def test_a_notebook_keeps_what_helps_and_is_as_before(notebook):
 
     told = []
     names = ["fused-optimizer", "set-to-none", "threads", "loader-workers"]
-    tried = profkit.try_(step, budget="60s", only=names, keep_going=True, tell=told.append)
+    tried = profkit.try_(step, budget="60s", only=names, keep_going=True, compare=tmp_path, tell=told.append)
     final, rows = tried.document.final, {row.change: row for row in tried.document.trials}
     assert final.changes == ["fused-optimizer"], str(tried)
     assert final.speedup.low > 1
     assert rows["threads"].why == "the process runs already"
     assert rows["loader-workers"].why == "no DataLoader runs"
     assert tried.document.loss.unchanged
+    assert tried.comparison.step.before_ns > 0
     assert not optimizer.state
     assert escape(tried.document.sentence) in tried._repr_html_()
     assert any("fused-optimizer: starting" in line for line in told)

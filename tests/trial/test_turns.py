@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from profkit.trial.turns import MOST_TURNS, compare
+from profkit.trial.messages import Block
+from profkit.trial.running import Failed, Program
+from profkit.trial.turns import MOST_TURNS, Side, compare
 
 
 @dataclass
@@ -47,3 +49,65 @@ def test_a_gain_that_all_turns_would_show_is_not_given_up():
 def test_what_helps_no_more_than_the_noise_is_seldom_kept(ratio):
     kept = [turns(seed, ratio).ratio.low > 1.01 for seed in range(200)]
     assert np.mean(kept) < 0.05
+
+
+class Short:
+    """A program that ends, one way or another, after so many steps."""
+
+    def __init__(self, started, kind, holds):
+        started.append(self)
+        self.kind, self.left = kind, holds
+        self.blocks, self.losses, self.start_s = [], [], 0.0
+
+    @property
+    def last(self):
+        return self.blocks[-1]
+
+    def warm_up(self, patience_s, until):
+        return self.turn(4)
+
+    def turn(self, steps, expected_s=0.0):
+        self.left -= steps + 1
+        if self.left < 0:
+            raise Failed(self.kind, "planted")
+        self.blocks.append(Block(steps=steps, ns=steps * 10))
+        return self.last
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def short(monkeypatch):
+    started = []
+
+    def side(kind, holds):
+        monkeypatch.setattr(Program, "running", lambda *args: Short(started, kind, holds))
+        return Side(Program(("python", "train.py")))
+
+    return side, started
+
+
+@pytest.mark.parametrize("kind", ["ended", "crashed"])
+def test_a_program_that_ends_by_itself_is_started_anew_for_shorter_turns(short, kind):
+    side, started = short[0](kind, 12), short[1]
+    side.start()
+    assert [side.turn(12) for _ in range(3)] == [10, 10, 10]
+    assert [block.steps for each in started for block in each.blocks] == [4, 4, 3, 4, 3, 4, 3]
+    assert side.ended.kind == kind
+
+
+def test_one_that_has_no_step_to_spare_fails_by_name(short):
+    side = short[0]("crashed", 5)
+    side.start()
+    with pytest.raises(Failed) as failure:
+        side.turn(2)
+    assert failure.value.owner is side
+
+
+def test_a_side_that_hangs_is_not_started_again(short):
+    side, started = short[0]("hung", 5), short[1]
+    side.start()
+    with pytest.raises(Failed):
+        side.turn(2)
+    assert len(started) == 1

@@ -214,11 +214,13 @@ profkit.kernels = (() => {
       parts.push(element("p", { class: "full" }, element("code", {}, element("bdi", {}, profkit.visible(members[0].name))), copyButton));
     }
     const inputs = members.some((row) => row.shapes >= 0);
+    const filled = members.some((row) => row.occupancy !== null);
     const shapes = smallTable(byKernel ? "Launch shapes" : "Kernels",
-      [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], ...(inputs ? [["Operator's inputs", ""]] : []), [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"]],
+      [[byKernel ? "Grid" : "Kernel", ""], ["Block", ""], ...(inputs ? [["Operator's inputs", ""]] : []), [`ms ${data.scale.label}`, "n"], ["Launches", "n"], ["Median µs", "n"], ["Min to max µs", "n"], ["Efficiency", "n"], ["TFLOP/s", "n"], ["GB/s", "n"], ...(filled ? [["Occupancy, limited by", ""], ["Waves", "n"]] : [])],
       members.slice(0, 20).map((row) => [byKernel ? dims(row.grid) : clip(row.title, 60), dims(row.block), ...(inputs ? [clip(text(row.shapes) ?? "–", 80)] : []), ms(shown(row.total_ns)), countText(row.count),
         row.median_ns === null ? "–" : fixed(row.median_ns / 1e3, 2), `${fixed(row.min_ns / 1e3, 2)} to ${fixed(row.max_ns / 1e3, 2)}`,
-        `${percent(row.efficiency)}${row.unsaturated ? " !" : ""}`, fixed(row.tflops, 1), fixed(row.gbs, 0)]));
+        `${percent(row.efficiency)}${row.unsaturated ? " !" : ""}`, fixed(row.tflops, 1), fixed(row.gbs, 0),
+        ...(filled ? [`${percent(row.occupancy)}${row.limit < 0 ? "" : ` · ${text(row.limit)}`}`, fixed(row.waves, 2)] : [])]));
     parts.push(element("div", { class: "scroll" }, shapes));
     if (members.length > 20) parts.push(element("p", { class: "more" }, `${members.length - 20} more`));
     const lists = element("div", { class: "columns" });

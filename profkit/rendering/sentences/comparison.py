@@ -132,8 +132,7 @@ SETUP: Final[Table] = {
     "batch": _batch,
     "work": "The matmuls of a step take {ratio} times the FLOP they took before",
     "parameters": "The optimizer's launches cover {ratio} times as many elements as before",
-    "format": "Another recorder ({before} before, {after} after), which costs the host a different amount: "
-    "idle time does not compare",
+    "format": "Another recorder ({before} before, {after} after), which costs the host a different amount",
     "profiler-option": _profiler_option,
     "version": _version,
     "steps": lambda params: say(_steps(params), params),

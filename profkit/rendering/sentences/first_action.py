@@ -64,7 +64,7 @@ def _of_memory(memory: Memory) -> str | None:
     grown = next((row for row in memory.growth if row.where), None)
     if "leak" in found and grown is not None:
         size = bytes_text(grown.bytes_per_step)
-        return f"Find what keeps the tensors of {grown.where} after a step: they grow by {size} each."
+        return f"Find what keeps the tensors of {grown.where} alive: they grow by {size} a step."
     params = found.get("fragmentation")
     if params is not None and not params["expandable_segments"]:
         return EXPANDABLE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "SHARES",
     "Term",
     "LAUNCH_PARTS",
+    "OCCUPANCY_LIMITS",
     "bound_term",
     "cause_term",
     "shapes_text",
@@ -79,6 +80,15 @@ LAUNCH_PARTS: Final = {
     "small_kernels": "Short kernels",
 }
 """The parts of the share ``launch``."""
+
+OCCUPANCY_LIMITS: Final[Mapping[str, str]] = {
+    "registers": "registers",
+    "shared_memory": "shared memory",
+    "threads": "threads",
+    "blocks": "blocks",
+    "grid": "small grid",
+}
+"""What keeps more warps from a multiprocessor."""
 
 BASES: Final = {
     "measured": "read from hardware counters in the file",

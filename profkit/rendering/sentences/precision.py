@@ -15,15 +15,15 @@ FINDINGS: Final[Table] = {
         'Use torch.amp.GradScaler("cuda"), or bf16, which needs none.'
     ),
     "bf16-emulated": (
-        "{gpu} has no instruction for bf16: its products are emulated in fp32 ({count:launch}). Use fp16 "
-        "with a GradScaler on this GPU."
+        "{gpu} has no instruction for bf16: its products are emulated in fp32 ({count:launch}). Use fp16 on "
+        "this GPU, with a GradScaler where it trains."
     ),
 }
 
 _ACCIDENTS: Final[Table] = {
     "kept-in-fp32": "{name}: kept in fp32 by autocast's list.",
     "fp32-operand": (
-        "{name} took {takes}: the fp32 operand makes its result fp32. Cast the parameter, buffer or mask to the 16-bit type."
+        "{name} took {takes}: the {wide} operand makes its result {wide}. Cast the parameter, buffer or mask to the 16-bit type."
     ),
     "promoted": "{name} took {takes} beside an fp32 operand: autocast runs it in the widest type. Cast the fp32 operand.",
     "loss-outside": (
@@ -38,6 +38,14 @@ _ACCIDENTS: Final[Table] = {
     "around-backward": (
         "{name} runs under autocast in the backward pass. End the region before backward(): gradients take the types of "
         "the forward pass."
+    ),
+    "custom-backward": (
+        "{name} took {takes} in the backward pass of a torch.autograd.Function, so it multiplies in fp32. Decorate the "
+        "function with torch.amp.custom_fwd and custom_bwd, or cast what it saves."
+    ),
+    "cast-undone": (
+        "{name} casts {takes} to fp32 by hand, and autocast casts it back before anything is computed: remove the cast, or "
+        "turn autocast off around what must be fp32."
     ),
     "other-type-by-hand": (
         "{name} casts by hand ({takes}) to a type that the region does not use. Together with the region's type it "
@@ -56,7 +64,8 @@ _ACCIDENTS: Final[Table] = {
 
 def autocast_message(row: AutocastOperator) -> str:
     """What happened to an operator, and what to do about an accident."""
-    return say(_ACCIDENTS[row.code], {"name": row.name, "takes": row.takes})
+    wide = "fp64" if "fp64" in row.takes else "fp32"
+    return say(_ACCIDENTS[row.code], {"name": row.name, "takes": row.takes, "wide": wide})
 
 
 def autocast_summary(autocast: Autocast, per: int, *, timed: bool) -> str:
@@ -68,7 +77,11 @@ def autocast_summary(autocast: Autocast, per: int, *, timed: bool) -> str:
         timed: Whether the recording has kernels.
     """
     text = "Autocast to {types} added {casts:cast}."
-    if timed:
+    if not autocast.types:
+        text = "The program computes in 16 bits without autocast; wider operands undo that in places."
+        if timed:
+            text = "The program computes in 16 bits without autocast; {fp32_by_accident_ns} more is fp32 by accident."
+    elif timed:
         accident = "{fp32_by_accident_ns} more is" if autocast.fp32_by_accident_ns else "nothing is"
         text = (
             "Autocast to {types} added {casts:cast} ({casts_ns}) and kept {fp32_by_design_ns} in fp32 by its lists; "
