@@ -115,7 +115,7 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         batch = _largest(program, asked, operators, limit)
     asked, step = replace(asked, batch=batch), first_step(views)
     found = fit_program(program, asked, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=card_bytes)
-    if found.fits or found.memory_bytes is None:
+    if found.fits or found.memory_bytes is None or any(note.code == "grows" for note in found.notes):
         return found
     cheapest = cheapest_fit(
         program, asked, operators, step=step, memory_bytes=found.memory_bytes, gpu_bytes=card_bytes

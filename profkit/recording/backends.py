@@ -191,6 +191,9 @@ def _push(name: str, attributes: dict[str, Any]) -> Any:
         return None
     try:
         _domain.push_range(_event(name, _payload(attributes)))
+        if work := _work(attributes):
+            _domain.push_range(_event(work, None))
+            _domain.pop_range()
     except Exception as error:  # noqa: BLE001 - a recording never takes the program down
         _warn(error)
         return None
@@ -214,17 +217,22 @@ def _annotate(name: str, attributes: dict[str, Any]) -> Any:
         return None
     try:
         text = ", ".join(f"{key}={value}" for key, value in attributes.items()) if attributes else None
-        work = " ".join(f"{key}={int(attributes[key])}" for key in _WORK if key in attributes)
         enter, leave, without_overrides = _operators()
         opened = enter(PHASE_MARK + name, text)
-        if work:
+        if work := _work(attributes):
             # Torch writes no arguments of an annotation into its trace: an empty one inside carries them.
             with without_overrides():
-                leave(enter(WORK_MARK + work, None))
+                leave(enter(work, None))
         return opened
     except Exception as error:  # noqa: BLE001 - a recording never takes the program down
         _warn(error)
         return None
+
+
+def _work(attributes: dict[str, Any]) -> str | None:
+    """What an empty mark inside a phase is called that says its work; None where it declares none."""
+    told = [f"{key}={int(attributes[key])}" for key in _WORK if key in attributes]
+    return WORK_MARK + " ".join(told) if told else None
 
 
 @functools.lru_cache(maxsize=1)

@@ -109,7 +109,7 @@ def phase(name: Any = None, /, **attributes: Any) -> Any:
         name: What to call it; left out, the name of the function.
         attributes: Values to keep with it: in torch annotations as text ``key=value``, in NVTX the first
             number as the payload. ``flop`` and ``bytes`` say what the phase's kernels do, for their roofline:
-            those of a kernel of your own, of which profkit knows no formula. torch.profiler's traces have them.
+            those of a kernel of your own, of which profkit knows no formula.
 
     Raises:
         RecordingError: Something that is neither a name nor a function was given.

@@ -196,7 +196,7 @@ def _numerics(report: Document, scale: Scale) -> Iterable[str]:
         yield from map(as_prose, section.lines)
         rows = [
             [as_code(row.label), row.dtype, row.zeros, row.lost, row.norm, as_prose(row.range), as_code(row.histogram)]
-            for row in section.rows[:_TOP]
+            for row in section.first[:_TOP]
         ]  # fmt: skip
         heads = ("tensor", "type", "zero>", "fp16 loses>", "norm>", "range>", section.scale)
         yield from as_table(heads, rows, len(section.rows))

@@ -9,7 +9,7 @@ from typing import Final
 from profkit.model.report_numerics import FIRST_EXPONENT, LossScale, Numerics, TensorRow, UpdateRow
 from profkit.rendering.digest import share_text, where_text
 from profkit.rendering.document import Document
-from profkit.rendering.sentences.numerics import TENSORS
+from profkit.rendering.sentences.numerics import TENSORS, scale_text
 from profkit.units import count_text, noun_text
 
 __all__ = ["NumericsSection", "NumericsTableRow", "UpdateTableRow", "numerics_sections"]
@@ -17,6 +17,7 @@ __all__ = ["NumericsSection", "NumericsTableRow", "UpdateTableRow", "numerics_se
 _LOWEST, _HIGHEST, _WIDTH = -40, 20, 4
 """Exponents of the histogram, and how many are one character of it."""
 _LEVELS: Final = "▁▂▃▄▅▆▇█"
+_NOTABLE_BELOW: Final = 0.05
 _FP16_ZERO, _FP16_INFINITE = -25, 16
 """What is below 2**-25 fp16 rounds to zero, and 2**16 and more to infinity."""
 
@@ -57,6 +58,8 @@ class NumericsSection:
     note: str
     lines: Sequence[str]
     rows: Sequence[NumericsTableRow]
+    first: Sequence[NumericsTableRow]
+    """The same, those that lose values or are not finite before the others."""
     updates: Sequence[UpdateTableRow]
     scale: str
     """What the histogram's characters stand for."""
@@ -69,11 +72,18 @@ def numerics_sections(report: Document) -> list[NumericsSection]:
             note=_note(numerics),
             lines=[row.message for row in numerics.findings] + _scale_lines(numerics.loss_scale),
             rows=[_row(row) for row in numerics.tensors],
+            first=[_row(row) for row in sorted(numerics.tensors, key=lambda row: not _is_notable(row))],
             updates=[_update(row) for row in numerics.updates],
             scale=f"2^{_LOWEST} to 2^{_HIGHEST}",
         )
         for numerics in report.numerics
     ]
+
+
+def _is_notable(row: TensorRow) -> bool:
+    """Whether something in it is not finite, or not a number that its format keeps."""
+    zero = row.tensor != "activation" and row.zeros == row.values
+    return zero or row.infinite + row.nan > 0 or row.below >= _NOTABLE_BELOW * max(row.values - row.zeros, 1)
 
 
 def _note(numerics: Numerics) -> str:
@@ -85,7 +95,9 @@ def _note(numerics: Numerics) -> str:
 def _scale_lines(scale: LossScale | None) -> list[str]:
     if scale is None:
         return []
-    shown = [f"{value:g} from step {step}" for step, value in zip(scale.steps, scale.scales, strict=True)]
+    shown = [
+        f"{scale_text(value)} from step {step}" for step, value in zip(scale.steps, scale.scales, strict=True)
+    ]
     more = f", then {noun_text(len(shown) - 6, 'change')} more" if len(shown) > 6 else ""
     return [
         f"Loss scale: {', '.join(shown[:6])}{more}. It grew {noun_text(len(scale.grown), 'time')}; "

@@ -226,7 +226,7 @@ def _numerics(console: Terminal, report: Document, scale: Scale) -> None:
         table = console.table(("tensor", "left"), ("type", "left"), *((head, "right") for head in heads))
         if console.width >= _WIDE:
             table.add_column(section.scale, no_wrap=True)
-        for row in section.rows[:_TOP]:
+        for row in section.first[:_TOP]:
             cells = [_clean(row.label), row.dtype, row.zeros, row.lost, row.norm, row.range]
             table.add_row(*map(Text, [*cells, row.histogram][: len(table.columns)]))
         console.print_table(table, len(section.rows) - _TOP, "tensor")

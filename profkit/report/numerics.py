@@ -19,6 +19,8 @@ _NOTABLE_SWALLOWED: Final = 0.10
 _NOTABLE_SKIPPED: Final = 0.05
 _USUAL_SKIPS: Final = 10
 """A scaler that starts at 65536 finds its scale within so many skipped steps."""
+_FEWEST_STEPS: Final = 2
+"""In the first step gradients may be zero by design, behind weights that begin at zero."""
 _SHORT_FORMATS: Final = ("fp16", "bf16")
 
 
@@ -32,6 +34,7 @@ def _findings(numerics: Numerics) -> Iterator[Finding]:
     yield from _non_finite(numerics)
     for kind in ("gradient", "weight_gradient", "activation"):
         yield from _below(numerics, kind)
+    yield from _all_zero(numerics)
     yield from _swallowed(numerics)
     yield from _skipped(numerics)
 
@@ -50,6 +53,9 @@ def _non_finite(numerics: Numerics) -> Iterator[Finding]:
             "tensor": first.tensor,
             "step": first.step,
             "clean_step": first.clean_step,
+            "dtype": next(
+                (t.dtype for t in numerics.tensors if (t.name, t.tensor) == (first.name, first.tensor)), None
+            ),
         }
         yield Finding(f"{value}-found", Severity.ERROR, count=len(harmful), params=params)
 
@@ -68,13 +74,28 @@ def _below(numerics: Numerics, kind: TensorKind) -> Iterator[Finding]:
             below, zero = lost[worst]
             params: dict[str, Param] = {
                 "name": worst, "tensor": kind, "dtype": dtype, "share": below, "zero_share": zero,
-                "tensors": len(shares),
+                "tensors": len(shares), "scaled": numerics.loss_scale is not None,
             }  # fmt: skip
             yield Finding("below-range", Severity.WARNING, count=len(lost), params=params)
 
 
 def _below_share(row: TensorRow) -> float:
     return row.below / max(row.values - row.zeros, 1)
+
+
+def _all_zero(numerics: Numerics) -> Iterator[Finding]:
+    """Gradients that are zero in every step that was looked at: a format lost them, or nothing depends on them."""
+    gradients = [row for row in numerics.tensors if row.tensor != "activation" and row.values]
+    zero = [row for row in gradients if row.zeros == row.values]
+    if not zero or len(numerics.steps) < _FEWEST_STEPS:
+        return
+    in_fp16 = any(row.dtype == "fp16" for row in gradients)
+    params: dict[str, Param] = {
+        "name": zero[0].name, "tensor": zero[0].tensor, "tensors": len(gradients), "fp16": in_fp16,
+        "scaled": numerics.loss_scale is not None,
+    }  # fmt: skip
+    severity = Severity.WARNING if in_fp16 else Severity.INFO
+    yield Finding("gradients-zero", severity, count=len(zero), params=params)
 
 
 def _swallowed(numerics: Numerics) -> Iterator[Finding]:
@@ -97,8 +118,8 @@ def _skipped(numerics: Numerics) -> Iterator[Finding]:
     often = len(scale.skipped) > max(_USUAL_SKIPS, _NOTABLE_SKIPPED * numerics.step_count)
     params: dict[str, Param] = {
         "steps": numerics.step_count,
-        "first": f"{scale.scales[0]:g}",
-        "last": f"{scale.scales[-1]:g}",
+        "first": scale.scales[0],
+        "last": scale.scales[-1],
     }
     severity = Severity.WARNING if often else Severity.INFO
     yield Finding("steps-skipped", severity, count=len(scale.skipped), params=params)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profkit.memory.categories import CATEGORIES, PARAMETER, UNKNOWN_USE
+from profkit.memory.growth import growth_rows, step_boundaries
 from profkit.memory.private_pools import private_pools
 from profkit.model import Trace
 from profkit.model.memory_history import Action
@@ -54,7 +56,7 @@ def fit_program(
         gpu_bytes: The memory of the recorded GPU, where a trace says it.
     """
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
-    failed = failed_request(program)
+    failed, grows = failed_request(program), _grows(program)
     priced = changes.priced(program, operators)
     program = program if failed is None else _with_request(program, failed)
     changed = _applied(program, priced)
@@ -68,16 +70,20 @@ def fit_program(
             step_ns=round(step.plain_ns) if step else None,
         ),
         changes=[each.name for each in priced],
-        settings={each.name: each.value for each in priced if each.value is not None},
+        settings={
+            **{each.name: each.value for each in priced if each.value is not None},
+            **({"ranks": float(changes.ranks)} if changes.shard else {}),
+        },
         after=FitThen(
             peak_bytes=peak, reserved_bytes=reserved, step_ns=_time(step, priced, _on_host(changed, changes))
         ),
         memory_bytes=memory_bytes,
         outside_bytes=outside,
-        fits=_fits(reserved, outside, memory_bytes, finished=failed is None),
+        fits=_fits(reserved, outside, memory_bytes, finished=failed is None and not grows),
         by_category=_by_category(program.recorded, changed),
         notes=[
             *([FitNote(code="ran-out", params={"bytes": _requested(program, failed)})] if failed else []),
+            *([FitNote(code="grows", params={"bytes": grows})] if grows else []),
             *_notes(program, changes, operators),
             *([FitNote(code="gives-back")] if reserved.high == room else []),
         ],
@@ -89,6 +95,16 @@ def failed_request(program: MemoryProgram) -> int | None:
     failed = np.flatnonzero(program.replayed.events.action == Action.OOM)
     begin = int(program.step_bounds[-2])
     return int(failed[-1]) if len(failed) and failed[-1] >= begin else None
+
+
+@lru_cache(maxsize=4)
+def _grows(program: MemoryProgram) -> int:
+    """Bytes a step by which owners surely grow: after enough steps nothing fits."""
+    bounds = step_boundaries(program.replayed, program.stretches, program.activity)
+    rows = (
+        growth_rows(program.replayed, bounds, program.owners, program.use.astype(np.int64)) if bounds else []
+    )
+    return sum(row.bytes_per_step for row in rows if row.confidence == "high")
 
 
 def _requested(program: MemoryProgram, event: int) -> int:

@@ -85,6 +85,13 @@ def test_domains_of_two_processes_keep_their_own_names(export):
     assert trace.names(trace.ranges.domain).tolist() == ["NCCL", "CCCL"]
 
 
+def test_what_says_a_phase_s_work_is_no_phase(export):
+    export.nvtx("profkit", 0, None, kind=75, domainId=1).nvtx("weighted_sum", 9, 30, domainId=1)
+    trace = read(export.nvtx("profkit.work flop=8 bytes=64", 10, 11, domainId=1))
+    assert names(trace, trace.ranges) == ["weighted_sum", "profkit.work flop=8 bytes=64"]
+    assert trace.names(trace.ranges.domain).tolist() == ["profkit", ""]
+
+
 def test_marked_phases_are_recognised_in_the_default_domain(export):
     trace = read(export.nvtx("profkit::forward, op_id = 3", 10, 20).nvtx("other", 30, 40))
     assert names(trace, trace.ranges) == ["forward", "other"]

@@ -12,6 +12,7 @@ import pytest
 import profkit
 from profkit.model.report_numerics import FIRST_EXPONENT
 from profkit.readers import read
+from profkit.rendering.sentences.numerics import scale_text
 
 torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
 
@@ -164,6 +165,40 @@ def test_gradients_below_the_range_of_fp16_are_found(tmp_path):
     assert "below-range" not in codes(recorded(tmp_path, lambda: train(model, optimizer, 3, scale=100.0)))
 
 
+def test_gradients_that_are_all_zero_are_found_and_the_headline_counts_findings(tmp_path):
+    model, optimizer = build(torch.float16, torch.optim.SGD)
+    numerics = recorded(tmp_path, lambda: train(model, optimizer, 3, scale=1e-12))
+    finding = codes(numerics)["gradients-zero"]
+    gradients = [row for row in numerics.tensors if row.tensor != "activation"]
+    assert finding.count == sum(row.zeros == row.values for row in gradients) > 3
+    assert f"as in {finding.count} of {len(gradients)} gradients" in finding.message
+    assert "GradScaler" in finding.message
+    report = profkit.analyze(tmp_path / "run")
+    assert report.render("text").startswith("Numerics of Net: 1 finding; 3 of 3 steps were looked at.")
+    assert report.render("text").index("head output's gr") < report.render("text").index("layers.0")
+    model, optimizer = build()
+    numerics = recorded(tmp_path / "clean", lambda: train(model, optimizer, 3))
+    assert not numerics.findings
+    text = profkit.analyze(tmp_path / "clean" / "run").render("text")
+    assert text.startswith("Numerics of Net: nothing stands out; 3 of 3 steps were looked at.")
+
+
+def test_a_first_step_without_gradients_is_no_finding(tmp_path):
+    model, optimizer = build()
+    with torch.no_grad():
+        model.head.weight.zero_()
+        model.head.bias.fill_(1.0)
+    numerics = recorded(tmp_path, lambda: train(model, optimizer, 3))
+    assert "gradients-zero" not in codes(numerics)
+
+
+@pytest.mark.parametrize(
+    ("scale", "text"), [(1.0, "1"), (65536.0, "65536"), (2.0**20, "2^20"), (1e6, "1e+06")]
+)
+def test_a_large_scale_is_told_as_a_power(scale, text):
+    assert scale_text(scale) == text
+
+
 def test_an_overflow_is_found_where_it_begins(tmp_path):
     model, optimizer = build(torch.float16, torch.optim.SGD, lr=1e-6)
     with torch.no_grad():
@@ -171,6 +206,7 @@ def test_an_overflow_is_found_where_it_begins(tmp_path):
     numerics = recorded(tmp_path, lambda: train(model, optimizer, 2))
     first = codes(numerics)["inf-found"].params
     assert (first["name"], first["tensor"], first["step"]) == ("layers.1.linear", "activation", 0)
+    assert "compute it in bf16 or fp32" in codes(numerics)["inf-found"].message
 
 
 def test_a_nan_is_found_in_its_module_and_step(tmp_path):
@@ -189,6 +225,7 @@ def test_a_nan_is_found_in_its_module_and_step(tmp_path):
     assert finding.params["clean_step"] == 4
     assert "`layers.2.linear`" in finding.message
     assert "step 5" in finding.message
+    assert "every=1" not in finding.message, "it was recorded so"
 
 
 def test_updates_that_bf16_weights_swallow_are_found(tmp_path):
@@ -241,6 +278,7 @@ def test_a_scaler_tells_its_scale_and_the_steps_that_it_skips(tmp_path):
     assert list(scale.grown) == [at for at in range(12) if history[at + 1] > history[at]] != []
     assert numerics.step_count == 12, "a skipped step is a step"
     assert "skipped" in codes(numerics)["steps-skipped"].message
+    assert "from 2^118 to " in codes(numerics)["steps-skipped"].message
 
 
 def test_many_samples_are_thinned(tmp_path):

@@ -481,3 +481,15 @@ def test_an_active_memory_history_is_a_recording():
         "print(opened)"
     )
     assert out == "['profkit::forward']\n"
+
+
+def test_nsys_hears_of_the_work_that_a_phase_declares(nvtx, monkeypatch):
+    pushed = []
+    monkeypatch.setattr(
+        FakeDomain,
+        "push_range",
+        lambda self, event: pushed.append(event.message) or nvtx.range_push(event.message),
+    )
+    with phase("weighted_sum", flop=8, bytes=64), phase("inner", note=1):
+        pass
+    assert pushed == ["weighted_sum", "profkit.work flop=8 bytes=64", "inner"]

@@ -28,6 +28,7 @@ from profkit.memory.categories import (
 from profkit.memory.phase_memory import Stretches
 from profkit.model.memory_history import Action
 from profkit.readers import read
+from profkit.rendering.fit import render_fit_text
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation.answer import first_step
@@ -468,6 +469,13 @@ def test_a_layer_owns_the_parameters_whose_gradients_its_backward_makes():
     assert step.rest.bytes == (50257 + 1024 + 2) * 768 * 4
 
 
+def test_the_text_says_over_how_many_ranks():
+    found = profkit.fit(DATA / "run_gpt", ranks=4, shard="zero3")
+    assert found.settings == {"shard": "zero3", "ranks": 4}
+    assert "With shard zero3 over 4 ranks: before and after." in render_fit_text(found)
+    assert "what the ranks exchange" in render_fit_text(found)
+
+
 def test_what_is_one_ranks_already_is_not_shared_out_again():
     def step(*names):
         return SimpleNamespace(calls=[SimpleNamespace(name=name) for name in names])
@@ -484,6 +492,16 @@ def test_it_fits_only_when_the_upper_end_does(memory_bytes, fits):
     assert found.fits is fits
     within = profkit.fit(DATA / "run_gpt", memory_bytes=int(found.after.reserved_bytes.likely))
     assert within.fits is None
+
+
+@needs_shared
+def test_memory_that_grows_never_surely_fits():
+    found = profkit.fit(SHARED / "recordings" / "snapshot" / "leak.pickle", memory_bytes=10**12)
+    assert found.fits is None
+    assert found.cheapest is None
+    (grows,) = [note for note in found.notes if note.code == "grows"]
+    assert grows.params["bytes"] == pytest.approx(16 << 20, rel=0.01)
+    assert "later ones need more" in render_fit_text(found)
 
 
 def test_what_cannot_be_answered_is_refused(tmp_path):

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.model import PHASE_DOMAIN, PHASE_MARK, UNKNOWN, RangeKind, Ranges, Severity
+from profkit.model import PHASE_DOMAIN, PHASE_MARK, UNKNOWN, WORK_MARK, RangeKind, Ranges, Severity
 from profkit.readers.nsys.actors import Actors, process_ids
 from profkit.readers.nsys.clock import Clock
 from profkit.readers.nsys.columns import NULL, Columns, Integers, distinct, distinct_pairs
@@ -39,7 +39,7 @@ _OPERATOR = re.compile(
     re.DOTALL,
 )
 _LONGEST_NUMBER = 18
-_MARK = PHASE_MARK.encode()
+_MARK, _WORK = PHASE_MARK.encode(), WORK_MARK.encode()
 _OPERATOR_PREFIXES = (b"aten::", b"autograd::", b"torch::autograd::")
 _ROWS = {
     "start": NULL,
@@ -58,6 +58,8 @@ class Meaning(IntEnum):
     OPERATOR = 1
     PHASE = 2
     """It carries the mark of `profkit.phase`."""
+    WORK = 3
+    """It says the work of the phase around it, whose domain it has: it is none itself."""
 
 
 Label = tuple[int, int, Meaning]
@@ -115,8 +117,8 @@ class Labels:
         shapes = self._shapes_of(match["sizes"] or b"") if match else None
         if match is None or match["name"] == content or shapes is None:
             meaning = Meaning.OPERATOR if content.startswith(_OPERATOR_PREFIXES) else Meaning.ANNOTATION
-            if content.startswith(_MARK):
-                meaning = Meaning.PHASE
+            if content.startswith((_MARK, _WORK)):
+                meaning = Meaning.PHASE if content.startswith(_MARK) else Meaning.WORK
             known = self._plain[content] = (self.whole(content.removeprefix(_MARK), meaning), UNKNOWN)
             return known
         name, sequence = match["name"], int(match["sequence"] or UNKNOWN)
@@ -210,7 +212,7 @@ def read_ranges(
     rows = clock.credible(rows, ranges=True)
     labels = np.array(marks.labels.labels, np.int32).reshape(-1, 3)
     name, shapes, meaning = (column[rows["label"]] for column in labels.T)
-    domain = _domains(marks, rows, strings)
+    domain = np.where(meaning == Meaning.WORK, UNKNOWN, _domains(marks, rows, strings))
     phase_domain = strings.add(PHASE_DOMAIN) if (meaning == Meaning.PHASE).any() else UNKNOWN
     # a phase under both nsys and emit_nvtx leaves two ranges; only the one of its own domain counts
     doubled = phase_domain != UNKNOWN and bool((domain == phase_domain).any())
@@ -252,7 +254,7 @@ def _labels(
         numbers[elsewhere], sequences[elsewhere] = (np.array(column)[places] for column in found)
     # only the default domain is emit_nvtx's; names of other domains mean what their owners like
     for row in np.flatnonzero(chunk["domainId"] != 0).tolist():
-        if labels.labels[numbers[row]][2] != Meaning.ANNOTATION:
+        if labels.labels[numbers[row]][2] not in (Meaning.ANNOTATION, Meaning.WORK):
             numbers[row] = labels.whole(contents[row] or string_ids.raw(int(chunk["textId"][row])))
             sequences[row] = UNKNOWN
     return numbers.astype(np.int32), sequences

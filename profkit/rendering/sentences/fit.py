@@ -37,7 +37,7 @@ def changes_text(found: Fit) -> str:
 
 def cheapest_sentence(found: Fit) -> str:
     """What else makes it fit; empty where it fits, or no limit is known."""
-    if found.fits or found.memory_bytes is None:
+    if found.fits or found.memory_bytes is None or any(note.code == "grows" for note in found.notes):
         return ""
     if found.cheapest is None:
         return "No combination of the changes that profkit knows is sure to make it fit."
@@ -48,8 +48,10 @@ def cheapest_sentence(found: Fit) -> str:
 
 
 def _names(found: Fit | FitChoice) -> str:
+    ranks = {"shard": f" over {found.settings['ranks']:g} ranks"} if "ranks" in found.settings else {}
     return ", ".join(
-        f"{name} {_value(found.settings[name])}" if name in found.settings else name for name in found.changes
+        f"{name} {_value(found.settings[name])}{ranks.get(name, '')}" if name in found.settings else name
+        for name in found.changes
     )
 
 
@@ -67,7 +69,7 @@ def fits_sentence(found: Fit) -> str:
     beside = (
         f", with {bytes_text(found.outside_bytes)} in use beside the allocator" if found.outside_bytes else ""
     )
-    if found.fits is None and any(note.code == "ran-out" for note in found.notes):
+    if found.fits is None and any(note.code in ("ran-out", "grows") for note in found.notes):
         return f"As far as the recording goes, it may fit into {limit}{beside}."
     if found.fits is None:
         return f"It may or may not fit into {limit}{beside}: the limit lies within the estimate."
@@ -97,6 +99,10 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
         f"The recording ends where memory ran out. The {bytes_text(float(note.params['bytes']))} that were asked for count, "
         "but what the step would have taken after that is not known."
     ),
+    "grows": lambda note: (
+        f"Memory grows by {bytes_text(float(note.params['bytes']))} a step: these figures are of the recorded steps, and later ones "
+        "need more."
+    ),
     "other-allocator": lambda _: (
         "Blocks have other sizes than torch's own allocator gives: reserved memory is that of torch's allocator, and not of this one."
     ),
@@ -112,8 +118,8 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
         "The time leaves out what the ranks exchange, and what sharing the update saves."
     ),
     "unexplained-blocks": lambda note: (
-        f"{bytes_text(float(note.params['bytes']))} were allocated before the history, for no parameter: "
-        "if they are inputs, they grow with the batch."
+        f"{bytes_text(float(note.params['bytes']))} were allocated before the history, and what for is not known. Where they are "
+        "inputs, they grow with the batch."
     ),
 }
 

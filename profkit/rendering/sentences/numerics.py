@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Final, cast
 
 from profkit.comparison.rows import NumericsComparison
-from profkit.model.report_numerics import TensorKind
+from profkit.model import Severity
+from profkit.model.report_numerics import Numerics, TensorKind
 from profkit.rendering.sentences.wording import Params, Table, Template, say
 
-__all__ = ["FINDINGS", "TENSORS", "norm_text", "numerics_sentence"]
+__all__ = ["FINDINGS", "TENSORS", "norm_text", "numerics_headline", "numerics_sentence", "scale_text"]
+
+_LARGEST_SPELLED: Final = 16
 
 TENSORS: Final[dict[TensorKind, str]] = {
     "activation": "output",
@@ -24,11 +29,17 @@ _MANY: Final[dict[TensorKind, str]] = {
 }
 
 
-def _first_place(value: str, remedy: str) -> Template:
+def _first_place(value: str) -> Template:
     """Where an infinity or NaN is first."""
 
     def told(params: Params) -> str:
-        clean = params["clean_step"]
+        clean, step = params["clean_step"], int(str(params["step"]))
+        remedy = (
+            "Scale it down." if params["dtype"] != "fp16" else "Scale it down, or compute it in bf16 or fp32."
+        )
+        if value == "NaN":
+            between = step - (-1 if clean is None else int(str(clean))) > 1
+            remedy = "Record with every=1 up to this step to see where it begins." if between else ""
         values: Params = {
             **params,
             "value": value,
@@ -36,16 +47,27 @@ def _first_place(value: str, remedy: str) -> Template:
             "clean": "" if clean is None else f" (step {clean} has none)",
         }
         text = "The {tensor} of `{name}` is the first with {value}, in step {step}{clean}; {count:sampled step} with it. "
-        return say(text, values) + remedy
+        return (say(text, values) + remedy).strip()
 
     return told
+
+
+_FROM_FP16: Final = "Scale the loss with a GradScaler, or use bf16."
+_FROM_SCALED_FP16: Final = "Begin with a larger scale (GradScaler's init_scale), or use bf16."
+
+
+def _all_zero(params: Params) -> str:
+    values: Params = {**params, "what": _MANY[cast(TensorKind, params["tensor"])]}
+    text = "All {what} of `{name}` are zero in each step that was looked at, as in {count} of {tensors:gradient}: "
+    lost = f"fp16 loses them. {_FROM_SCALED_FP16 if params['scaled'] else _FROM_FP16}"
+    return say(text, values) + (lost if params["fp16"] else "what is behind them does not learn.")
 
 
 def _below(params: Params) -> str:
     tensor = cast(TensorKind, params["tensor"])
     remedy = "Keep this module in fp32, or scale it."
     if params["dtype"] == "fp16":
-        gradients = "Scale the loss with a GradScaler, or use bf16."
+        gradients = _FROM_SCALED_FP16 if params["scaled"] else _FROM_FP16
         remedy = "Use bf16, or keep this module in fp32." if tensor == "activation" else gradients
     values: Params = {**params, "what": _MANY[tensor]}
     text = (
@@ -55,17 +77,40 @@ def _below(params: Params) -> str:
     return say(text, values) + remedy
 
 
+def scale_text(scale: float) -> str:
+    """A loss scale: ``65536``, and larger powers of two as ``2^20``."""
+    power = math.log2(scale) if scale > 0 else 0.0
+    return f"2^{power:.0f}" if power > _LARGEST_SPELLED and power.is_integer() else f"{scale:g}"
+
+
+def _skipped(params: Params) -> str:
+    ends = {name: scale_text(float(str(params[name]))) for name in ("first", "last")}
+    text = "The GradScaler skipped {count:step} of {steps}; its scale went from {first} to {last}."
+    return say(text, {**params, **ends})
+
+
 FINDINGS: Final[Table] = {
-    "nan-found": _first_place("NaN", "Record with every=1 up to this step to see where it begins."),
-    "inf-found": _first_place("an infinity", "Scale it down, or compute it in bf16 or fp32."),
+    "nan-found": _first_place("NaN"),
+    "inf-found": _first_place("an infinity"),
     "below-range": _below,
+    "gradients-zero": _all_zero,
     "updates-swallowed": (
         "{dtype} weights swallow {share} of the updates ({worst_share} of those of `{name}`): keep an fp32 master copy."
     ),
-    "steps-skipped": (
-        "The GradScaler skipped {count:step} of {steps}; its scale went from {first} to {last}."
-    ),
+    "steps-skipped": _skipped,
 }
+
+
+def numerics_headline(recordings: Sequence[Numerics]) -> str:
+    """What recordings of numerics show, where nothing else was recorded."""
+    found = sum(row.severity != Severity.INFO for each in recordings for row in each.findings)
+    of = recordings[0].model or "the model"
+    told = say("{found:finding}", {"found": found}) if found else "nothing stands out"
+    looked = say(
+        "{looked} of {steps:step}", {"looked": len(recordings[0].steps), "steps": recordings[0].step_count}
+    )
+    ranks = say(" on {ranks:rank}", {"ranks": len(recordings)}) if len(recordings) > 1 else ""
+    return f"Numerics of {of}: {told}; {looked} were looked at{ranks}."
 
 
 def norm_text(norm: float | None) -> str:

@@ -10,6 +10,7 @@ from profkit.model.report import Report
 from profkit.model.report_verdict import Verdict
 from profkit.rendering.sentences.labels import share_label
 from profkit.rendering.sentences.memory import memory_sentence
+from profkit.rendering.sentences.numerics import numerics_headline
 from profkit.rendering.sentences.ranks import straggler_caveats, straggler_sentence
 from profkit.rendering.sentences.wording import Params, Table, say
 from profkit.units import duration_text, percent_text
@@ -45,7 +46,6 @@ _CAUSES: Final = {
 
 _UNDECIDED: Final[Table] = {
     "memory-only": "a memory snapshot has no kernel times",
-    "numerics-only": "a recording of numerics has no times",
     "counters-only": "hardware counters of single kernels show no idle time",
     "no-kernel-records": "its {launches:launch has|launches have} no kernel record, so all GPU activity is missing",
     "no-gpu-events": "it has no GPU events",
@@ -62,7 +62,7 @@ _UNDECIDED: Final[Table] = {
 
 _REMEDIES: Final[Table] = {
     "memory-only": "Record a trace of the same step too.",
-    "numerics-only": "Record a trace of the same step too: profkit record torch -- python train.py",
+    "numerics-only": "For times, record a trace of the same step too: profkit record torch -- python train.py",
     "counters-only": "Record a trace of the same step too, and analyse both: profkit analyze TRACE COUNTERS.",
     "no-kernel-records": "Record again without another profiler, and stop after torch.cuda.synchronize().",
     "no-gpu-events": "Record with ProfilerActivity.CUDA, or with nsys profile -t cuda,nvtx.",
@@ -204,6 +204,8 @@ def _undecided_sentence(report: Report) -> str:
     fact = report.verdict.undecided
     if fact is not None and fact.code == "host-only":
         return _host_only(fact.params)
+    if fact is not None and fact.code == "numerics-only":
+        return numerics_headline(report.numerics)
     reason = _said(_UNDECIDED, fact) if fact is not None else "no time was recorded"
     if _on_another_device(report):
         reason = "profkit does not read the events of its device"
