@@ -87,7 +87,8 @@ def test_a_model_that_does_not_train_hears_nothing_of_training():
             word in f"{rule.title} {rule.action} {rule.code}"
             for word in ("backward", "optimizer", "loss", "register_comm_hook", "train", "profkit.record")
         ), rule.id
-    assert "fused-optimizer" in by_name()
+    assert {"fused-optimizer", "checkpoint-activations"} <= by_name().keys()
+    assert "checkpoint-activations" not in by_name(trains=False)
     assert {"cuda-graphs", "torch-compile", "fused-attention"} <= by_name(trains=False).keys()
 
 

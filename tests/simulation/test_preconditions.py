@@ -54,6 +54,11 @@ OF_RANKS = {
 }
 
 
+@pytest.mark.parametrize("name", ["compile", "cuda-graphs"])
+def test_a_step_that_is_a_graph_is_neither_compiled_nor_captured(name):
+    assert refusal(step_of(arithmetic.replayed), name) == "already a CUDA graph"
+
+
 def test_every_change_has_a_case():
     assert {*NEEDS, *OF_RANKS, "foreach-optimizer"} == {*CHANGES, LOADER_WORKERS}
 
