@@ -33,7 +33,7 @@ from profkit.simulation.registry import changes_named
 from profkit.timeline.view import TraceView
 from profkit.units import duration_text
 
-__all__ = ["MOST_DEVICES", "RULES", "WORTH_SAYING", "advise", "saving_of"]
+__all__ = ["MOST_DEVICES", "RULES", "WORTH_SAYING", "advise"]
 
 RULES: Final[tuple[Rule, ...]] = (
     *arithmetic.RULES,
@@ -92,22 +92,17 @@ def advise(
         audience = audience_of(view)
         for rule in filter(None, (suited(each, audience) for each in RULES)):
             evidence = rule.find(case)
-            row = _priced(case, rule, evidence) if evidence else None
+            # The device that did most is the one that what-if answers for.
+            row = _priced(case, rule, evidence) if evidence and rule.id not in found else None
             if row is None or evidence is None:
                 continue
             if not view.steps.count:
                 row = _of_a_whole(row)
-            if rule.id not in found or saving_of(row) >= saving_of(found[rule.id].row):
-                found[rule.id] = _Found(row, case, _changes(evidence))
+            found[rule.id] = _Found(row, case, _changes(evidence))
     best_first = sorted(found.values(), key=lambda each: order_of(each.row))
     return [
         each.row if each is best_first[0] else _beside_the_best(best_first[0], each) for each in best_first
     ]
-
-
-def saving_of(row: AdviceRow) -> int:
-    """What an advice saves, in ns; 0 where a recording cannot tell."""
-    return row.saving_ns or 0
 
 
 @dataclass(frozen=True)
@@ -125,7 +120,7 @@ def _beside_the_best(best: _Found, other: _Found) -> AdviceRow:
     pair = sorted((best, other), key=lambda each: order.index(each.row.id))
     after_ns = best.case.step.after_ns([change for each in pair for change in each.changes])
     more = (best.row.after_ns or 0) - after_ns
-    if more < _LITTLE * saving_of(other.row):
+    if more < _LITTLE * (other.row.saving_ns or 0):
         gain = (
             f"{duration_text(more)} further gain"
             if more >= WORTH_SAYING * (best.row.before_ns or 0)

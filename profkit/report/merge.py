@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.advice import MOST_DEVICES, saving_of
+from profkit.advice import MOST_DEVICES
 from profkit.advice.order import order_of
 from profkit.memory import fullest, overlap, trace_memory_later
 from profkit.model import Finding
@@ -109,7 +109,9 @@ class Merged:
         return Told(
             memory=memory.memory,
             fit=memory.fit,
-            advice=_advice(shown.values()),
+            advice=_advice(
+                [shown[at] for at in sorted(shown, key=lambda at: -max(self.files[at].work_ns, default=0))]
+            ),
             timeline=self._timeline(shown),
         )
 
@@ -136,9 +138,8 @@ class Merged:
 
 
 def _advice(told: Iterable[Told]) -> list[AdviceRow]:
-    """Each advice once, from the file where it saves most."""
+    """Each advice once, from the first file that has it: that of the device that did most, for which what-if answers."""
     found: dict[str, AdviceRow] = {}
     for row in (row for each in told for row in each.advice):
-        if saving_of(row) >= saving_of(found.get(row.id, row)):
-            found[row.id] = row
+        found.setdefault(row.id, row)
     return sorted(found.values(), key=order_of)

@@ -45,6 +45,7 @@ def simt_products(facts: StepFacts) -> Flags:
     return np.array(
         [
             k is not None
+            and k.is_matrix
             and k.family in (Family.GEMM, Family.CONVOLUTION)
             and (k.dtype or "fp32") == "fp32"
             and k.unit == VECTOR
@@ -135,7 +136,7 @@ def autocast(edited: EditedStep) -> None:
     chosen = wide_products(facts) & edited.alive & ~facts.optimizer
     sizes = facts.inputs
     _retime(edited, chosen, narrow, bytes_factor=0.5)
-    wide = facts.once(_stays_wide) & facts.trains
+    wide = facts.once(_stays_wide) & ~_depthwise(facts) & facts.trains
     soft = _follows_products(edited) & ~wide & edited.alive
     floor = np.minimum(edited.duration_ns, constants.start_ns)
     edited.retime(soft, floor + (edited.duration_ns - floor) * 0.5)
@@ -151,8 +152,15 @@ def _follows_products(edited: EditedStep) -> Flags:
     """Kernels that see 16 bits under autocast; softmax, losses, the optimizer and norms but batch norm stay in fp32."""
     facts = edited.facts
     batch_norms = facts.of_family(Family.NORM) & ~_norms_of_rows(facts)
-    kinds = (facts.of_family(*_ACTIVATIONS) | batch_norms) & ~facts.optimizer & ~facts.zeroing
+    kinds = (
+        (facts.of_family(*_ACTIVATIONS) | batch_norms | _depthwise(facts)) & ~facts.optimizer & ~facts.zeroing
+    )
     return kinds & np.isin(facts.dtype.astype(str), ("fp32", "tf32", ""))
+
+
+def _depthwise(facts: StepFacts) -> Flags:
+    """Convolutions of each channel apart: no products, and PyTorch has cuDNN's for them in 16 bits only."""
+    return np.array([k is not None and k.is_depthwise for k in facts.kernels], bool)
 
 
 def _stays_wide(facts: StepFacts) -> Flags:

@@ -4,9 +4,12 @@ from functools import partial
 
 import pytest
 
+from profkit.advice import advise
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation import changes_named, find_step
+from profkit.simulation.answer import what_if
+from tests.advice import steps_of_arithmetic as arithmetic
 from tests.advice.made_steps import ADD, BF16_GEMM, FUSED_ADAM, GEMM_SHAPES, advice_on, loop
 from tests.advice.steps_of_models import CONV, NHWC
 
@@ -88,3 +91,18 @@ def test_a_row_without_a_price_has_no_times():
 
     assert unpriced.before_ns is unpriced.after_ns is unpriced.limit is unpriced.speedup is None
     assert priced.saving_ns == pytest.approx(priced.before_ns - priced.after_ns, abs=1)
+
+
+def test_advice_on_a_job_has_the_price_that_what_if_gives():
+    def most(step, number):
+        for _ in range(4):
+            step.launch(ADD, 120, shapes=[[8192, 4096], [8192, 4096]])
+        for _ in range(4):
+            step.launch(BF16_GEMM, 900, operators=("aten::mm",), shapes=GEMM_SHAPES)
+
+    views = [timelines([loop(body)], Options())[0][0] for body in (arithmetic.chain, most)]
+    advised = next(row for row in advise(views) if row.change == "compile")
+    asked = what_if(views, ["compile"]).changes[0]
+
+    assert advised.speedup == asked.speedup
+    assert advised.speedup.likely < 2

@@ -389,3 +389,21 @@ def test_a_model_that_only_runs_is_loaded_in_16_bits_and_casts_nothing():
     assert edited.duration_ns[0] == pytest.approx(at_rate(edited, "bf16"))
     assert edited.duration_ns[1] < 100_000
     assert edited.gap_ns.tolist() == gap.tolist()
+
+
+def test_depthwise_convolutions_have_no_tf32_and_take_half_of_their_time_in_16_bits():
+    name = "void cudnn::cnn::wgrad2d_grouped_direct_kernel<false, true, int, float, int, float, 7>(int)"
+
+    def body(step, number):
+        product(step)
+        step.launch(ADD, 100, operators=("aten::native_layer_norm",), shapes=SQUARE)
+        step.launch(
+            name, 900, operators=("aten::cudnn_convolution",), shapes=[[64, 96, 56, 56], [96, 1, 7, 7]]
+        )
+        step.backward(SGEMM, 6_000, shapes=SQUARE)
+
+    edited = draft_of(body)
+    assert simt_products(edited.facts).tolist() == [True, False, False, True]
+    autocast(edited)
+
+    assert edited.duration_ns[2] == pytest.approx(LIKELY.start_ns + (900_000 - LIKELY.start_ns) * 0.5)

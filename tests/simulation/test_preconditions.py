@@ -12,7 +12,7 @@ from tests.advice import steps_of_arithmetic as arithmetic
 from tests.advice import steps_of_devices as devices
 from tests.advice import steps_of_models as models
 from tests.advice import steps_of_waiting as waiting
-from tests.advice.made_steps import ADD, GELU, loop
+from tests.advice.made_steps import ADD, GELU, GEMM_SHAPES, SGEMM, loop
 from tests.builders import TraceBuilder
 from tests.simulation.steps import step_of
 
@@ -57,6 +57,15 @@ OF_RANKS = {
 @pytest.mark.parametrize("name", ["compile", "cuda-graphs"])
 def test_a_step_that_is_a_graph_is_neither_compiled_nor_captured(name):
     assert refusal(step_of(arithmetic.replayed), name) == "already a CUDA graph"
+
+
+@pytest.mark.parametrize(("fp32_us", "word"), [(9_000, None), (90, "already bf16")])
+def test_a_step_that_mostly_multiplies_in_16_bits_is_in_bf16_already(fp32_us, word):
+    def body(step, number):
+        arithmetic.bf16_products(step, number)
+        step.launch(SGEMM, fp32_us, operators=("aten::addmm",), shapes=GEMM_SHAPES)
+
+    assert refusal(step_of(body), "bf16") == word
 
 
 def test_every_change_has_a_case():
