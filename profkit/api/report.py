@@ -122,6 +122,11 @@ class Report:
         return table_of(self.document, "ranges")
 
     @property
+    def sources(self) -> pd.DataFrame:
+        """Modules and functions of the program by what they launched."""
+        return table_of(self.document, "sources")
+
+    @property
     def syncs(self) -> pd.DataFrame:
         """Waits of the host and what they cost."""
         return table_of(self.document, "syncs")

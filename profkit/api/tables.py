@@ -18,6 +18,7 @@ from profkit.model.report import (
     PhaseRow,
     RangeRow,
     RankRow,
+    SourceRow,
     SyncRow,
 )
 from profkit.model.report_memory import HolderRow
@@ -53,6 +54,7 @@ TABLES: Final[Mapping[str, type[rows.Row]]] = {
     "precision": PrecisionRow,
     "operator_types": OperatorTypes,
     "ranges": RangeRow,
+    "sources": SourceRow,
     "syncs": SyncRow,
     "idle": IdleRow,
     "gaps": GapRow,
@@ -67,13 +69,13 @@ TABLES: Final[Mapping[str, type[rows.Row]]] = {
 _SUMS: Final = frozenset(
     {
         "count", "kernel_count", "total_ns", "host_wall_ns", "gpu_inclusive_ns", "gpu_exclusive_ns", "host_ns", "host_self_ns",
-        "gpu_ns", "gpu_self_ns", "blocked_ns", "cost_ns", "exposed_ns", "waiting_ns", "transfer_ns", "flop", "dram_bytes",
+        "gpu_ns", "gpu_self_ns", "gpu_backward_ns", "blocked_ns", "cost_ns", "exposed_ns", "waiting_ns", "transfer_ns", "flop", "dram_bytes",
         "bytes", "ns", "flop_ns",
     }
 )  # fmt: skip
 """Columns that add up over the window, wherever they occur."""
 _SUMMED: Final = frozenset(
-    {"kernels", "phases", "operators", "ranges", "syncs", "idle", "communication", "precision"}
+    {"kernels", "phases", "operators", "ranges", "sources", "syncs", "idle", "communication", "precision"}
 )
 """Tables of what occurs in every step; the others are of single things."""
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from profkit.model.findings import Fact, Finding, Severity
 from profkit.model.names import Resource, Shares
-from profkit.model.report_kernels import KernelRow, OperatorRow, RangeRow
+from profkit.model.report_kernels import KernelRow, OperatorRow, RangeRow, SourceRow
 from profkit.model.report_memory import FitRow, Memory
 from profkit.model.report_numerics import Numerics
 from profkit.model.report_precision import Autocast, OperatorTypes, PrecisionRow, Tf32Row
@@ -60,6 +60,7 @@ __all__ = [
     "Report",
     "Row",
     "Severity",
+    "SourceRow",
     "Step",
     "StepRow",
     "Straggler",
@@ -201,6 +202,8 @@ class Report(Row, frozen=True, kw_only=True):
     """Ranks, compared where their clocks could be brought together."""
     advice: Sequence[AdviceRow]
     """What to change, the largest saving first."""
+    sources: Sequence[SourceRow] = ()
+    """Modules and functions of the program by what they launched; empty where the files name none."""
     precision: Sequence[PrecisionRow] = ()
     """Which arithmetic ran where, most time first."""
     operator_types: Sequence[OperatorTypes] = ()

@@ -15,6 +15,7 @@ __all__ = [
     "OperatorRow",
     "PhaseTime",
     "RangeRow",
+    "SourceRow",
 ]
 
 Dim3: TypeAlias = tuple[Count, Count, Count]
@@ -140,3 +141,22 @@ class RangeRow(Row, frozen=True, kw_only=True):
     """Host time inside it."""
     gpu_inclusive_ns: Ns
     """The time in which devices ran what was launched in it: a union."""
+
+
+class SourceRow(Row, frozen=True, kw_only=True):
+    """A module or a function of the program, with what was launched in it."""
+
+    kind: Literal["module", "function"]
+    """Whether it is an ``nn.Module`` or a function in the user's own files."""
+    name: str
+    """A module's path by classes and numbers (``GPT_0/Block_3/Linear_12``), or file, line and function."""
+    count: Count
+    """Launches in it and in what it calls; those of the backward pass belong to the forward that they are of."""
+    gpu_ns: Ns
+    """Their summed time."""
+    gpu_self_ns: Ns
+    """The same without modules, or functions of the user's, inside it."""
+    gpu_backward_ns: Ns
+    """The part of ``gpu_ns`` that the backward pass launched."""
+    host_ns: Ns
+    """The time of the launching calls."""

@@ -326,6 +326,8 @@ class Timeline(Row, frozen=True, kw_only=True):
     """Phases, threads, streams and idle time."""
     left_out: Count
     """Short bars that are not in it."""
+    queue: Sequence[tuple[Instant, Count]] = ()
+    """Operations that are launched and not begun, from each instant on; of many, the fewest and the most in each part."""
 
 
 class UtilisationRow(Row, frozen=True, kw_only=True):

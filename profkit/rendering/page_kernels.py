@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and attention by size, as the page's closed table shows them."""
+"""The closed tables below the kernels: products by size, and what launched the kernels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 
 from profkit.hardware import DTYPE_BYTES
 from profkit.model.kernel_class import Family
-from profkit.model.report import KernelRow
+from profkit.model.report import KernelRow, SourceRow
 from profkit.rendering.digest import share_text, where_text
 from profkit.rendering.document import Document
 from profkit.rendering.page_cells import with_units
 from profkit.rendering.sentences.labels import OCCUPANCY_LIMITS, shapes_text
 
-__all__ = ["ProductLine", "products_section"]
+__all__ = ["ProductLine", "products_section", "sources_section"]
 
 _ROWS: Final = 60
 _FAMILIES: Final = frozenset({Family.GEMM, Family.CONVOLUTION, Family.ATTENTION})
@@ -41,6 +41,13 @@ def products_section(report: Document) -> tuple[Sequence[ProductLine], int]:
     """The products with most time, and how many are left out."""
     found = [row for row in report.kernels if row.family in _FAMILIES]
     return [_line(row) for row in found[:_ROWS]], len(found) - _ROWS
+
+
+def sources_section(report: Document) -> Sequence[tuple[str, Sequence[SourceRow], int]]:
+    """Modules and functions: what they are called, those with most time, and how many are left out."""
+    kinds = (("Module", "module"), ("Function", "function"))
+    tables = [(noun, [row for row in report.sources if row.kind == kind]) for noun, kind in kinds]
+    return [(noun, rows[:_ROWS], len(rows) - _ROWS) for noun, rows in tables if rows]
 
 
 def _line(row: KernelRow) -> ProductLine:

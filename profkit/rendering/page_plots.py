@@ -42,6 +42,8 @@ class TimelinePlot(msgspec.Struct, frozen=True):
     left_out: int
     """Bars that are not drawn."""
     lanes: Sequence[PlotLane]
+    queue: Sequence[tuple[int, int]]
+    """Instants, and how many operations are queued from then on."""
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -101,6 +103,7 @@ def timeline_plot(timeline: Timeline | None, strings: PageStrings) -> TimelinePl
         end_ns=timeline.end_ns,
         left_out=left + timeline.left_out,
         lanes=drawn,
+        queue=timeline.queue,
     )
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from profkit.model.report_memory import MemoryCurve
 from profkit.model.states import CAUSE_OF_STATE, SHARE_OF_STATE, State
+from profkit.timeline.queue_depth import queue_depth
 from profkit.timeline.view import TraceView
 
 __all__ = ["render_perfetto"]
@@ -140,14 +141,8 @@ def _gaps(view: TraceView, device: int, offset: int, process: int) -> Iterator[s
 
 def _queue(view: TraceView, device: int, offset: int, process: int) -> Iterator[str]:
     """A counter of what has been launched and not begun: an empty queue means that the device waits for the host."""
-    operations, launches = view.trace.operations, view.launches
-    rows = np.flatnonzero((operations.device == device) & launches.linked)
-    begun = np.maximum(operations.start_ns[rows], launches.time_ns[rows])
-    time = np.concatenate((launches.time_ns[rows], begun)) + offset
-    order = np.argsort(time, kind="stable")
-    depth = np.cumsum(np.repeat((1, -1), len(rows))[order])
-    last = np.append(np.diff(time[order]) > 0, True)[: len(order)]
-    for time_ns, queued in zip(time[order][last].tolist(), depth[last].tolist(), strict=True):
+    time, depth = queue_depth(view, device)
+    for time_ns, queued in zip((time + offset).tolist(), depth.tolist(), strict=True):
         yield _counter(process, time_ns, '"launch queue"', {"operations": queued})
 
 

@@ -24,6 +24,7 @@ from profkit.roofline.precision_map import busiest_types
 from profkit.timeline.idle_tables import costliest_syncs, idle_together
 from profkit.timeline.phase_table import judged_phases
 from profkit.timeline.range_tables import busiest_operators, busiest_ranges
+from profkit.timeline.source_tables import busiest_sources
 from profkit.timeline.step_times import median_step
 from profkit.timeline.window_table import totals_together, windows_together
 
@@ -119,6 +120,7 @@ class Joined:
             kernels=kernel_rows(kernels, sum(device.busy_ns for device in devices)),
             operators=busiest_operators(part.operators),
             ranges=busiest_ranges(part.ranges),
+            sources=busiest_sources(part.sources),
             idle=idle_together([trace.idle for trace in traces], self.offsets, self.first_device),
             syncs=costliest_syncs(part.syncs),
             memory=told.memory,

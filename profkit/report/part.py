@@ -11,7 +11,7 @@ import numpy as np
 
 from profkit.model import Finding, Trace
 from profkit.model.report import DeviceRow
-from profkit.model.report_kernels import OperatorRow, RangeRow
+from profkit.model.report_kernels import OperatorRow, RangeRow, SourceRow
 from profkit.model.report_precision import Autocast, OperatorTypes, PrecisionRow, Tf32Row
 from profkit.model.report_ranks import CommunicationRow
 from profkit.model.report_time import Idle, PartRow, PhaseRow, SyncRow, Totals, UtilisationRow, Window
@@ -39,6 +39,7 @@ from profkit.timeline.gpu_metrics import utilisation_rows
 from profkit.timeline.idle_tables import SYNCS, idle_row, sync_rows
 from profkit.timeline.phase_table import PHASES, phase_rows
 from profkit.timeline.range_tables import OPERATORS, RANGES, operator_rows, range_rows
+from profkit.timeline.source_tables import SOURCES, source_rows
 from profkit.timeline.step_times import step_times
 from profkit.timeline.view import Span, TraceView
 from profkit.timeline.window_parts import PARTS, part_rows
@@ -86,6 +87,7 @@ class Part:
     """With devices numbered over the traces of the part."""
     operators: Sequence[OperatorRow] = ()
     ranges: Sequence[RangeRow] = ()
+    sources: Sequence[SourceRow] = ()
     ranges_too_deep: int = 0
     syncs: Sequence[SyncRow] = ()
     communication: Sequence[CommunicationRow] = ()
@@ -123,6 +125,7 @@ class Part:
             kernels=kernel_sums(view),
             operators=operator_rows(view),
             ranges=ranges,
+            sources=source_rows(view),
             ranges_too_deep=too_deep,
             syncs=sync_rows(view),
             communication=communication_rows(view),
@@ -167,6 +170,7 @@ _TABLES: Final[Mapping[str, Summed[Any]]] = {
     "phases": PHASES,
     "operators": OPERATORS,
     "ranges": RANGES,
+    "sources": SOURCES,
     "syncs": SYNCS,
     "operator_types": OPERATOR_TYPES,
     "tf32": TF32,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from profkit.model import RangeKind
 from profkit.model.report_kernels import PhaseTime
-from profkit.timeline.call_sites import forward_of_launches, frame_text, frames_at
+from profkit.timeline.call_sites import forward_of_launches, frame_text, frames_at, is_module, module_name
 from profkit.timeline.grouping import weights_by_pair
 from profkit.timeline.nesting import Nesting
 from profkit.timeline.range_names import matching
@@ -24,7 +24,6 @@ MOST_STEPS: Final = 64
 """With more kept steps than this, kernel rows are not told apart by step."""
 
 _MOST_LINES: Final = 12
-_MODULE: Final = "nn.Module: "
 
 Column = NDArray[np.int64]
 Name = TypeVar("Name", int, str)
@@ -86,19 +85,15 @@ def _add_program(owners: Sequence[Origins], view: TraceView, rows: Column, group
     lines = {i: frame_text(strings[i]) for i in np.unique(frames).tolist() if i >= 0}
     _add([each.source_lines for each in owners], group[linked], frames, once, lines, _MOST_LINES)
     modules = _modules(view, python, thread, time)
-    names = {i: _module_class(strings[i]) for i in np.unique(modules).tolist() if i >= 0}
+    # By class: the number only tells one instance from another.
+    names = {i: re.sub(r"_\d+$", "", module_name(strings[i])) for i in np.unique(modules).tolist() if i >= 0}
     _add([each.modules for each in owners], group[linked], modules, once, names)
-
-
-def _module_class(name: str) -> str:
-    """``nn.Module: Linear_12`` as ``Linear``: the number only tells one instance from another."""
-    return re.sub(r"_\d+$", "", name.removeprefix(_MODULE))
 
 
 def _modules(view: TraceView, python: NDArray[np.bool_], thread: Column, time: Column) -> Column:
     """The string id of the innermost ``nn.Module`` whose forward was running at each instant, or -1."""
     ranges = view.trace.ranges
-    module = python & matching(view.trace.strings, ranges.name, lambda name: name.startswith(_MODULE))
+    module = python & matching(view.trace.strings, ranges.name, is_module)
     found = Nesting.of(ranges, module).innermost(thread, time)
     names: Column = np.where(found >= 0, ranges.name[np.maximum(found, 0)], -1)
     return names

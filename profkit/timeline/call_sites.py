@@ -19,13 +19,16 @@ __all__ = [
     "forward_of_launches",
     "frame_text",
     "frames_at",
+    "is_module",
     "is_users_frame",
+    "module_name",
     "source_frames",
 ]
 
 Column = NDArray[np.int64]
 
 _FRAME: Final = re.compile(r"(?P<file>[^\n]{1,1000}?)\((?P<line>\d{1,9})\): (?P<function>[^\n]{1,1000})")
+_MODULE: Final = "nn.Module: "
 _LIBRARY_FILE: Final = re.compile(
     r"(?:^|[/\\])(?:torch|site-packages|dist-packages|profkit|python3\.\d+)(?:[/\\]|$)|^<"
     r"|(?:^|[/\\])(?:threading|contextlib|runpy)\.py$"
@@ -73,14 +76,8 @@ def frames_at(
     python = trace.ranges.kind == RangeKind.PYTHON
     if not python.any():
         return np.full(len(time), -1, np.int64)
-    nesting = Nesting.of(trace.ranges, python)
-    theirs = matching(trace.strings, trace.ranges.name, wanted)
-    row = nesting.innermost(thread, time)
-    climbing = np.flatnonzero(row >= 0)
-    while len(climbing):
-        climbing = climbing[~theirs[row[climbing]]]
-        row[climbing] = nesting.parent[row[climbing]]
-        climbing = climbing[row[climbing] >= 0]
+    theirs = python & matching(trace.strings, trace.ranges.name, wanted)
+    row = Nesting.of(trace.ranges, theirs).innermost(thread, time)
     names: Column = np.where(row >= 0, trace.ranges.name[np.maximum(row, 0)], -1)
     return names
 
@@ -129,3 +126,13 @@ def is_users_frame(name: str) -> bool:
     """A Python frame of the user's own code, by its file."""
     frame = _FRAME.fullmatch(name)
     return frame is not None and not _LIBRARY_FILE.search(frame["file"])
+
+
+def is_module(name: str) -> bool:
+    """The frame of an ``nn.Module``, as PyTorch names it: ``nn.Module: Linear_12``."""
+    return name.startswith(_MODULE)
+
+
+def module_name(name: str) -> str:
+    """``nn.Module: Linear_12`` as ``Linear_12``: the number tells one instance of a class from another."""
+    return name.removeprefix(_MODULE)

@@ -13,6 +13,7 @@ from profkit.model.report_time import Bar, Lane, Timeline
 from profkit.model.rows import replace
 from profkit.model.states import CAUSE_OF_STATE, State
 from profkit.timeline.phases import phase_at
+from profkit.timeline.queue_depth import queue_between
 from profkit.timeline.view import TraceView
 from profkit.timeline.window_table import states_of
 
@@ -22,6 +23,8 @@ MOST_BARS: Final = 1_500
 """Bars that a lane shows, the longest first."""
 
 _MOST_LANES: Final = 8
+_QUEUE_PARTS: Final = 300
+"""Parts of the step whose shortest and longest queue are shown."""
 _TONES: Final = {
     State.COMPUTE: "compute",
     State.MEMORY: "memory",
@@ -62,6 +65,7 @@ def timeline_row(
         end_ns=end,
         lanes=[lane for lane, _ in lanes],
         left_out=sum(left_out for _, left_out in lanes),
+        queue=queue_between(view, device, start, end, _QUEUE_PARTS),
     )
     return _shifted(made, offset)
 
@@ -77,6 +81,7 @@ def _shifted(timeline: Timeline, ns: int) -> Timeline:
         start_ns=timeline.start_ns + ns,
         end_ns=timeline.end_ns + ns,
         lanes=[replace(lane, bars=[later(bar) for bar in lane.bars]) for lane in timeline.lanes],
+        queue=[(at + ns, depth) for at, depth in timeline.queue],
     )
 
 

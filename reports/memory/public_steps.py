@@ -280,6 +280,12 @@ MODELS |= {
 }
 """Steps that the host paces, for a quiet study."""
 
+MODELS |= {
+    f"{name}_expandable": replace(MODELS[name], changes="base batch_x2 checkpoint batch_x0.5", limited=False)
+    for name in ("roberta", "llama", "convnext", "fcn")
+}
+"""With segments that grow, which `public_study` asks the allocator for by the name."""
+
 LAYERS = frozenset(
     {"Bottleneck", "SwinTransformerBlock", "CNBlock", "MBConv", "EncoderBlock", "ResBottleneckBlock"}
 )

@@ -156,7 +156,9 @@ profkit.plots = (() => {
     // A bar of a phase lane is in the phase that it is; older reports do not say it.
     const inPhase = (lane, name, phase) => profkit.phase() === null || profkit.within(text(phase) ?? (lane.kind === "phase" ? text(name) : "") ?? "", profkit.phase());
     const named = innerWidth > 700; // on a phone the colours' names would take more room than the lanes
-    add("plot-timeline", 60 + (named ? 30 : 0) + 34 * lanes.length, () => {
+    const height = 60 + (named ? 30 : 0) + 34 * lanes.length;
+    const queue = line.queue.length ? 70 : 0; // pixels for the launches that stand queued, below the lanes
+    add("plot-timeline", height + queue, () => {
       const byTone = new Map();
       lanes.forEach((lane, y) => {
         for (const [start, length, name, tone, phase] of lane.bars) {
@@ -173,7 +175,12 @@ profkit.plots = (() => {
       });
       const label = (tone) => { if (Object.hasOwn(NAMES, tone)) return NAMES[tone]; for (const kind of ["shares", "causes", "bounds"]) if (Object.hasOwn(data.words[kind], tone)) return data.words[kind][tone]; return safe(tone, 30); };
       const traces = [...byTone].map(([tone, { opacity, ...bars }]) => ({ type: "bar", orientation: "h", name: label(tone), ...bars, width: 0.7, textposition: "inside", insidetextanchor: "middle", textangle: 0, textfont: { color: color("paper") }, marker: { color: toneColor(tone), opacity, line: { width: 0 } }, hovertemplate: "%{customdata[0]}<br>%{customdata[1]} ms, from %{base:.4~f} ms<extra></extra>" }));
-      return { traces, shape: { barmode: "overlay", showlegend: named, uniformtext: { mode: "hide", minsize: 10 }, dragmode: "zoom", hovermode: "closest", xaxis: { title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false }, uirevision: "timeline" } };
+      if (queue) {
+        const [time, depth] = [line.queue.map(([at]) => (at - line.start_ns) / 1e6), line.queue.map(([, many]) => many)];
+        traces.push({ type: "scatter", mode: "lines", name: "Queued launches", showlegend: false, yaxis: "y2", x: [...time, (line.end_ns - line.start_ns) / 1e6], y: [...depth, depth.at(-1)], fill: "tozeroy", line: { shape: "hv", width: 1, color: color("soft") }, hovertemplate: "%{y} launches queued at %{x:.4~f} ms<extra></extra>" });
+      }
+      const share = queue / (height + queue);
+      return { traces, shape: { barmode: "overlay", showlegend: named, yaxis2: { domain: [0, share * 0.75], rangemode: "tozero", fixedrange: true, nticks: 3, title: { text: "queue", standoff: 4 } }, uniformtext: { mode: "hide", minsize: 10 }, dragmode: "zoom", hovermode: "closest", xaxis: { anchor: queue ? "y2" : "y", title: { text: "ms from the step's start" }, range: [0, (line.end_ns - line.start_ns) / 1e6] }, yaxis: { domain: [queue ? share : 0, 1], autorange: "reversed", fixedrange: true, tickvals: lanes.map((_, i) => i), ticktext: lanes.map((lane) => safe(text(lane.label), 34)), showgrid: false }, uirevision: "timeline" } };
     }, { followsPhase: true });
     if (line.left_out) byId("plot-timeline").querySelector("figcaption").textContent = `${fixed(line.left_out, 0)} of the shortest bars are not drawn.`;
   }
