@@ -173,9 +173,7 @@ def test_an_operator_that_is_hardly_any_of_a_part_does_not_explain_it():
     made.range(0, 900, "backward").range(10, 30, "aten::sum", kind=OPERATOR)
     made.range(900, 1000, "forward").range(910, 990, "aten::mm", kind=OPERATOR)
     said = verdict_caveats(summarise([made.trace()]))
-    assert (
-        said[0] == "Backward takes 900 ns per step (90 %); the longest operator in it is aten::sum 20 ns."
-    )
+    assert said[0] == "Backward takes 900 ns per step (90 %); the longest operator in it is aten::sum 20 ns."
     assert said[1] == "Forward takes 100 ns per step (10 %): aten::mm 80 ns."
 
 
