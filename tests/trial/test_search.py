@@ -33,7 +33,7 @@ class Stand:
         self.is_up = False
         self.start_s = machine.start_s
 
-    def hurry(self, patience_s):
+    def hurry(self, patience_s, until):
         pass
 
     def launch(self):
