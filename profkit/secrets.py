@@ -23,14 +23,32 @@ SECRET_VALUE: Final = re.compile(r"\b(?:hf|sk|pk|ghp|gho|glpat|xox[bpa]|AKIA|AIz
 
 _KEYS: Final = {
     b"hf_": (rb"[A-Za-z0-9]{30,128}", False),
-    **dict.fromkeys((b"ghp_", b"gho_", b"ghs_", b"ghu_", b"npm_"), (rb"[A-Za-z0-9]{36,255}", False)),
+    **dict.fromkeys(
+        (b"ghp_", b"gho_", b"ghs_", b"ghu_", b"ghr_", b"npm_", b"gsk_"), (rb"[A-Za-z0-9]{36,255}", False)
+    ),
     b"github_pat_": (rb"\w{22,255}", False),
     b"glpat-": (rb"[\w-]{20,255}", False),
     **dict.fromkeys(
-        (b"xoxb-", b"xoxp-", b"xoxa-", b"pypi-", b"nvapi-", b"dckr_pat_"), (rb"[\w-]{16,255}", True)
+        (
+            b"xoxb-",
+            b"xoxp-",
+            b"xoxa-",
+            b"xoxs-",
+            b"xapp-",
+            b"pypi-",
+            b"nvapi-",
+            b"dckr_pat_",
+            b"hvs.",
+            b"ya29.",
+            b"GOCSPX-",
+        ),
+        (rb"[\w-]{16,255}", True),
     ),
+    **dict.fromkeys((b"sk_live_", b"rk_live_", b"r8_"), (rb"[A-Za-z0-9]{24,255}", True)),
+    b"dapi": (rb"[0-9a-f]{32}(?![A-Za-z0-9])", True),
+    b"SG.": (rb"[\w-]{16,64}\.[\w-]{16,64}", True),
     b"sk-": (rb"[\w-]{20,255}", True),
-    b"AKIA": (rb"[A-Z0-9]{16}(?![A-Za-z0-9])", True),
+    **dict.fromkeys((b"AKIA", b"ASIA"), (rb"[A-Z0-9]{16}(?![A-Za-z0-9])", True)),
     b"AIza": (rb"[\w-]{35}", True),
     b"eyJhbGci": (rb"[\w-]{10,2048}\.[\w-]{10,2048}\.[\w-]{10,2048}", True),
 }

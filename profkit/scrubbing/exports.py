@@ -17,7 +17,6 @@ __all__ = ["scrub_export"]
 
 _ENVIRONMENT: Final = ("TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE")
 _RANK: Final = re.compile(r'(?:^|;)((?:RANK|OMPI_COMM_WORLD_RANK|PMIX_RANK)="?\d{1,6}"?)(?:;|$)')
-_OWN_TABLES: Final = ("ENUM_", "sqlite_")
 _WHOLE: Final = re.compile(r"COMMAND|ARGUMENT|ENVIRON|WORKING", re.IGNORECASE)
 """Rows whose whole value may stand in another table too."""
 _PERSONAL: Final = re.compile(r"user|host|machine|computer|login", re.IGNORECASE)
@@ -67,7 +66,7 @@ def _hide(database: sqlite3.Connection, scrub: Scrubber, threads: bool) -> None:
     names = [
         name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     ]
-    tables = {name: _columns(database, name) for name in names if not name.startswith(_OWN_TABLES)}
+    tables = {name: _columns(database, name) for name in names if not name.startswith("sqlite_")}
     scrub.learn(text for name, columns in tables.items() for text in _texts(database, name, columns))
     for name in _ENVIRONMENT:
         if {"name", "value"} <= set(tables.get(name, ())):

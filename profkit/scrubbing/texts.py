@@ -29,14 +29,19 @@ _PERSONAL: Final = re.compile(
 )
 _NAME: Final = re.compile(r"[\w.-]{3,64}")
 _PAIR: Final = re.compile(
-    r"((?:passw(?:or)?d|passphrase|secret|credential|(?:api|access)[_-]?key|(?:auth|access)[_-]?token)[\w-]{0,16}[\"']?"
-    r"\s{0,2}[:=]\s{0,2})(?!:)([^\s,;&\"'<>]{1,256})",
+    r"((?:passw(?:or)?d|passphrase|secret|credential|(?:api|access)[_-]?key|(?:auth|access)[_-]?token|authorization)[\w-]{0,16}[\"']?"
+    r"\s{0,2}[:=]\s{0,2}(?:Bearer\s|Basic\s)?)(?!:)([^\s,;&\"'<>]{1,256})",
     re.IGNORECASE,
 )
 _SHORT_SECRET: Final = re.compile(r"(?![A-Za-z]{1,4}\d{1,3}$)(?=.{0,6}[A-Za-z])(?=.{0,6}\d)[^\s,;&]{4,7}")
 """Letters and digits, unlike names of types and machines (``bf16``, ``rank3``): it may stand elsewhere as a word."""
 _IDENTIFIER: Final = re.compile(
     r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f])"
+)
+_MAIL: Final = re.compile(r"[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}(?!so\b)[A-Za-z]{2,24}(?![\w.])")
+"""A mail address; not a symbol of a library, such as ``memcpy@libc.so``."""
+_PRIVATE_NETWORK: Final = re.compile(
+    r"(?<![\w.])(?:10\.\d{1,3}|192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01]))\.\d{1,3}\.\d{1,3}(?![\w.])"
 )
 _ANONYMOUS: Final = "00000000-0000-0000-"
 _EVERYBODY: Final = frozenset(
@@ -139,6 +144,9 @@ class Scrubber:
         text = _PAIR.sub(self._pair, text) if "=" in text or ":" in text else text
         text = _IDENTIFIER.sub(self._identifier, text) if "-" in text else text
         text = _ADDRESS.sub(self._address, text) if "://" in text else text
+        for pattern in (_MAIL, _PRIVATE_NETWORK):
+            text, count = pattern.subn(HIDDEN, text)
+            self.removed["addresses"] += count
         text = _PATH.sub(self._path, text) if "/" in text or "\\" in text else text
         for word in self.words:
             if word in text:
