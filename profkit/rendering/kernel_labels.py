@@ -41,7 +41,7 @@ def _differences(names: Sequence[str]) -> list[str]:
     words = [_NO_WORD.split(name) for name in names]
     common = set.intersection(*map(set, words))
     own = [[word for word in each if word and word not in common] for each in words]
-    begins = commonprefix([each[0] for each in own if each]).rstrip("0123456789")
+    begins = commonprefix([each[0] for each in own if each]).rstrip("0123456789")  # noqa: RUF071 - of characters
     begins = begins if len(begins) >= _LONG_BEGINNING else ""
     own = [[word.removeprefix(begins)[:_LONGEST_WORD] or word for word in each] for each in own]
     for most in range(1, _MOST_WORDS + 1):
