@@ -11,7 +11,7 @@ __all__ = ["FINDINGS", "autocast_message", "autocast_summary", "tf32_message"]
 
 FINDINGS: Final[Table] = {
     "fp16-without-scaler": (
-        "Gradients are computed in fp16 ({count:product}) and nothing scales the loss: gradients under 6e-8 become zero. "
+        "Gradients are computed in fp16 ({count:product}) and nothing scales the loss: gradients under 3e-8 become zero. "
         'Use torch.amp.GradScaler("cuda"), or bf16, which needs none.'
     ),
     "bf16-emulated": (
