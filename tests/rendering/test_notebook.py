@@ -89,3 +89,12 @@ def test_names_from_files_are_text():
     assert "<img" not in report_cell(hostile)
     assert "<script" not in report_cell(hostile)
     assert report_cell(compute_bound()) == report_cell(compute_bound())
+
+
+def test_the_text_of_a_report_is_kept_and_not_shown_line_by_line_within_jupyter(monkeypatch, tmp_path):
+    report = profkit.analyze(DATA / "kineto/sync_item.json.gz")
+    outside = str(report)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert str(report) == outside
+    assert report.save(tmp_path / "r.txt").read_text() == outside
+    assert len(outside) > 1000
