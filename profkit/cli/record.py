@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,8 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def _finish(code: int, files: list[Path], analyze: bool, runs: list[Path]) -> None:
+    if code > 128 and code - 128 in set(signal.Signals):
+        echo(f"profkit: the program ended by {signal.Signals(code - 128).name}", err=True)
     for path in files:
         echo(f"Wrote {path}")
     if analyze and files:

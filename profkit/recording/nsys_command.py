@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 import threading
@@ -28,6 +30,12 @@ SMALL_FILES: Final = ("-s", "none", "--cpuctxsw=none", "--backtrace=none", "--re
 
 _UNKNOWN_FUNCTION: Final = "Unknown runtime API function"
 """What an importer says that is older than the CUDA runtime."""
+
+_SIGNS: Final = (
+    _UNKNOWN_FUNCTION.encode(), b"Importer error", b"importer version", b"Failed to create", b"No space left",
+    b"events were lost", b"Illegal --", b"unrecognised option", b"Executable not found",
+)  # fmt: skip
+"""Parts of the lines in which nsys 2023.4 tells of a problem."""
 
 _PLACES: Final = (
     "/opt/nvidia/nsight-systems/*/bin/nsys",
@@ -142,21 +150,41 @@ def record_with_nsys(run: NsysRun, folder: Path, program: list[str]) -> tuple[in
     code, told = _run_and_read(command)
     reports = sorted(folder.glob(f"{output.name}*.nsys-rep"))
     if not reports:
-        hint = (
-            "Does it call profkit.record (or cudaProfilerStart) on a GPU?"
-            if run.capture
-            else "nsys says above why"
-        )
-        raise RecordingError(
-            output.with_suffix(".nsys-rep"), f"nsys wrote no report (exit code {code})", hint
-        )
-    exported = [_export(nsys, report) for report in reports]
-    for report, database in zip(reports, exported, strict=True):
+        raise _no_report(run, output, code, told)
+    exported, failures = [], []
+    for report in reports:
+        try:
+            database = _export(nsys, report)
+        except RecordingError as error:
+            failures.append(error)
+            continue
+        exported.append(database)
         told += _diagnostics(database)
         if run.python:
             run.said.extend(_python_problem(nsys, report, database))
-    run.said.extend(problems_in(told))
+    run.said.extend([*problems_in(told), *map(str, failures if exported else failures[1:])])
+    if not exported:
+        raise failures[0]
     return code, exported
+
+
+def _no_report(run: NsysRun, output: Path, code: int, told: list[str]) -> RecordingError:
+    """Why nsys wrote none, as far as it tells, and what to do."""
+    left = sorted(output.parent.glob(f"{output.name}*.qdstrm"))
+    if left:
+        hint = f"{left[0]} is what it recorded: a whole Nsight Systems, on any machine, opens it"
+    elif told:
+        hint = "See what nsys says above"
+    elif run.capture:
+        hint = "Does it call profkit.record (or cudaProfilerStart) on a GPU?"
+    elif run.delay_s is not None:
+        hint = f"The program ended before --delay {run.delay_s:g}"
+    else:
+        hint = "See what nsys says above"
+    reason = f": {told[-1]}" if told else ""
+    return RecordingError(
+        output.with_suffix(".nsys-rep"), f"nsys wrote no report (exit code {code}){reason}", hint
+    )
 
 
 def problems_in(told: list[str]) -> list[str]:
@@ -205,7 +233,7 @@ def _run_and_read(command: list[str]) -> tuple[int, list[str]]:
 
 
 def _tells(line: bytes) -> bool:
-    return any(sign in line for sign in (_UNKNOWN_FUNCTION.encode(), b"Importer error", b"events were lost"))
+    return any(sign in line for sign in _SIGNS)
 
 
 def _python_problem(nsys: Path, report: Path, database: Path) -> list[str]:
@@ -239,13 +267,27 @@ def _export(nsys: Path, report: Path) -> Path:
         f"--output={target}",
         str(report),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode or not target.exists():
-        reason = (done.stderr or done.stdout).strip().splitlines()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
+    if done.returncode or not _is_whole(target):
+        target.unlink(missing_ok=True)
+        said = [line.rpartition("tag_message*] = ")[2] for line in done.stderr.splitlines() if line.strip()]
         raise RecordingError(
-            report, f"nsys could not export it ({reason[-1] if reason else done.returncode})"
+            report,
+            f"nsys could not export it ({said[-1].strip() if said else f'exit code {done.returncode}'})",
+            f"The report is kept: {shlex.join([str(nsys), 'export', '--type=sqlite', str(report)])}",
         )
     return target
+
+
+def _is_whole(database: Path) -> bool:
+    """Whether a SQLite file has all its pages: on a full disk nsys leaves an empty one and ends with 0."""
+    try:
+        with database.open("rb") as file:
+            header = file.read(32)
+        (page_bytes,), (pages,) = struct.unpack(">H", header[16:18]), struct.unpack(">I", header[28:32])
+    except (OSError, struct.error):
+        return False
+    return bool(pages) and database.stat().st_size >= pages * (65536 if page_bytes == 1 else page_bytes)
 
 
 def _free_name(folder: Path) -> Path:

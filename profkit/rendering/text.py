@@ -22,7 +22,7 @@ from profkit.rendering.digest import (
     launch_parts,
     memory_findings,
     no_advice,
-    number_of,
+    operators_by_name,
     parts_of,
     phase_tree,
     recorded_beside,
@@ -237,15 +237,10 @@ def _operators(console: Terminal, report: Document, scale: Scale) -> None:
     if report.kernels or not report.operators:
         return
     console.heading("Operators", "host time in all, since the file has no kernels")
-    rows = sorted(report.operators, key=lambda row: -number_of(row.host_self_ns))
+    rows = operators_by_name(report)
     table = console.table(("operator", "left"), ("self", "right"), ("total", "right"), ("count", "right"))
-    for row in rows[:_TOP]:
-        table.add_row(
-            Text(_clean(row.name)),
-            duration_text(row.host_self_ns),
-            duration_text(row.host_ns),
-            count_text(row.count),
-        )
+    for name, self_ns, total_ns, count in rows[:_TOP]:
+        table.add_row(Text(_clean(name)), duration_text(self_ns), duration_text(total_ns), count_text(count))
     console.print_table(table, len(rows) - _TOP, "operator")
 
 

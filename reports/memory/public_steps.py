@@ -80,9 +80,10 @@ def parts(change: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def changed(way: Way, change: str) -> Way:
-    """The way after a change."""
+    """The way after a change; the batch and the sequence are so many times those of the way."""
     for fields, _ in parts(change):
-        way = replace(way, **fields)
+        times = {name: getattr(way, name) * fields[name] for name in ("batch", "sequence") if name in fields}
+        way = replace(way, **fields | times)
     return way
 
 
@@ -279,6 +280,12 @@ MODELS |= {
     for name in ("regnet", "swin", "wide_resnet", "convnext", "fcn", "densenet", "distilbert")
 }
 """Steps that the host paces, for a quiet study."""
+
+MODELS |= {
+    f"{name}_expandable": replace(MODELS[name], changes="base batch_x2 checkpoint batch_x0.5", limited=False)
+    for name in ("roberta", "llama", "convnext", "fcn")
+}
+"""With segments that grow, which `public_study` asks the allocator for by the name."""
 
 LAYERS = frozenset(
     {"Bottleneck", "SwinTransformerBlock", "CNBlock", "MBConv", "EncoderBlock", "ResBottleneckBlock"}

@@ -40,6 +40,7 @@ HERE = Path(__file__).parent
 QUIET = bool(os.environ.get("QUIET"))
 WORKERS = 16 if QUIET else 10
 _CHILD_S = 120
+_ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 _ARCHIVES = 3
 """The recordings of twenty models are larger than one file may be on the way back."""
 _TURN_OF_BASE = 20
@@ -284,10 +285,16 @@ class Study:
     def child(self, task: tuple[str, ...], gpu: bool) -> str:
         """Run a stage in a process of its own, which gets the GPU when it is ready for it."""
         command = [sys.executable, __file__, task[0], str(self.out), *task[1:]]
+        grows = {_ALLOCATOR: "expandable_segments:True"} if task[1].endswith("_expandable") else {}
         with (
             (self.out / "log.txt").open("a") as log,
             subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | grows,
             ) as process,
         ):
             too_long = threading.Timer(

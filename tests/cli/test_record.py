@@ -118,6 +118,7 @@ def test_a_program_that_is_killed_is_told(program, tmp_path):
     (tmp_path / "train.py").write_text(body)
     done = invoke("torch", "-o", "out", "--", *program, "6", "0")
     assert done.exit_code == 128 + 9
+    assert "profkit: the program ended by SIGKILL" in done.output
     assert "nothing was recorded: the program was killed before its recording was over" in done.output
 
 

@@ -165,6 +165,24 @@ class TestRealNsys:
         assert calls[0] > 0
         assert calls[2] - calls[1] < 5e9, "the program itself took longer"
 
+    @pytest.mark.parametrize(
+        ("run", "said"),
+        [
+            (NsysRun(trace="cuda,nvtxx"), "exit code 1\\): Illegal --trace argument 'nvtxx'"),
+            (NsysRun(more=("--no-such",)), "unrecognised option '--no-such'"),
+            (NsysRun(delay_s=60), "ended before --delay 60"),
+        ],
+    )
+    def test_what_nsys_refuses_is_told(self, tmp_path, run, said):
+        with pytest.raises(RecordingError, match=said):
+            record_with_nsys(run, tmp_path / "out", ["true"])
+
+    def test_what_a_killed_program_left_is_exported(self, tmp_path):
+        program = script(tmp_path, "import os, profkit\nwith profkit.phase('work'): os.kill(os.getpid(), 9)")
+        code, (database,) = record_with_nsys(NsysRun(), tmp_path / "out", program)
+        assert code == 128 + signal.SIGKILL
+        assert database.stat().st_size
+
     @pytest.mark.slow
     def test_samples_of_python_are_in_the_export(self, tmp_path):
         program = script(
@@ -250,13 +268,18 @@ class TestCommand:
         assert find_nsys().parent.parent.name == "2025.10.1"
 
     def test_refused_counters_are_left_out_with_the_reason(self, monkeypatch, tmp_path):
+        whole = tmp_path / "whole.sqlite"
+        with contextlib.closing(sqlite3.connect(whole)) as connection, connection:
+            connection.execute("CREATE TABLE StringIds (id, value)")
         fake = tmp_path / "nsys"
         fake.write_text(
             "#!/bin/sh\n"
             'case "$*" in *gpu-metrics-device=help*) echo "Insufficient privilege: ERR_NVGPUCTRPERM"; exit 1;; esac\n'
             'if [ "$1" = profile ]; then echo "$@" > ' + str(tmp_path / "said") + "\n"
             'while [ "$1" != -o ]; do shift; done; touch "$2.nsys-rep"\n'
-            'else for a in "$@"; do case "$a" in --output=*) touch "${a#--output=}";; esac; done; fi\n'
+            'else for a in "$@"; do case "$a" in --output=*) cp '
+            + str(whole)
+            + ' "${a#--output=}";; esac; done; fi\n'
         )
         fake.chmod(0o755)
         monkeypatch.setenv("PROFKIT_NSYS", str(fake))
@@ -268,13 +291,52 @@ class TestCommand:
         _, again = record_with_nsys(NsysRun(), tmp_path / "out", ["true"])
         assert again == [tmp_path / "out" / "report_2.sqlite"], "an earlier report is never overwritten"
 
-    def test_no_report_is_an_error_with_a_hint(self, monkeypatch, tmp_path):
+    @pytest.mark.parametrize(
+        ("body", "run", "said"),
+        [
+            ("exit 0", NsysRun(capture=True), r"profkit\.record"),
+            ("exit 0", NsysRun(delay_s=30), r"exit code 0\)\. The program ended before --delay 30"),
+            (
+                "echo 'Illegal --trace argument' >&2; exit 1",
+                NsysRun(),
+                r"\(exit code 1\): Illegal --trace argument\.",
+            ),
+            (
+                'while [ "$1" != -o ]; do shift; done; : > "$2.qdstrm"; echo "Importer error status: failed" >&2',
+                NsysRun(),
+                r"Importer error status: failed\. .*/report\.qdstrm is what it recorded",
+            ),
+        ],
+    )
+    def test_no_report_is_an_error_with_a_hint(self, monkeypatch, tmp_path, body, run, said):
         fake = tmp_path / "nsys"
-        fake.write_text("#!/bin/sh\nexit 0\n")
+        fake.write_text(f"#!/bin/sh\n{body}\n")
         fake.chmod(0o755)
         monkeypatch.setenv("PROFKIT_NSYS", str(fake))
-        with pytest.raises(RecordingError, match=r"profkit\.record"):
-            record_with_nsys(NsysRun(capture=True), tmp_path / "out", ["true"])
+        with pytest.raises(RecordingError, match=said):
+            record_with_nsys(run, tmp_path / "out", ["true"])
+
+    def test_an_export_that_a_full_disk_cut_short_is_none(self, monkeypatch, tmp_path):
+        """As nsys 2023.4 does: an empty file, words in standard error, exit code 0."""
+        fake = tmp_path / "nsys"
+        fake.write_text(
+            """#!/bin/sh
+            if [ "$1" = profile ]; then
+                while [ "$1" != -o ]; do shift; done
+                : > "$2.nsys-rep"
+            else
+                : > "${4#--output=}"
+                echo '[QuadDCommon::tag_message*] = database or disk is full' >&2
+            fi
+            """
+        )
+        fake.chmod(0o755)
+        monkeypatch.setenv("PROFKIT_NSYS", str(fake))
+        with pytest.raises(
+            RecordingError, match=r"could not export it \(database or disk is full\)\. The report is kept"
+        ):
+            record_with_nsys(NsysRun(), tmp_path / "out", ["true"])
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.nsys-rep"]
 
 
 def test_without_the_package_nvtx_an_attached_tool_is_a_warning(tmp_path):

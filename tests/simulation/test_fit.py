@@ -22,10 +22,12 @@ from profkit.memory.categories import (
     OPTIMIZER,
     OPTIMIZER_STATE,
     PARAMETER,
+    TEMPORARY,
     UNKNOWN_USE,
     _from_before,
 )
 from profkit.memory.phase_memory import Stretches
+from profkit.memory.replay import curve_of
 from profkit.model.memory_history import Action
 from profkit.readers import read
 from profkit.rendering.fit import render_fit_text
@@ -218,10 +220,25 @@ def test_8_bit_states_of_small_parameters_stay_in_fp32():
     states = (program.use == OPTIMIZER_STATE) & (program.requested > 0)
     small = states & (program.requested < 4 * 4096)
     assert small.any()
-    changed = optimizer_kind("adam8bit")(program)
+    changed = optimizer_kind("adam8bit", foreach=True)(program)
     assert (changed.requested[small] == program.requested[small]).all()
     large = states & ~small
     assert changed.requested[large].sum() < 0.3 * program.requested[large].sum()
+
+
+@needs_shared
+@pytest.mark.parametrize("foreach", [True, False])
+def test_an_adam_that_was_not_there_takes_the_roots_of_its_second_moments(foreach):
+    """As the recorded Adam does: its temporaries are as large as the parameters."""
+    program, _ = recorded("gpt2")
+    plain = optimizer_kind("sgd", foreach=True)(program)
+    changed = optimizer_kind("adam", foreach=foreach)(plain)
+    roots = changed.bytes[len(plain.requested) :][changed.use[len(plain.requested) :] == TEMPORARY]
+    weights = program.bytes[program.use == PARAMETER].sum()
+    assert roots.sum() == foreach * weights * (len(program.step_bounds) - 1)
+    held = np.where((program.use == TEMPORARY) & program.born_in(OPTIMIZER), program.bytes, 0)
+    taken = curve_of(held, program.allocated, program.freed, program.end).max()
+    assert taken == pytest.approx(weights, rel=0.02)
 
 
 def test_queries_that_share_keys_in_fp32_leave_the_scores_stored():
