@@ -70,7 +70,7 @@ class Attempts:
         self.rows: list[TrialRow] = []
         self.notes: list[str] = []
         self.facts = Facts()
-        self.baseline = Side(program)
+        self.baseline = Side(program.within(program.patience_s, self.end))
         self.unchanged = Baselines(self.baseline, plan, self.tell, self.notes)
         self.ahead = Ahead(self.new_side)
         self.restart_s = 0.0
