@@ -35,6 +35,7 @@ __all__ = [
     "memory_findings",
     "no_advice",
     "number_of",
+    "operators_by_name",
     "parts_of",
     "phase_tree",
     "recorded_beside",
@@ -308,6 +309,16 @@ def confidence_text(confidence: str) -> str | None:
 def where_text(*parts: object) -> str:
     """The parts that are known, joined with a middle dot."""
     return " · ".join(str(part) for part in parts if part not in (None, ""))
+
+
+def operators_by_name(report: Document) -> list[tuple[str, int, int, int]]:
+    """Name, self time, time and calls of the host's operators in all phases together, most self time first."""
+    found: dict[str, list[int]] = {}
+    for row in report.operators:
+        sums = found.setdefault(row.name, [0, 0, 0])
+        for at, value in enumerate((row.host_self_ns, row.host_ns, row.count)):
+            sums[at] += int(number_of(value))
+    return sorted(((name, *sums) for name, sums in found.items()), key=lambda row: (-row[1], row[0]))  # type: ignore[misc]
 
 
 def number_of(value: float | None) -> float:
