@@ -36,6 +36,7 @@ from profkit.rendering.document import Document
 from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
 from profkit.rendering.rank_lines import rank_lines
+from profkit.rendering.sentences.first_action import first_action
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.rendering.terminal import Terminal, short
@@ -327,6 +328,8 @@ def _advice(console: Terminal, report: Document, scale: Scale) -> None:
     if not report.advice:
         return
     console.heading("What to do", "best first")
+    if action := first_action(report):
+        console.print(Padding(Text(f"First: {_clean(action, None)}"), (0, 0, 0, 2)))
     if len(report.advice) > 1:
         _advice_at_a_glance(console, report)
     for number, row in enumerate(report.advice, 1):
