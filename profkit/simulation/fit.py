@@ -288,6 +288,11 @@ def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperator
     timed = {"offload-roughly-timed": changes.offload_optimizer, "ranks-not-timed": changes.shard is not None}
     notes += [FitNote(code=code) for code, asked in timed.items() if asked]
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())
-    if maybe and (changes.batch != 1 or changes.sequence != 1):
-        notes.append(FitNote(code="unexplained-blocks", params={"bytes": maybe}))
-    return notes
+    moved = {
+        "unexplained-blocks": changes.batch != 1 or changes.sequence != 1,
+        "unshared-blocks": changes.shard is not None,
+    }
+    return [
+        *notes,
+        *(FitNote(code=code, params={"bytes": maybe}) for code, asked in moved.items() if asked and maybe),
+    ]

@@ -38,7 +38,7 @@ from profkit.simulation.attention_memory import score_rows, sequence_times, shar
 from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators, Call, block_operators
 from profkit.simulation.caching_allocator import most_reserved
-from profkit.simulation.cheapest_fit import cheapest_fit
+from profkit.simulation.cheapest_fit import _sets, cheapest_fit
 from profkit.simulation.fit import fit_program
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
@@ -509,6 +509,16 @@ def test_it_fits_only_when_the_upper_end_does(memory_bytes, fits):
     assert found.fits is fits
     within = profkit.fit(DATA / "run_gpt", memory_bytes=int(found.after.reserved_bytes.likely))
     assert within.fits is None
+
+
+@needs_shared
+@pytest.mark.parametrize(("model", "offered"), [("gpt2", True), ("resnet50", False)])
+def test_a_loss_in_chunks_is_offered_where_a_vocabulary_is_large(model, offered):
+    program, operators = recorded(model)
+    sets = list(_sets(program, FitChanges(), operators))
+    assert any("fused_loss" in names for names in sets) is offered
+    assert not any("fused_loss" in names for names in _sets(program, FitChanges(), None))
+    assert not any("fused_loss" in names for names in _sets(program, FitChanges(fused_loss=True), operators))
 
 
 @needs_shared

@@ -117,6 +117,10 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     "ranks-not-timed": lambda _: (
         "The time leaves out what the ranks exchange, and what sharing the update saves."
     ),
+    "unshared-blocks": lambda note: (
+        f"{bytes_text(float(note.params['bytes']))} were allocated before the history, and what for is not known. Where they are "
+        "weights without a gradient, the ranks share them, too."
+    ),
     "unexplained-blocks": lambda note: (
         f"{bytes_text(float(note.params['bytes']))} were allocated before the history, and what for is not known. Where they are "
         "inputs, they grow with the batch."
