@@ -29,6 +29,10 @@ _QN: Final = 2.2219
 _QN_SMALL: Final = {6: 0.611, 7: 0.857, 8: 0.669, 9: 0.872}
 """Qn's factor for normal observations, and its corrections for few of them (Croux and Rousseeuw 1992)."""
 
+_JUMPS: Final = 2
+"""Between two kinds of steps a median moves by more than their spread tells. Of normal steps, one recording in thirty says
+so by chance."""
+
 _MOST: Final = 1000
 """Steps whose pairs are formed; of more, so many are taken at equal distances."""
 
@@ -53,6 +57,8 @@ class Noise:
     """Degrees of freedom of that; infinite where an expectation is believed."""
     counts: tuple[tuple[int, ...], tuple[int, ...]]
     """The steps of each recording of each side."""
+    jumps: bool = False
+    """Whether a median lies between two kinds of steps, so that more of them need not steady it."""
 
     @property
     def half_width(self) -> float:
@@ -67,6 +73,8 @@ class Noise:
             freedom = 2.0 * recordings * (steps - 1) * _EFFICIENCY
             return self._half_width((side, side), freedom) <= allowed
 
+        if self.jumps:
+            return NoiseCure(steps=None, recordings=None)
         now = max((count for side in self.counts for count in side), default=0)
         recorded = min(map(len, self.counts))
         return NoiseCure(
@@ -112,7 +120,8 @@ def measured_noise(before: Times, after: Times, *, expected: float, drift: float
     within, freedom = _moderated(*_pooled(sides), expected)
     between, between_freedom = _between(sides, within, drift)
     first, second = (tuple(len(run) for run in side) for side in sides)
-    return Noise(within, freedom, between, between_freedom, (first, second))
+    jumps = any(_spread(run)[1] for side in sides for run in side)
+    return Noise(within, freedom, between, between_freedom, (first, second), jumps)
 
 
 def spread_of(before: Times, after: Times, expected: float) -> float:
@@ -144,9 +153,15 @@ def _pooled(sides: Sequence[Sequence[NDArray[np.float64]]]) -> tuple[float, floa
     squares = freedom = 0.0
     for run in (run for side in sides for run in side if len(run) > 1):
         free = _EFFICIENCY * (len(run) - 1) if len(run) in _QN_SMALL or len(run) > 9 else len(run) - 1.0
-        squares += free * _scale(run) ** 2
+        squares += free * _spread(run)[0] ** 2
         freedom += free
     return (squares / freedom if freedom else 0.0), freedom
+
+
+def _spread(run: NDArray[np.float64]) -> tuple[float, bool]:
+    """The standard deviation that the median's spread tells of, and whether that is a jump between two kinds."""
+    scale, jump = _scale(run), _jump(run)
+    return (jump, True) if jump > _JUMPS * scale else (scale, False)
 
 
 def _scale(run: NDArray[np.float64]) -> float:
@@ -160,6 +175,33 @@ def _scale(run: NDArray[np.float64]) -> float:
     apart = np.partition(np.abs(run[first] - run[second]), half * (half - 1) // 2 - 1)
     few = _QN_SMALL.get(count) or count / (count + (1.4 if count % 2 else 3.8))
     return float(apart[half * (half - 1) // 2 - 1]) * _QN * few
+
+
+def _jump(run: NDArray[np.float64]) -> float:
+    """The standard deviation of steps whose median would move as far as to the ends of its 98 % interval.
+
+    Qn is the spread within one of two kinds of steps, such as short and long batches, though half are of the other. The
+    interval is that of the median of steps drawn anew from these: of ten steps it begins at the third.
+    """
+    count = len(run)
+    if count < min(_QN_SMALL):
+        return 0.0
+    ordered, middle = np.sort(run), float(np.median(run))
+    low = round(count / 2 - _Z98 * math.sqrt(count) / 2 + 0.5)
+    reach = max((ordered[low], ordered[count - 1 - low]), key=lambda end: abs(end - middle)) - middle
+    if _periodic((run - middle) * np.sign(reach) > abs(reach) / 2):
+        return 0.0
+    return float(abs(reach)) / (_Z98 * math.sqrt(_of_medians(count) / count))
+
+
+def _periodic(other: NDArray[np.bool_]) -> bool:
+    """Whether every so manieth step is of the other kind: as many in each recording, so that no median moves."""
+    at = np.flatnonzero(other)
+    if len(at) < 3:
+        return False
+    apart = int(at[1] - at[0])
+    whole = at[0] < apart and len(other) - at[-1] <= apart and bool((np.diff(at) == apart).all())
+    return whole and (apart > 2 or len(other) % 2 == 0)
 
 
 def _between(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read"]
 
-_MOST_DEVICES = 1024
+_MOST_DEVICES = 256
 _MOST_THREADS = 16_384
 """Each costs half a millisecond; the most that any of 180 recordings of ours and of others has is far below."""
 _LOOKED_AT = 4 << 20

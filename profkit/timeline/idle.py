@@ -13,7 +13,6 @@ from profkit.model.states import State
 from profkit.timeline.distinct import distinct, rows_by_value
 from profkit.timeline.host_activity import HOST_PRECEDENCE, HostActivity
 from profkit.timeline.intervals import Intervals
-from profkit.timeline.launch_queue import streams_of
 from profkit.timeline.launches import Launches
 from profkit.timeline.phases import Phases
 from profkit.timeline.segments import Gaps, Segments
@@ -85,9 +84,7 @@ def _after_return(context: IdleContext, gaps: Gaps, returned: Column, device: in
     late = returned > gaps.start_ns
     latency = np.where(late, max(context.queue_latency_ns, _IDLE_LATENCY_NS), context.queue_latency_ns)
     queued = np.where(linked, np.minimum(returned + latency, gaps.end_ns), returned)
-    rest = np.where(
-        linked & _follows_another_stream(context.trace, gaps, device), State.DEPENDENCY, State.UNKNOWN
-    )
+    rest = np.where(linked & _follows_another_stream(context, gaps, device), State.DEPENDENCY, State.UNKNOWN)
     rest = np.where(known, rest, State.TAIL).astype(np.int8)
     queue = np.full(len(known), State.QUEUE, np.int8)
     parts = ((returned, queued, queue), (queued, gaps.end_ns, rest))
@@ -97,13 +94,10 @@ def _after_return(context: IdleContext, gaps: Gaps, returned: Column, device: in
     ]
 
 
-def _follows_another_stream(trace: Trace, gaps: Gaps, device: int) -> NDArray[np.bool_]:
+def _follows_another_stream(context: IdleContext, gaps: Gaps, device: int) -> NDArray[np.bool_]:
     """Whether an operation that ended where a gap begins ran on another stream than the one that ends the gap."""
-    operations = trace.operations
-    stream, mine = (
-        streams_of(trace),
-        np.flatnonzero((operations.device == device) & (operations.end_ns > operations.start_ns)),
-    )
+    operations, stream = context.trace.operations, context.launches.stream
+    mine = np.flatnonzero((operations.device == device) & (operations.end_ns > operations.start_ns))
     # By end, then by stream: of those that end together the first has the lowest stream and the last the highest.
     mine = mine[np.lexsort((stream[mine], operations.end_ns[mine]))]
     first, last = (

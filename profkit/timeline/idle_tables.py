@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -18,7 +20,7 @@ from profkit.timeline.gap_activity import GapActivity
 from profkit.timeline.grouping import group_rows, sums
 from profkit.timeline.host_time import host_time, host_time_together
 from profkit.timeline.idle import late_until
-from profkit.timeline.segments import Gaps
+from profkit.timeline.segments import Gaps, Segments
 from profkit.timeline.view import TraceView
 
 Column = NDArray[np.int64]
@@ -44,23 +46,24 @@ SYNCS: Final = Summed[SyncRow](("api", "operator", "where", "phase"), ("count", 
 def idle_row(view: TraceView) -> Idle:
     """A trace's idle time by cause, its longest gaps, and what the host did meanwhile, in times of the trace."""
     by_cause = dict.fromkeys(CAUSE_OF_STATE.values(), 0)
-    gaps: list[GapRow] = []
     by_range: list[IdleRange] = []
-    count = 0
     activity = GapActivity(view)
-    for device in range(len(view.trace.devices)):
-        causes, longest, own = _gaps_of(view, device, activity)
+    each = [_gaps_of(view, device) for device in range(len(view.trace.devices))]
+    for device, found in enumerate(each):
         by_range += _by_range(view, device, activity)
-        for state, ns in causes.items():
-            by_cause[CAUSE_OF_STATE[state]] += ns
-        gaps += longest
-        count += own
+        for state, cause in CAUSE_OF_STATE.items():
+            by_cause[cause] += int(found.by_state[:, state].sum())
+    gaps = [
+        row
+        for device, (found, longest) in enumerate(zip(each, _longest(each), strict=True))
+        for row in _gap_rows(view, device, activity, found, longest)
+    ]
     return Idle(
         total_ns=sum(by_cause.values()),
         by_cause=by_cause,
         by_range=_BY_RANGE.rows(by_range),
         gaps=gaps,
-        gaps_left_out=count - len(gaps),
+        gaps_left_out=sum(len(found.shown) for found in each) - len(gaps),
         host=host_time(view),
     )
 
@@ -105,44 +108,67 @@ def _by_range(view: TraceView, device: int, activity: GapActivity) -> list[IdleR
     return [IdleRange(cause=cause, name=name, ns=ns) for (cause, name), ns in found.items()]
 
 
-def _gaps_of(
-    view: TraceView, device: int, activity: GapActivity
-) -> tuple[dict[State, int], list[GapRow], int]:
-    segments = view.window_segments(device)
-    idle = segments.state >= State.INPUT
-    start, end, state = segments.start_ns[idle], segments.end_ns[idle], segments.state[idle]
-    ender = segments.operation[idle]
-    length = end - start
-    causes = {s: int(length[state == s].sum()) for s in CAUSE_OF_STATE}
-    if not len(start):
-        return causes, [], 0
-    # Pieces that touch belong to one gap.
-    gap = np.concatenate(([0], np.cumsum(start[1:] != end[:-1])))
-    count = int(gap[-1]) + 1
-    first = np.searchsorted(gap, np.arange(count))
-    total = sums(gap, length, count)
-    by_state = np.zeros((count, len(State)), np.int64)
-    np.add.at(by_state, (gap, state), length)
-    longest = np.lexsort((start[first], -total))
+@dataclass(frozen=True, eq=False)
+class _Gaps:
+    """The idle stretches of one device; pieces that touch belong to one gap."""
+
+    pieces: Segments
+    gap: Column
+    """Of each piece."""
+    start_ns: Column
+    ender: Column
+    by_state: Column
+    """Time by state: shape (gaps, states)."""
+    shown: Column
+    """The gaps that a report may list."""
+
+    @cached_property
+    def length_ns(self) -> Column:
+        length: Column = self.by_state.sum(axis=1)
+        return length
+
+
+def _gaps_of(view: TraceView, device: int) -> _Gaps:
+    pieces = view.window_segments(device).idle()
+    new = np.ones(len(pieces.start_ns), bool)
+    new[1:] = pieces.start_ns[1:] != pieces.end_ns[:-1]
+    gap, ender = np.cumsum(new) - 1, pieces.operation[new]
+    by_state = np.zeros((len(ender), len(State)), np.int64)
+    np.add.at(by_state, (gap, pieces.state), pieces.end_ns - pieces.start_ns)
+    shown = np.arange(len(ender))
     if view.only_phase is not None:
-        longest = longest[
-            [view.shows(_path_of_operation(view, row)) for row in ender[first[longest]].tolist()]
-        ]
-        count = len(longest)
-    longest = longest[:_MOST_GAPS]
-    begin, row = start[first[longest]], ender[first[longest]]
+        shown = shown[[view.shows(_path_of_operation(view, row)) for row in ender.tolist()]]
+    return _Gaps(pieces, gap, pieces.start_ns[new], ender, by_state, shown)
+
+
+def _longest(each: Sequence[_Gaps]) -> list[Column]:
+    """The gaps of each device that are among the longest of all, longest first."""
+    device = np.repeat(np.arange(len(each)), [len(found.shown) for found in each])
+    gap = np.concatenate([np.empty(0, np.int64), *(found.shown for found in each)])
+    length, start = (
+        np.concatenate([np.empty(0, np.int64), *(getattr(found, name)[found.shown] for found in each)])
+        for name in ("length_ns", "start_ns")
+    )
+    order = np.lexsort((start, device, -length))[:_MOST_GAPS]
+    return [gap[order[device[order] == at]] for at in range(len(each))]
+
+
+def _gap_rows(
+    view: TraceView, device: int, activity: GapActivity, found: _Gaps, longest: Column
+) -> list[GapRow]:
+    begin, row, length = found.start_ns[longest], found.ender[longest], found.length_ns[longest]
     ended = row >= 0  # by an operation; the last gap is not
     call = np.full(len(row), -1, np.int64)
     call[ended] = view.launches.call[row[ended]]
     operator, frame = _places(view, call)
-    filled = _filled_by(activity, (start, end, state, ender), gap, longest)
-    doing = _doing(view, activity, begin, begin + total[longest], row)
-    rows = [
+    filled = _filled_by(activity, found, longest)
+    doing = _doing(view, activity, begin, begin + length, row)
+    return [
         GapRow(
             device=device,
             start_ns=int(begin[at]),
-            dur_ns=int(total[longest[at]]),
-            cause=CAUSE_OF_STATE[State(int(by_state[longest[at]].argmax()))],
+            dur_ns=int(length[at]),
+            cause=CAUSE_OF_STATE[State(int(found.by_state[longest[at]].argmax()))],
             before=_operation_ending_at(view, device, int(begin[at])),
             after=_operation_name(view, int(row[at])),
             phase=_path_of_operation(view, int(row[at])),
@@ -153,18 +179,17 @@ def _gaps_of(
         )
         for at in range(len(longest))
     ]
-    return causes, rows, count
 
 
-def _filled_by(
-    activity: GapActivity, pieces: tuple[Any, Any, Any, Any], gap: Column, chosen: Column
-) -> dict[int, str]:
+def _filled_by(activity: GapActivity, found: _Gaps, chosen: Column) -> dict[int, str]:
     """The range that fills most of what input and host work have of each chosen gap."""
-    start, end, state, ender = pieces
+    pieces, gap = found.pieces, found.gap
     most: dict[int, tuple[int, int]] = {}
     for cause in _FILLED:
-        mine = np.flatnonzero((state == cause) & np.isin(gap, chosen))
-        piece, row, ns = activity.names(cause, start[mine], end[mine], ender[mine])
+        mine = np.flatnonzero((pieces.state == cause) & np.isin(gap, chosen))
+        piece, row, ns = activity.names(
+            cause, pieces.start_ns[mine], pieces.end_ns[mine], pieces.operation[mine]
+        )
         group, example = group_rows(gap[mine[piece]], row)
         for at, spent in zip(example.tolist(), sums(group, ns, len(example)).tolist(), strict=True):
             of_gap = int(gap[mine[piece[at]]])

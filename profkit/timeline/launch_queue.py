@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from profkit.model import OperationKind, Trace
 from profkit.timeline.distinct import rows_by_value
-from profkit.timeline.grouping import group_rows
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.launches import Launches, launch_calls, processes_of_calls
 
-__all__ = ["FULL_QUEUE", "LaunchQueue", "find_queue", "streams_of"]
+__all__ = ["FULL_QUEUE", "LaunchQueue", "find_queue"]
 
 FULL_QUEUE: Final = 1_000
 """A stream holds about 1,022 launches; the most that was seen ahead of a call that did not block is 1,018 (design)."""
@@ -59,7 +58,7 @@ def find_queue(trace: Trace, launches: Launches) -> LaunchQueue:
     launching = launch_calls(trace, calls.name)
     launching[row[~copies]] = True
     launching[row[copies]] = False
-    queued, begun = _found_queued(trace, row, first)
+    queued, begun = _found_queued(trace, launches.stream, row, first)
     # Where the queue is full most of the time, most calls block: the usual call is one that found room.
     room = launching & (queued < FULL_QUEUE)
     usual_calls = length[room if room.any() else launching]
@@ -72,16 +71,9 @@ def find_queue(trace: Trace, launches: Launches) -> LaunchQueue:
     others = length[launching & ~blocked]
     usual = int(np.median(others)) if len(others) else 0
     wait_end = start.copy()
-    wait_end[row[copies]] = _copy_waits(trace, first[copies], start[row[copies]], calls.end_ns[row[copies]])
+    copy, since, until = first[copies], start[row[copies]], calls.end_ns[row[copies]]
+    wait_end[row[copies]] = _copy_waits(trace, launches.stream, copy, since, until)
     return LaunchQueue(launching, queued, blocked, wait_end, usual)
-
-
-def streams_of(trace: Trace) -> Column:
-    """A number for the stream of every operation: streams of two processes or devices are never one."""
-    operations = trace.operations
-    if not len(operations):
-        return np.empty(0, np.int64)
-    return group_rows(operations.process, operations.device, operations.stream)[0]
 
 
 def _first_operations(trace: Trace, launches: Launches) -> tuple[Column, Column]:
@@ -92,7 +84,7 @@ def _first_operations(trace: Trace, launches: Launches) -> tuple[Column, Column]
     return row.astype(np.int64), order[at]
 
 
-def _found_queued(trace: Trace, row: Column, first: Column) -> tuple[Column, Flags]:
+def _found_queued(trace: Trace, stream: Column, row: Column, first: Column) -> tuple[Column, Flags]:
     """What every call found queued; and for the calls with operations, whether their stream had begun any before."""
     start = trace.calls.start_ns
     queued, begun = np.zeros(len(start), np.int64), np.zeros(len(row), bool)
@@ -100,7 +92,7 @@ def _found_queued(trace: Trace, row: Column, first: Column) -> tuple[Column, Fla
     for each, mine in rows_by_value(process):
         own = process[row] == each
         queued[mine] = _pending(start[row[own]], trace.operations.start_ns[first[own]], start[mine])
-    for _, mine in rows_by_value(streams_of(trace)[first]):
+    for _, mine in rows_by_value(stream[first]):
         began = trace.operations.start_ns[first[mine]]
         queued[row[mine]] = _pending(start[row[mine]], began, start[row[mine]])
         begun[mine] = start[row[mine]] >= began.min()
@@ -126,12 +118,13 @@ def _mostly_busy(trace: Trace, operation: Column, start: Column, length: Column)
     return found
 
 
-def _copy_waits(trace: Trace, copy: Column, start: Column, end: NDArray[Any]) -> Column:
+def _copy_waits(trace: Trace, stream: Column, copy: Column, start: Column, end: NDArray[Any]) -> Column:
     """For copies with the start and end of their calls: until when each call waited for its stream, else its start."""
-    operations, stream = trace.operations, streams_of(trace)
+    operations = trace.operations
     free = start.copy()
+    rows_of = dict(rows_by_value(stream))
     for each, at in rows_by_value(stream[copy]):
-        rows = np.flatnonzero(stream == each)
+        rows = rows_of[each]
         rows = rows[np.argsort(operations.start_ns[rows], kind="stable")]
         before = np.searchsorted(operations.start_ns[rows], operations.start_ns[copy[at]], side="left") - 1
         reach = np.maximum.accumulate(operations.end_ns[rows])

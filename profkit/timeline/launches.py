@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from profkit.model import RangeKind, Trace
 from profkit.timeline.distinct import distinct
+from profkit.timeline.grouping import group_rows
 from profkit.timeline.intervals import Intervals
 from profkit.timeline.nesting import Nesting
 from profkit.timeline.range_names import matching
@@ -50,6 +51,8 @@ class Launches:
     call on its thread, or -1."""
     operators: Nesting
     """The nesting of all operators."""
+    stream: Column
+    """The number of its stream: streams of two processes or devices are never one."""
 
     @property
     def linked(self) -> NDArray[np.bool_]:
@@ -74,7 +77,14 @@ def find_launches(trace: Trace) -> Launches:
     operator[linked] = operators.innermost(thread[linked], time[linked])
     named = _named_operators(trace)
     operator = np.where(_near(trace, named, linked, time), named, operator)
-    return Launches(call, thread, time, returned, operator, operators)
+    return Launches(call, thread, time, returned, operator, operators, _streams(trace))
+
+
+def _streams(trace: Trace) -> Column:
+    operations = trace.operations
+    if not len(operations):
+        return np.empty(0, np.int64)
+    return group_rows(operations.process, operations.device, operations.stream)[0]
 
 
 def _near(trace: Trace, operator: Column, linked: NDArray[np.bool_], time: Column) -> NDArray[np.bool_]:

@@ -44,6 +44,11 @@ class Segments:
         parts = (self.state == state for state in State)
         return tuple(Intervals.of_sorted(self.start_ns[part], self.end_ns[part]) for part in parts)
 
+    def idle(self) -> Segments:
+        """The stretches in which nothing ran."""
+        idle = self.state >= State.INPUT
+        return Segments(self.start_ns[idle], self.end_ns[idle], self.state[idle], self.operation[idle])
+
     def clipped(self, start: int, end: int) -> Segments:
         """The part inside a window."""
         first, last = np.maximum(self.start_ns, start), np.minimum(self.end_ns, end)

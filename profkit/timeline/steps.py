@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from profkit.model import Trace
 from profkit.model.names import FoundBy
-from profkit.timeline.launch_queue import streams_of
 from profkit.timeline.launches import Launches
 from profkit.timeline.step_breaks import steps_resume
 from profkit.timeline.step_damage import damaged_steps
@@ -162,7 +161,7 @@ def _held_until(trace: Trace, launches: Launches, mine: Column) -> int:
     recorded_ns = _recorded_from(trace)
     order = mine[np.argsort(operations.start_ns[mine], kind="stable")]
     ran = np.cumsum(operations.end_ns[order] - operations.start_ns[order])
-    for at in np.sort(np.unique(streams_of(trace)[order], return_index=True)[1]).tolist():
+    for at in np.sort(np.unique(launches.stream[order], return_index=True)[1]).tolist():
         begun = int(operations.start_ns[order[at]])
         waited = begun - int(launches.return_ns[order[at]]) if launches.linked[order[at]] else 0
         least = max(_QUEUED_LONG_NS, int(launches.time_ns[order[at]]) - recorded_ns)

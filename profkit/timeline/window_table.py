@@ -113,23 +113,27 @@ def _host_window(view: TraceView) -> Intervals:
 
 def _steps(view: TraceView) -> list[StepRow]:
     states = np.zeros((len(State), view.steps.count), np.int64)
-    tiles = view.steps.tile_start_ns, view.steps.tile_end_ns
+    steps, begun, over = view.steps, view.steps.tile_start_ns, view.steps.tile_end_ns
     for device in range(len(view.trace.devices)):
-        states += view.segments[device].within(tiles[0][device], tiles[1][device])
+        states += view.segments[device].within(begun[device], over[device])
     any_device = bool(len(view.trace.devices))
+    first = begun.min(axis=0).tolist() if any_device else [0] * steps.count
+    last = over.max(axis=0).tolist() if any_device else [0] * steps.count
+    wall, length = (steps.end_ns - steps.start_ns).tolist(), (over - begun).sum(axis=0).tolist()
+    busy = states[list(BUSY_STATES)].sum(axis=0).tolist()
     return [
         StepRow(
-            name=view.steps.names[at],
+            name=steps.names[at],
             kept=bool(view.kept_steps[at]),
-            wall_ns=int(view.steps.end_ns[at] - view.steps.start_ns[at]),
-            device_ns=int((tiles[1] - tiles[0])[:, at].sum()),
-            gpu_busy_ns=int(states[list(BUSY_STATES), at].sum()),
+            wall_ns=wall[at],
+            device_ns=length[at],
+            gpu_busy_ns=busy[at],
             shares=shares_row(states[:, at]),
-            start_ns=int(tiles[0][:, at].min()) if any_device else 0,
-            end_ns=int(tiles[1][:, at].max()) if any_device else 0,
+            start_ns=first[at],
+            end_ns=last[at],
             bound="unknown",
         )
-        for at in range(view.steps.count)
+        for at in range(steps.count)
     ]
 
 

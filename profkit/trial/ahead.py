@@ -109,6 +109,7 @@ class Ahead:
         wanted: Sequence[Names],
         stands_for: Callable[[Names, Names], bool],
         patience_s: Callable[[Names], float],
+        until: Callable[[Names], float],
     ) -> None:
         """Give what was launched by guess the names that it stands for; what stands for none of these is stopped.
 
@@ -116,13 +117,14 @@ class Ahead:
             wanted: The names.
             stands_for: Whether a guess, the first, is what is wanted, the second.
             patience_s: How long their start may take.
+            until: When it has to be over.
         """
         guessed, self._sides = self._sides, {}
         for names in wanted:
             guess = next((each for each in guessed if stands_for(each, names)), None)
             if guess is not None:
                 self._sides[names] = guessed.pop(guess)
-                self._sides[names].hurry(patience_s(names))
+                self._sides[names].hurry(patience_s(names), until(names))
         for side in guessed.values():
             side.stop()
 

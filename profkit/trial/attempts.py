@@ -24,8 +24,6 @@ from profkit.trial.turns import MOST_TURNS, Comparison, Side, compare, few_turns
 __all__ = [
     "AFTER",
     "BEFORE",
-    "FOR_A_COMPILER",
-    "FOR_THE_LAST_COMPILER",
     "FOR_THE_WHOLE",
     "NO_BLOCK",
     "Attempts",
@@ -33,10 +31,8 @@ __all__ = [
 
 FOR_THE_WHOLE: Final = 0.15
 """The share of the budget that single changes leave at most."""
-FOR_A_COMPILER: Final = 0.6
+_FOR_A_COMPILER: Final = 0.6
 """The share of what is left that a compiler's start may take, where others still wait for their turn."""
-FOR_THE_LAST_COMPILER: Final = 0.85
-"""The same where none does: what is left is for its turns."""
 _FOR_RECORDINGS_S: Final = 20.0
 """What two take as a rule, with what a profiler needs to start and to write."""
 BEFORE: Final = "before"
@@ -74,14 +70,15 @@ class Attempts:
         self.rows: list[TrialRow] = []
         self.notes: list[str] = []
         self.facts = Facts()
-        self.baseline = Side(program)
+        self.baseline = Side(program.within(program.patience_s, self.end))
         self.unchanged = Baselines(self.baseline, plan, self.tell, self.notes)
         self.ahead = Ahead(self.new_side)
         self.restart_s = 0.0
         """What starting the winners together will take."""
         self.refuted = False
         """Whether what is kept did not hold in the end."""
-        self.for_a_compiler = FOR_A_COMPILER
+        self.is_short = False
+        """Whether the budget does not hold all changes, each alone and then together."""
         self._compiler_s = 0.0
         """What the slowest start with a compiler has taken."""
 
@@ -106,7 +103,8 @@ class Attempts:
 
     def reserve_s(self) -> float:
         """For what is kept together, measured again."""
-        return self.restart_s + min(FOR_THE_WHOLE * self.plan.budget_s, 2 * self.few_s(self.baseline))
+        few = 1 if self.is_short else 2
+        return self.restart_s + min(FOR_THE_WHOLE * self.plan.budget_s, few * self.few_s(self.baseline))
 
     def add(self, row: TrialRow) -> None:
         """Note a trial that is over."""
@@ -121,11 +119,15 @@ class Attempts:
         environment: dict[str, str] = {}
         for name in names:
             environment |= change_named(name).environment(self.facts)
-        left_s = self.left_s() - self.reserve_s() / 2
-        if compiles(names):
-            left_s *= self.for_a_compiler
-        program = self.program.within(self.patience_s(names), time.monotonic() + left_s)
+        program = self.program.within(self.patience_s(names), self.until(names))
         return Side(program, names, environment=environment)
+
+    def until(self, names: Sequence[str]) -> float:
+        """When these have to have started; in a short budget a compiler has all but the time of its turns."""
+        if compiles(names) and self.is_short:
+            return self.end - self.reserve_s() - self.few_s(self.baseline)
+        left_s = self.left_s() - self.reserve_s() / 2
+        return time.monotonic() + left_s * (_FOR_A_COMPILER if compiles(names) else 1.0)
 
     def patience_s(self, names: Sequence[str]) -> float:
         """How long a start of these may take."""
@@ -174,7 +176,7 @@ class Attempts:
         row = TrialRow(change=name, beside=others, predicted=self.plan.predicted.get(name))
         try:
             side.start()
-            found = compare(side, best, self.plan.steps, self.unchanged.noise, self._deadline(side, 2))
+            found = self._compare(side, best, self._deadline(side, 2))
             row = self._judged(row, best, found)
         except Failed as failure:
             if failure.owner not in (None, side):
@@ -240,7 +242,7 @@ class Attempts:
         least = self.few_s(best)
         try:
             until = time.monotonic() + max(self.left_s(), least)
-            return compare(self.baseline, best, self.plan.steps, self.unchanged.noise, until)
+            return self._compare(self.baseline, best, until)
         except Failed as failure:
             if failure.kind != "out-of-memory":
                 raise
@@ -248,13 +250,15 @@ class Attempts:
 
     def _timed(self, side: Side, rival: Side, names: Names, still: int, most_turns: int) -> Comparison | str:
         try:
+            if self.is_short and compiles(side.changes):  # by now it is known better what turns take
+                side.hurry(self.patience_s(side.changes), self.until(side.changes))
             first = side.start()
             if compiles(side.changes):
                 self._compiler_s = max(self._compiler_s, side.start_s)
             if not any(first.applied.get(name) for name in names):
                 return first.refused.get(names[0], "it found nothing to change")
             until = self._deadline(side, still)
-            return compare(rival, side, self.plan.steps, self.unchanged.noise, until, most_turns)
+            return self._compare(rival, side, until, most_turns)
         except Failed as failure:
             if failure.kind != "out-of-memory":
                 raise
@@ -263,6 +267,10 @@ class Attempts:
         if rival is not self.baseline:
             self.baseline.stop()
         return self.timed_alone(side, rival, self._deadline(side, still))
+
+    def _compare(self, before: Side, after: Side, until: float, most_turns: int = MOST_TURNS) -> Comparison:
+        with self.ahead.standing_still():
+            return compare(before, after, self.plan.steps, self.unchanged.noise, until, most_turns)
 
     def _deadline(self, side: Side, still: int) -> float:
         """Twice its share of what is left, since most need less, but a few turns at least."""

@@ -15,7 +15,7 @@ from profkit.trial.ratio import spread_of_times
 from profkit.trial.running import Failed
 from profkit.trial.turns import Side, compare
 
-__all__ = ["BASELINES_SHARE", "Baselines"]
+__all__ = ["BASELINES_SHARE", "Baselines", "noise_of"]
 
 _LEAST_GAIN: Final = 0.01
 """Less is not worth a line of code."""
@@ -74,7 +74,7 @@ class Baselines:
         if len(others) == 1:
             self._notes.append("the budget allowed a single other seed")
         if self.variation is not None:
-            self.noise = max(_LEAST_GAIN, abs(self.variation.likely - 1))
+            self.noise = noise_of(self.variation)
         self.curves = Curves(self.side.losses, others)
 
     def _run_seed(self, other: Side, until: float, end: float, most_turns: int) -> None:
@@ -91,7 +91,7 @@ class Baselines:
 
     def is_steady(self) -> bool:
         """Whether two unchanged programs are alike enough; a note says by how much they are not."""
-        apart = 0.0 if self.variation is None else abs(math.log(self.variation.likely))
+        apart = math.log1p(self.noise)
         if apart < _UNSTEADY:
             return True
         self._notes.append(
@@ -106,3 +106,12 @@ class Baselines:
         self._notes.append("no turn was timed: the unchanged step is that of its warm-up")
         ms = self.step_s * 1e3
         return Interval(low=ms, likely=ms, high=ms)
+
+
+def noise_of(variation: Interval) -> float:
+    """What two unchanged programs differ by, beyond what their turns scatter, as a share.
+
+    What is seen has the variance of both, and a quarter of a 95 % interval is the standard error of the turns.
+    """
+    error = math.log(variation.high / variation.low) / 4
+    return max(_LEAST_GAIN, math.expm1(math.sqrt(max(0.0, math.log(variation.likely) ** 2 - error**2))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from profkit.trial.ahead import Names
 from profkit.trial.changes import compiles, is_compiler
@@ -41,17 +41,25 @@ def bundles_of(names: Sequence[str], promised: Callable[[str], float]) -> list[N
 
 
 def slow_first(bundles: Sequence[Names]) -> list[Names]:
-    """The order in which they start: the largest with a compiler takes longest."""
-    return [bundles[-1], *bundles[:-1]] if bundles and compiles(bundles[-1]) else list(bundles)
+    """What starts at once, in this order: the largest with a compiler takes longest, and a second one would slow it down."""
+    largest = max(filter(compiles, bundles), key=len, default=None)
+    others = [names for names in bundles if not compiles(names)]
+    return others if largest is None else [largest, *others]
 
 
-def stands_for(guess: Names, wanted: Names) -> bool:
+def stands_for(guess: Names, wanted: Names, so_already: Collection[str] = ()) -> bool:
     """Whether a process with the changes of a guess is one with those that are wanted.
 
     What else the guess has found nothing to change, since the trial knows by now that the program has no place for it.
+
+    Args:
+        guess: The names of its changes.
+        wanted: The others.
+        so_already: Changes that find nothing to change, since the program has made them itself.
     """
     more = set(guess) - set(wanted)
-    return set(wanted) <= set(guess) and not more & set(_DOUBTFUL) and not compiles(tuple(more))
+    doubtful = (more & set(_DOUBTFUL)) - set(so_already)
+    return set(wanted) <= set(guess) and not doubtful and not compiles(tuple(more))
 
 
 def without_suspects(bundles: Sequence[Names]) -> list[Names]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from profkit.errors import RecordingError
 from profkit.trial.ahead import Names, at_once
-from profkit.trial.attempts import FOR_A_COMPILER, FOR_THE_LAST_COMPILER, FOR_THE_WHOLE, NO_BLOCK, Attempts
+from profkit.trial.attempts import FOR_THE_WHOLE, NO_BLOCK, Attempts
 from profkit.trial.baselines import BASELINES_SHARE
 from profkit.trial.bundles import bundles_of, slow_first
 from profkit.trial.changes import CHANGES, change_named, changes_named, is_compiler, same_kind
@@ -62,8 +62,6 @@ class Trial:
         self._tries = Attempts(program, plan, tell, keep)
         self._done = {row.change: row for row in done}
         self._candidates: list[str] = []
-        self._is_short = False
-        """Whether the budget does not hold all changes, each alone and then together."""
 
     def run(self) -> TryDocument:
         """Make the trial. Ctrl-C ends it with what is known.
@@ -102,23 +100,24 @@ class Trial:
         tries.facts = self._start_unchanged(sides[0])
         tries.ahead.most = max(at_once(tries.facts, tries.baseline.peak_bytes), tries.ahead.count)
         for side in sides:
-            side.hurry(tries.patience_s([]))
+            side.hurry(tries.patience_s([]), tries.end)
         self._choose()
         changes_s = self._changes_take_s()
         share_s = BASELINES_SHARE * tries.plan.budget_s
-        self._is_short = share_s + changes_s > tries.left_s() - tries.reserve_s()
-        tries.for_a_compiler = FOR_THE_LAST_COMPILER if self._is_short else FOR_A_COMPILER
-        if self._is_short:
-            tries.notes.append(
-                "the budget is short: the changes that help most often were tried together first"
-            )
+        lacks_time = share_s + changes_s > tries.left_s() - tries.reserve_s()
+        tries.is_short = lacks_time or len(self._candidates) == 1  # which stands together with none
+        if tries.is_short:
+            if lacks_time and len(self._candidates) > 1:
+                tries.notes.append(
+                    "the budget is short: the changes that help most often were tried together first"
+                )
             self._candidates.sort(key=lambda name: (-tries.plan.promised(name), likely_place(name)))
-            sides = sides[:1]
             start_bundles(tries, self._bundles(), sides[0])
+            sides = sides[:1] if lacks_time else sides
         else:
             tries.ahead.start([(name,) for name in self._candidates if not is_compiler(name)], sides)
         with tries.ahead.standing_still():
-            tries.unchanged.measure(sides, tries.end, _FEW_TURNS if self._is_short else _ALL_TURNS)
+            tries.unchanged.measure(sides, tries.end, _FEW_TURNS if tries.is_short else _ALL_TURNS)
 
     def _guess(self, seed: Side) -> None:
         """Start what a short budget is likely to try beside the unchanged program, before anything is known of it."""
@@ -128,7 +127,7 @@ class Trial:
         if tries.plan.budget_s > _GUESSED_S or not tries.program.starts_beside_others or tries.ahead.most < 2:
             return
         names = [name for name in tries.plan.only or CHANGES if name not in (*tries.plan.skip, *self._done)]
-        tries.for_a_compiler = FOR_THE_LAST_COMPILER
+        tries.is_short = True
         tries.baseline.launch()
         tries.ahead.launch(slow_first(bundles_of(names, tries.plan.promised)), [seed])
 
@@ -177,7 +176,7 @@ class Trial:
 
     def _search_or_tell(self) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         try:
-            if self._is_short:
+            if self._tries.is_short:
                 names = [*self._winners(), *self._candidates]
                 return self._tries.whole(*search_short(self._tries, self._bundles(), names))
             self._tries.restart_s = self._tries.baseline.start_s
@@ -248,7 +247,7 @@ class Trial:
             self._tries.notes.append(
                 "the whole is the product of its changes, which were not measured together"
             )
-        if self._is_short and not any(row.measured for row in self._tries.rows):
+        if self._tries.is_short and not any(row.measured for row in self._tries.rows):
             self._tries.notes.append(self._larger_budget())
         self._tries.notes += self._of_the_program()
         return TryDocument(
@@ -280,7 +279,8 @@ class Trial:
 
 _FILES_TOLD: Final = 3
 _HINTS: Final = {
-    "hung": "Name what ends a step with --step-by, or give it a larger --budget",
+    "late": "If steps were over by then, name what ends one with --step-by",
+    "hung": "Name what ends a step with --step-by",
     "ended": "A trial takes --warmup steps and more: let the program run longer, or ask for fewer",
     "crashed": "It has to run without a change first",
     "no-data": "It seems to need a download: let it run once by itself, so that its data is there",

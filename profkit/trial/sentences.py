@@ -23,7 +23,7 @@ def verdict_on(ratio: Interval | None, noise: float, likeness: Likeness) -> tupl
         return True, f"{text}; {likeness.why}"
     if ratio.high < 1:
         return False, f"{text}: slower"
-    if ratio.likely > 1 + noise:
+    if ratio.low > 1 or ratio.likely > 1 + noise:
         return False, f"{text}: not beyond the noise of {noise:.1%}; --steps or a larger --budget may tell"
     return False, f"{text}: no faster"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from profkit.trial.ahead import Names
 from profkit.trial.attempts import Attempts
 from profkit.trial.bundles import slow_first, stands_for, without_suspects
-from profkit.trial.changes import compiles, is_compiler
+from profkit.trial.changes import ALREADY, compiles, is_compiler
 from profkit.trial.document import TrialRow, changes_of
 from profkit.trial.plan import likely_place
 from profkit.trial.turns import Side
@@ -18,11 +19,16 @@ __all__ = ["search_short", "start_bundles"]
 
 _ENOUGH_TURNS: Final = 12
 """Of a bundle, to choose one: what is kept is measured again."""
+_FEW_TURNS: Final = 6
+"""The same while a compiler stands still for them."""
 
 
 def start_bundles(tries: Attempts, bundles: Sequence[Names], seed: Side) -> None:
     """Start bundles with another seed, and wait for all but those with a compiler."""
-    tries.ahead.adopt(bundles, stands_for, tries.patience_s)
+    so_already = {row.change for row in tries.rows if row.why == ALREADY}
+    tries.ahead.adopt(
+        bundles, functools.partial(stands_for, so_already=so_already), tries.patience_s, tries.until
+    )
     tries.ahead.launch(slow_first(bundles), [seed])
     tries.ahead.wait([names for names in bundles if not compiles(names)], [seed])
 
@@ -59,6 +65,7 @@ class _Best:
         self._row: TrialRow | None = None
         self.side, self.kept = tries.baseline, list[str]()
         self.tried: set[str] = set()
+        self._gains: dict[frozenset[str], float] = {}
 
     def choose_of(self, bundles: Sequence[Names]) -> None:
         """Try each of them, while there is time."""
@@ -66,20 +73,42 @@ class _Best:
         while waiting:
             bundle = min(waiting, key=lambda names: _turn(tries, names))
             waiting.remove(bundle)
+            if self._gains_no_more(bundle):
+                continue
             if not tries.holds(bundle):
                 tries.ahead.take(bundle).stop()
                 why = "the budget ended before its turn"
                 tries.add(TrialRow(change=bundle[0], together=bundle[1:], why=why))
                 continue
-            row, side = tries.attempt(bundle, [], tries.baseline, len(waiting) + 1, _ENOUGH_TURNS)
+            turns = (
+                _FEW_TURNS
+                if any(compiles(each) and tries.ahead.has(each) for each in waiting)
+                else _ENOUGH_TURNS
+            )
+            row, side = tries.attempt(bundle, [], tries.baseline, len(waiting) + 1, turns)
             tries.add(row)
             self.tried |= set(bundle)
+            if row.measured is not None:
+                self._gains[frozenset(bundle)] = row.measured.likely
             if row.kept and _beats(row, self._row, tries.unchanged.noise):
                 if self.side is not tries.baseline:
                     self.side.stop()
                 self._row, self.side, self.kept = row, side, list(changes_of(row))
             else:
                 side.stop()
+
+    def _gains_no_more(self, bundle: Names) -> bool:
+        """Whether a compiler has run with more changes, which do no harm without it: another run would show no more."""
+        if not compiles(bundle) or self._tries.ahead.has(bundle):
+            return False
+        plain = frozenset(name for name in bundle if not is_compiler(name))
+        for larger in [names for names in self._gains if names > set(bundle)]:
+            with_more = self._gains.get(plain | (larger - set(bundle)))
+            if with_more is not None and with_more > self._gains.get(plain, 1.0) * (
+                1 - self._tries.unchanged.noise
+            ):
+                return True
+        return False
 
 
 def _turn(tries: Attempts, names: Names) -> tuple[bool, bool, int]:

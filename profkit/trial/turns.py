@@ -67,9 +67,9 @@ class Side:
         """Start it, and do not wait."""
         self._running = self._running or self._new()
 
-    def hurry(self, patience_s: float) -> None:
-        """Give up its start sooner, now that it is known what one takes."""
-        self._program = self._program.within(patience_s, self._program.until)
+    def hurry(self, patience_s: float, until: float) -> None:
+        """Give up its start sooner or later, now that it is known what one takes."""
+        self._program = self._program.within(patience_s, until)
 
     def start(self) -> Block:
         """Start it, and wait until it has warmed up; a side that has failed by itself fails again."""

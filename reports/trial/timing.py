@@ -24,6 +24,7 @@ from profkit.recording.program_events import listen, unlisten
 from profkit.recording.run_script import recorded, run_as_main
 from profkit.recording.step_finder import StepFinder
 from profkit.trial.changes import changes_named
+from profkit.trial.forks import undone_in_children
 from profkit.trial.losses import Losses
 from profkit.trial.ratio import estimate
 
@@ -122,6 +123,7 @@ class Changed:
 
     def __init__(self, names):
         self.undo = ExitStack()
+        undone_in_children(self.undo)
         self.changes = changes_named(names)
         for change in self.changes:
             change.install(self.undo, self.changes)

@@ -19,9 +19,11 @@ PAIRS = 200
 LIMIT = Limits.of({"max-step": "+3%"})
 
 
-def run_of(random, level, spread, *, steps=10, slower=1.0, outliers=0.05):
+def run_of(random, level, spread, *, steps=10, slower=1.0, outliers=0.05, kinds=None):
     run = 40e6 * slower * (1 + 0.003 * random.standard_normal())
     times = run * (1 + spread * random.standard_normal(steps))
+    if kinds is not None:
+        times *= kinds(random, np.arange(steps))
     times *= np.where(random.random(steps) < outliers, 3, 1)
     return of_steps(recorded("gpt_fp32"), [[round(part * time) for part in level] for time in times])
 
@@ -78,6 +80,45 @@ def test_a_noisy_regression_never_opens_the_gate(slower):
         for n in range(PAIRS)
     )
     assert found["kept"] == 0
+
+
+def batches(random, at):
+    """Short and long ones, as they come."""
+    return np.where(random.random(len(at)) < 0.5, 1.1, 1.0)
+
+
+@pytest.mark.parametrize("steps", [10, 30])
+def test_a_median_between_two_kinds_of_steps_cannot_be_judged(steps):
+    random = np.random.default_rng(27)
+
+    def side(level, slower=1.0):
+        return run_of(random, level, 0.005, steps=steps, slower=slower, kinds=batches)
+
+    equal = outcomes((side(LEVELS[n % 4]), side(LEVELS[n % 4])) for n in range(PAIRS))
+    slower = outcomes((side(LEVELS[n % 4]), side(LEVELS[n % 4], 1.05)) for n in range(PAIRS // 2))
+    assert equal["broken"] <= 0.01 * PAIRS
+    assert equal["unknown"] >= 0.95 * PAIRS
+    assert slower["kept"] <= 0.02 * PAIRS
+
+
+@pytest.mark.parametrize(("every", "longer"), [(2, 1.1), (3, 3.0), (4, 1.3), (5, 3.0)])
+@pytest.mark.parametrize("phase", [0, 1])
+def test_steps_that_are_longer_by_turns_are_judged_as_quiet_ones(every, longer, phase):
+    """Each nth step also updates the parameters, or is followed by a validation."""
+    random = np.random.default_rng(28)
+
+    def side(level, slower=1.0, first=0):
+        def turns(_, at):
+            return np.where(at % every == first, longer, 1.0)
+
+        return run_of(random, level, 0.005, slower=slower, outliers=0, kinds=turns)
+
+    found = outcomes((side(LEVELS[n % 4]), side(LEVELS[n % 4], first=phase)) for n in range(40))
+    slower = outcomes((side(LEVELS[n % 4]), side(LEVELS[n % 4], 1.05, phase)) for n in range(40))
+    assert found["broken"] == 0
+    assert found["unknown"] <= 8
+    assert slower["kept"] == 0
+    assert slower["broken"] >= 32
 
 
 def test_one_outlier_hides_no_regression_of_40_percent():

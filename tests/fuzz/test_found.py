@@ -210,6 +210,31 @@ def test_work_on_thousands_of_devices_is_refused(tmp_path):
     assert len(report_of(tmp_path, {"traceEvents": events[:70]}).devices) == 70
 
 
+def test_steps_on_many_devices_cost_no_more_than_their_product(tmp_path):
+    def seconds(steps):
+        marks = [event("user_annotation", 10 * at, 9, f"ProfilerStep#{at}") for at in range(steps)]
+        work = [kernel(10 * at, 8, stream=at % 100) for at in range(2000)]
+        for at, each in enumerate(work):
+            each["args"]["device"] = at % 100
+        started = time.process_time()
+        assert len(report_of(tmp_path, {"traceEvents": marks + work}).document.window.steps) == steps
+        return time.process_time() - started
+
+    seconds(10)
+    assert seconds(4800) < 9 * seconds(1200)
+
+
+def test_the_longest_gaps_of_all_devices_are_described(tmp_path):
+    work = [kernel(1000 * at + 10 * (at % 100), 8, stream=at % 100) for at in range(3000)]
+    for at, each in enumerate(work):
+        each["args"]["device"] = at % 100
+    idle = report_of(tmp_path, {"traceEvents": work}).document.idle
+    length = [gap.dur_ns for gap in idle.gaps]
+    assert (len(length), length) == (200, sorted(length, reverse=True))
+    assert len({gap.device for gap in idle.gaps}) > 2
+    assert idle.gaps_left_out > 2000
+
+
 def test_work_of_tens_of_thousands_of_threads_is_refused(tmp_path):
     events = [event("user_annotation", 10 * at, 9, "forward", tid=at) for at in range(17_000)]
     with pytest.raises(profkit.ProfkitError, match="names 17000 threads, so its thread numbers are damaged"):

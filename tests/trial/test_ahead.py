@@ -26,7 +26,7 @@ class Stand:
     def pause(self, standing):
         self.told.append(("stand" if standing else "go", self.names))
 
-    def hurry(self, patience_s):
+    def hurry(self, patience_s, until):
         self.told.append(("hurry", self.names))
 
     def stop(self):
@@ -89,7 +89,9 @@ def test_what_is_launched_is_not_waited_for_and_can_stand_still(ahead, told):
 
 def test_a_guess_is_taken_for_what_it_stands_for_and_others_are_stopped(ahead, told):
     ahead.launch([("a", "b"), ("c",)])
-    ahead.adopt([("a",), ("d",)], stands_for=lambda guess, names: set(names) <= set(guess), patience_s=len)
+    ahead.adopt(
+        [("a",), ("d",)], stands_for=lambda guess, names: set(names) <= set(guess), patience_s=len, until=len
+    )
     assert ahead.has(["a"])
     assert not ahead.has(["d"])
     assert told[-2:] == [("hurry", ("a", "b")), ("stop", ("c",))]

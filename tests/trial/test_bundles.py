@@ -41,6 +41,11 @@ def test_the_slowest_start_is_the_first():
     assert slow_first([("tf32",), ("bf16",)]) == [("tf32",), ("bf16",)]
 
 
+def test_one_compiler_at_a_time():
+    bundles = [("tf32",), ("tf32", "compile"), ("tf32", "bf16", "compile")]
+    assert slow_first(bundles) == [("tf32", "bf16", "compile"), ("tf32",)]
+
+
 @pytest.mark.parametrize(
     ("guess", "wanted", "stands"),
     [
@@ -52,6 +57,10 @@ def test_the_slowest_start_is_the_first():
 )
 def test_a_guess_stands_for_what_it_does_to_the_program(guess, wanted, stands):
     assert stands_for(guess, wanted) is stands
+
+
+def test_a_guess_that_finds_nothing_to_change_stands_for_less():
+    assert stands_for(("tf32", "bf16", "compile"), ("tf32", "compile"), so_already={"bf16"})
 
 
 def test_what_may_be_at_fault_is_left_out():

@@ -60,6 +60,23 @@ def test_bf16_stays_in_model_and_loss_after_the_warm_up(installed, model):
     assert model(torch.ones(2, 1, 4, 4)).dtype is torch.float32
 
 
+def test_a_program_with_autocast_of_its_own_keeps_it(installed, model):
+    (change,), undo = installed("bf16")
+    for _ in range(2):
+        with torch.autocast("cpu", dtype=torch.float16):
+            out = model(torch.ones(2, 1, 4, 4))
+        assert out.dtype is torch.float16
+        torch.nn.functional.cross_entropy(out.float(), torch.tensor([0, 1])).backward()
+        change.warmed_up(undo)
+    assert change.applied == 0
+
+
+def test_a_model_whose_weights_are_in_bf16_is_left_alone(installed, model):
+    (change,), _ = installed("bf16")
+    model.bfloat16()(torch.ones(2, 1, 4, 4, dtype=torch.bfloat16)).sum().backward()
+    assert change.applied == 0
+
+
 def test_a_model_in_bf16_can_still_be_copied_and_saved(installed, model):
     (change,), undo = installed("bf16")
     loss_of(model)

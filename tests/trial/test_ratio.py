@@ -5,7 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from profkit.model.rows import Interval
+from profkit.trial.baselines import noise_of
+from profkit.trial.curves import Likeness
 from profkit.trial.ratio import estimate
+from profkit.trial.sentences import verdict_on
 
 
 def turns(generator, count, ratio, noise=0.05, disturbed=0.0):
@@ -63,3 +67,23 @@ def test_it_is_narrower_than_that_of_the_median_and_hardly_moved_by_disturbed_tu
         moved.append(estimate(before, after).likely / found.likely)
     assert np.median(widths) < np.median(ranges)
     assert max(moved) < 1.05
+
+
+@pytest.mark.parametrize(
+    ("low", "likely", "high", "noise"),
+    [
+        pytest.param(0.70, 0.96, 1.30, 0.01, id="turns scatter by more"),
+        pytest.param(0.99, 1.002, 1.01, 0.01, id="alike"),
+        pytest.param(1.28, 1.30, 1.32, 0.30, id="a difference that is sure"),
+    ],
+)
+def test_noise_is_what_two_unchanged_programs_differ_by_beyond_the_scatter_of_turns(low, likely, high, noise):
+    assert noise_of(Interval(low=low, likely=likely, high=high)) == pytest.approx(noise, abs=0.01)
+
+
+def test_faster_within_the_noise_is_not_called_no_faster():
+    kept, why = verdict_on(
+        Interval(low=1.09, likely=1.16, high=1.25), 0.25, Likeness(True, 0.0, 0.0, "loss unchanged")
+    )
+    assert not kept
+    assert "not beyond the noise of 25.0%" in why

@@ -54,7 +54,8 @@ class Stand:
         self.world, self.program, self.changes = world, program, changes
         self.first = self.peak_bytes = self.launched = None
         self.start_s, self.losses = 0.0, []
-        self.begun = self.failure = None
+        self.begun = self.failure = self.stands = None
+        self.stood_s = 0.0
 
     @property
     def is_up(self):
@@ -79,7 +80,7 @@ class Stand:
         if self.first is None:
             took = self.world.seeds_start_s if self.seed_shift else 0.0
             took += self.world.start_s + self.world.compiles_s * ("compile" in self.changes)
-            took = math.inf if self.world.hangs & set(self.changes) else took
+            took = math.inf if self.world.hangs & set(self.changes) else took + self.stood_s
             hung = self.launched + self.program.patience_s
             until = min(hung, self.program.until)
             self.world.sleep_until(min(self.launched + took, until))
@@ -95,11 +96,14 @@ class Stand:
         self.world.now += (steps + 1) * self.step_s
         return self.step_s * 1e9 * math.exp(self.world.generator.normal(0, self.world.noise))
 
-    def hurry(self, patience_s):
-        self.program = self.program.within(patience_s, self.program.until)
+    def hurry(self, patience_s, until):
+        self.program = self.program.within(patience_s, until)
 
     def pause(self, standing):
-        pass
+        if standing:
+            self.stands = self.world.now
+        else:
+            self.stood_s += self.world.now - self.stands
 
     def stop(self):
         self.launched = None
@@ -158,6 +162,25 @@ def test_what_helps_only_beside_a_compiler_is_found(run, world, at_once):
     world.pairs = {frozenset({"bf16", "compile"}): 1.8}
     found, _ = run(at_once)
     assert {"bf16", "compile"} <= set(found.final.changes)
+
+
+@pytest.mark.parametrize("compiles_s", [35.0, 45.0, 50.0])
+@pytest.mark.parametrize("noise", [0.003, 0.1])
+def test_a_compiler_that_starts_slowly_has_its_turn(run, world, noise, compiles_s):
+    """As T5 and Swin in 90 s, whose starts take 17 s, whose gain is the compiler's, and which the host paces unevenly."""
+    world.start_s, world.compiles_s, world.noise = 17.0, compiles_s, noise
+    world.gains = {"tf32": 1.1, "fused-optimizer": 1.2, "bf16": 0.95, "compile": 2.5}
+    found, took_s = run(16)
+    assert "compile" in found.final.changes
+    assert found.final.speedup.likely > 2.2
+    assert took_s < 95
+
+
+def test_a_compiler_stands_still_while_others_are_timed(run, world):
+    run(16)
+    slow = next(side for side in world.sides if "compile" in side.changes)
+    assert slow.stood_s > 3
+    assert [side for side in world.sides if "compile" in side.changes and side.begun == slow.begun] == [slow]
 
 
 def test_likely_changes_start_with_the_unchanged_program(run, world):

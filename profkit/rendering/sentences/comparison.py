@@ -209,7 +209,7 @@ def _cure(cure: NoiseCure) -> str:
     ways = [noun_text(cure.steps, "step")] if cure.steps else []
     ways += [noun_text(cure.recordings, "recording")] if cure.recordings else []
     if not ways:
-        return "The noise is larger than the limit, and 20 recordings of each side would not change that"
+        return "The noise is larger than the limit, and more steps or recordings may not change that"
     return f"The noise is larger than the limit: about {' or '.join(ways)} on each side would be enough"
 
 

@@ -68,7 +68,7 @@ class Bf16(Change):
         self._device = "cpu"
         self._open: list[Any] = []
         self._outermost: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._compiles = False
+        self._compiles = self._own = False
         self._thread = threading.get_ident()
 
     def obstacle(self, facts: Facts) -> str | None:
@@ -132,13 +132,22 @@ class Bf16(Change):
         if threading.get_ident() != self._thread or in_backward():
             return
         region = None
-        if not self._open:
+        if not self._open and not self._has_own(subject):
             if kind is Kind.MODULE and subject is not None:
                 self._outermost.add(subject)
             region = self._autocast()
             region.__enter__()
             self.applied += 1
         self._open.append(region)
+
+    def _has_own(self, subject: Any) -> bool:
+        """Whether the program computes in fewer bits itself: within autocast, or by the type of its weights."""
+        import torch
+
+        weights = list(subject.parameters()) if isinstance(subject, torch.nn.Module) else []
+        half = bool(weights) and all(each.dtype in (torch.bfloat16, torch.float16) for each in weights)
+        self._own = self._own or half or torch.is_autocast_enabled(self._device)
+        return self._own
 
     def left(self, kind: Kind, subject: Any, values: Any) -> None:
         """And closes it."""
