@@ -9,15 +9,17 @@ from typing import Final
 
 from profkit.hardware import DTYPE_BYTES
 from profkit.model.kernel_class import Family
-from profkit.model.report import KernelRow, SourceRow
+from profkit.model.report import FusionRow, KernelRow, SourceRow
 from profkit.rendering.digest import share_text, where_text
 from profkit.rendering.document import Document
 from profkit.rendering.page_cells import with_units
 from profkit.rendering.sentences.labels import OCCUPANCY_LIMITS, shapes_text
 
-__all__ = ["ProductLine", "products_section", "sources_section"]
+__all__ = ["ProductLine", "fusion_section", "products_section", "sources_section"]
 
 _ROWS: Final = 60
+_LINKS: Final = 8
+"""Kernels of a chain that are named."""
 _FAMILIES: Final = frozenset({Family.GEMM, Family.CONVOLUTION, Family.ATTENTION})
 _ALIGNED_BYTES: Final = 16
 """What Tensor Cores load at once: rows whose length is a multiple of it need no special kernel (NVIDIA's guide to matrix
@@ -48,6 +50,16 @@ def sources_section(report: Document) -> Sequence[tuple[str, Sequence[SourceRow]
     kinds = (("Module", "module"), ("Function", "function"))
     tables = [(noun, [row for row in report.sources if row.kind == kind]) for noun, kind in kinds]
     return [(noun, rows[:_ROWS], len(rows) - _ROWS) for noun, rows in tables if rows]
+
+
+def fusion_section(report: Document) -> tuple[Sequence[tuple[str, FusionRow]], int]:
+    """Chains in words, those that save most, and how many are left out."""
+    return [(_chain(row), row) for row in report.fusion[:_ROWS]], len(report.fusion) - _ROWS
+
+
+def _chain(row: FusionRow) -> str:
+    more = len(row.kernels) - _LINKS
+    return " → ".join(row.kernels[:_LINKS]) + (f" → {more} more" if more > 0 else "")
 
 
 def _line(row: KernelRow) -> ProductLine:
