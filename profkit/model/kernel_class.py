@@ -14,6 +14,7 @@ _WINOGRAD_PASS = re.compile(r"winograd\w{0,64}(?:data|delta|filter|output)\dx\d"
 _HELPER = re.compile(r"generatewinogradtiles|offsetskernel|scal_kernel|dot_do_o|convert_dq|^globalkernel$")
 _PARTIAL_SUMS = re.compile(
     r"splitkreduce|split_k_kernel|reduce_wgrad|reduce_1block|reducesplitk|postgsu|finalize_matmul"
+    r"|attention_\w{0,24}reduce|splitkv_combine|reduce_segments"
 )
 _OF_VECTORS = re.compile(r"gemv|dot_kernel|gemmk1", re.IGNORECASE)
 _DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct|shmem_tiling")
@@ -105,7 +106,7 @@ class KernelClass:
 
     @property
     def adds_partial_sums(self) -> bool:
-        """Whether it only adds up what a product that was split along its depth left: on CUDA cores, in fp32."""
+        """Whether it only adds up what a product or attention that was split along its depth left: on CUDA cores."""
         return _PARTIAL_SUMS.search(self.function) is not None
 
     @property

@@ -145,7 +145,7 @@ def _operators(view: TraceView, seen: list[_Seen], below: Column) -> Iterator[Au
             where=frame_text(strings[line]) if line >= 0 else None,
             takes=each.takes,
             ns=int(below[list(each.cost)].sum() - below[list(each.less)].sum()),
-            count=max(len(each.cost), 1),
+            count=1,
         )
 
 

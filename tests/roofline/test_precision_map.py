@@ -184,6 +184,8 @@ def test_fp16_on_volta_and_turing_is_on_tensor_cores(kernel):
     [
         "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16>(int)",
         "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x32_stage3_warpsize2x2x1_tensor16x8x16_execute_split_k_kernel__5x_cublas",
+        "void vllm::paged_attention_v2_reduce_kernel<__nv_bfloat16, 128, 128, 512>(__nv_bfloat16*)",
+        "void flash::flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>, 4, 5, true>(int)",
     ],
 )
 def test_a_reduction_of_split_products_is_no_product(reduce):
