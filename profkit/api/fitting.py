@@ -22,7 +22,7 @@ from profkit.report.views import Options
 from profkit.simulation.answer import first_step
 from profkit.simulation.block_operators import BlockOperators, block_operators
 from profkit.simulation.cheapest_fit import cheapest_fit
-from profkit.simulation.fit import failed_request, fit_program, gpu_bytes, largest_batch
+from profkit.simulation.fit import failed_request, fit_program, gpu_bytes, largest_batch, room_bytes
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import MemoryProgram, memory_program
@@ -127,14 +127,13 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     _refuse_unknown(files, program, asked, operators)
     card_bytes = gpu_bytes(traces, program)
     if batch == "max":
-        limit = memory_bytes if memory_bytes is not None else card_bytes
-        batch = _largest(program, asked, operators, limit)
+        batch = _largest(program, asked, operators, room_bytes(program, memory_bytes, card_bytes))
     asked, step = replace(asked, batch=batch), first_step(views)
     found = fit_program(program, asked, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=card_bytes)
     if found.fits or found.memory_bytes is None or any(note.code == "grows" for note in found.notes):
         return _Answer(**msgspec.structs.asdict(found))
     cheapest = cheapest_fit(
-        program, asked, operators, step=step, memory_bytes=found.memory_bytes, gpu_bytes=card_bytes
+        program, asked, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=card_bytes
     )
     return _Answer(**msgspec.structs.asdict(found) | {"cheapest": cheapest})
 

@@ -40,7 +40,7 @@ def cheapest_fit(
     operators: BlockOperators | None,
     *,
     step: Step | None,
-    memory_bytes: int,
+    memory_bytes: int | None,
     gpu_bytes: int | None,
 ) -> FitChoice | None:
     """Changes beyond those asked for that surely fit and have the shortest step; None where none do.

@@ -39,7 +39,7 @@ from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators, Call, block_operators
 from profkit.simulation.caching_allocator import most_reserved
 from profkit.simulation.cheapest_fit import _sets, cheapest_fit
-from profkit.simulation.fit import fit_program
+from profkit.simulation.fit import fit_program, room_bytes
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
 from profkit.simulation.loss_memory import find_loss, fuse_loss_memory
@@ -519,6 +519,18 @@ def test_a_loss_in_chunks_is_offered_where_a_vocabulary_is_large(model, offered)
     assert any("fused_loss" in names for names in sets) is offered
     assert not any("fused_loss" in names for names in _sets(program, FitChanges(), None))
     assert not any("fused_loss" in names for names in _sets(program, FitChanges(fused_loss=True), operators))
+
+
+def test_of_the_gpus_own_memory_the_context_takes_its_part():
+    """As much as was in use beside the allocator when memory ran out on the same GPU."""
+    own = profkit.fit(DATA / "run_gpt")
+    assert own.outside_bytes == 631 << 20
+    assert profkit.fit(DATA / "run_gpt", memory_bytes=own.memory_bytes).outside_bytes == 0
+    program = memory_program(read(DATA / "run_gpt" / "memory_oom.pickle"))
+    told = fit_program(program, FitChanges(), gpu_bytes=own.memory_bytes).outside_bytes
+    assert told == pytest.approx(631 << 20, rel=0.001)
+    assert room_bytes(program, None, own.memory_bytes) == own.memory_bytes - told
+    assert room_bytes(program, None, None) is None
 
 
 @needs_shared
