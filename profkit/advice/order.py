@@ -17,12 +17,14 @@ _ONE_LINE: Final = frozenset(
     }
 )  # fmt: skip
 _REWRITE: Final = frozenset({"cuda-graphs", "fp8", "pipeline-bubble", "python-loop", "streams-take-turns"})
-_EASY, _USUAL, _HARD = 1.0, 0.95, 0.85
-"""What a saving counts for by its work: a line, a few of them, another structure. Mild, so that twice the saving is first."""
+_EASY, _USUAL, _HARD, _LATER = 1.0, 0.95, 0.85, 0.4
+"""What a saving counts for by its work: a line, a few of them, another structure; mild, so that twice the saving is first.
+What can be made only after another change comes after one that can be made now and saves half as much."""
 
 
 def order_of(row: AdviceRow) -> tuple[float, float]:
     """Ascending: first what saves most for its work and certainty, then what has no price, the surest first."""
     sure = _SURE[row.confidence]
-    work = _EASY if row.id in _ONE_LINE else _HARD if row.id in _REWRITE or row.precondition_unmet else _USUAL
+    work = _EASY if row.id in _ONE_LINE else _HARD if row.id in _REWRITE else _USUAL
+    work = _LATER if row.precondition_unmet else work
     return -(row.saving_ns or 0) * sure * work, -sure * work

@@ -160,8 +160,8 @@ def _stacks(case: Case) -> Evidence | None:
         return None
     what = "step" if case.view.steps.count else "recording"
     return Evidence(
-        f"The recorder wrote {count} Python frames in the {what}. The GPU waits for the host, so recording stacks makes it longer.",
-        [f"{count} frames a {what}"],
+        f"The recorder wrote {noun_text(count, 'Python frame')} in the {what}. The GPU waits for the host, so recording stacks makes it longer.",
+        [f"{noun_text(count, 'frame')} in the {what}"],
         None,
         "low",
     )

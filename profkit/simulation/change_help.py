@@ -18,7 +18,7 @@ CHANGE_HELP: Final[dict[str, str]] = {
     "cudnn-benchmark": "Let cuDNN time its algorithms and keep the fastest.",
     "aligned": "Pad matrix sizes to multiples of 8.",
     "tf32": "Run fp32 matmuls in TF32.",
-    "bf16": "Run forward and loss in bf16 with autocast.",
+    "bf16": "Run forward and loss in bf16 with autocast; load a model that does not train in bf16.",
     "fp16": "Run forward and loss in fp16 with autocast, and scale the loss.",
     "no-scaler": "Use bf16 instead of fp16 with a GradScaler.",
     "foreach-optimizer": "Use the foreach optimizer.",

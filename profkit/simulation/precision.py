@@ -127,7 +127,7 @@ def to_fp32(edited: EditedStep) -> None:
 def autocast(edited: EditedStep) -> None:
     """Forward and backward in bf16: products at the rate of 16 bits, less traffic around them, casts on top.
 
-    A GPU whose Tensor Cores have no bf16 takes fp16.
+    A model that only runs is loaded in 16 bits, and needs no casts. A GPU whose Tensor Cores have no bf16 takes fp16.
     """
     facts, constants = edited.facts, edited.constants
     gpu = facts.gpu
@@ -135,13 +135,15 @@ def autocast(edited: EditedStep) -> None:
     chosen = wide_products(facts) & edited.alive & ~facts.optimizer
     sizes = facts.inputs
     _retime(edited, chosen, narrow, bytes_factor=0.5)
-    soft = _follows_products(edited) & ~facts.once(_stays_wide) & edited.alive
+    wide = facts.once(_stays_wide) & facts.trains
+    soft = _follows_products(edited) & ~wide & edited.alive
     floor = np.minimum(edited.duration_ns, constants.start_ns)
     edited.retime(soft, floor + (edited.duration_ns - floor) * 0.5)
     edited.bytes[chosen] *= 0.5
     edited.bytes[soft] *= 0.5
     edited.dtype[chosen] = narrow
-    for row in np.flatnonzero(chosen & (facts.family != Family.ATTENTION)).tolist():
+    cast = chosen & (facts.family != Family.ATTENTION) & facts.trains
+    for row in np.flatnonzero(cast).tolist():
         _add_casts(edited, row, sizes[row])
 
 

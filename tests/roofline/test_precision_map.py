@@ -141,6 +141,11 @@ def test_tf32_is_not_told_of_half_inputs_nor_of_gpus_without_it():
     assert not tf32_rows(typed("aten::mm", '["float", "float"]', SIMT_GEMM, capability=(7, 5)))
 
 
+def test_a_product_with_a_vector_does_not_say_that_tf32_is_off():
+    name = "std::enable_if<true, void>::type internal::gemvx::kernel<int, int, float, float, float, float, false>(int)"
+    assert not tf32_rows(typed("aten::mm", '["float", "float"]', name))
+
+
 BF16 = '["c10::BFloat16", "c10::BFloat16"]'
 GEMV = "void gemmSN_NN_kernel<float, 128, 2, 4, 8, 4, 4, false, cublasGemvTensorStridedBatched<__nv_bfloat16 const> >"
 

@@ -227,12 +227,16 @@ def test_without_shapes_inputs_are_two_thirds_of_what_a_product_moves():
 
 
 def test_one_size_is_no_product_of_two():
-    edited = draft_of(lambda step, number: product(step, shapes=[[64, 64]]))
+    def body(step, number):
+        product(step, shapes=[[64, 64]])
+        step.backward(ADD, 10)
+
+    edited = draft_of(body)
     edited.facts.bytes[:] = 12e6
     edited.duration_ns[:] = 0
     autocast(edited)
 
-    assert edited.duration_ns.tolist() == pytest.approx([2 * LIKELY.start_ns + streamed(edited, 2e6 * 6)])
+    assert edited.duration_ns[0] == pytest.approx(2 * LIKELY.start_ns + streamed(edited, 2e6 * 6))
 
 
 def test_backward_products_without_shapes_cast_half_as_much():
@@ -365,8 +369,23 @@ def test_the_sum_of_layers_is_in_fp32_where_layer_norms_take_it(norm, operators,
         step.launch(name, 100, operators=(norm,), shapes=[[64, 4096]])
         product(step)
         step.launch(ADD, 100, operators=(operators,), shapes=shapes)
+        step.backward(SGEMM, 6_000, shapes=SQUARE)
 
     edited = draft_of(body)
     autocast(edited)
 
     assert (edited.duration_ns[2] < 100_000) == halved
+
+
+def test_a_model_that_only_runs_is_loaded_in_16_bits_and_casts_nothing():
+    def body(step, number):
+        product(step)
+        step.launch(ADD, 100, operators=("aten::exp",), shapes=SQUARE)
+
+    edited = draft_of(body)
+    gap = edited.gap_ns.copy()
+    autocast(edited)
+
+    assert edited.duration_ns[0] == pytest.approx(at_rate(edited, "bf16"))
+    assert edited.duration_ns[1] < 100_000
+    assert edited.gap_ns.tolist() == gap.tolist()
