@@ -63,7 +63,8 @@ class KernelRow(Row, frozen=True, kw_only=True):
     occupancy_limit: OccupancyLimit | None = None
     """What keeps it from holding more."""
     waves: float | None = None
-    """How often the grid fills the GPU: 1.1 waves leave nine tenths of the last one empty."""
+    """How often the grid fills the GPU: 1.1 waves leave nine tenths of the last one empty. Of a persistent product whose
+    tile and size are known, how often its tiles do."""
     count: Count
     """Launches."""
     total_ns: Ns

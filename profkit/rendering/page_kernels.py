@@ -69,9 +69,7 @@ def _line(row: KernelRow) -> ProductLine:
         size=" × ".join(map(str, row.mnk)) if row.mnk else shapes_text(row.shapes),
         misaligned=where_text(*_misaligned(row)) or ("none" if row.mnk else "–"),
         occupancy="–" if row.occupancy is None else where_text(share_text(row.occupancy), limit),
-        waves="–"
-        if row.waves is None
-        else with_units(f"{row.waves:.2f}, {share_text(_empty(row.waves))} empty"),
+        waves=_waves(row.waves),
     )
 
 
@@ -81,6 +79,11 @@ def _misaligned(row: KernelRow) -> list[str]:
     return [f"{name} {side}" for name, side in sides if side * size % _ALIGNED_BYTES]
 
 
-def _empty(waves: float) -> float:
-    """The part of the places for blocks, over all waves, that has none."""
-    return 1.0 - waves / math.ceil(waves)
+def _waves(waves: float | None) -> str:
+    """Waves, and the part of the places for blocks that stays empty, over all of them.
+
+    Where one wave fits exactly, blocks may be persistent and have more to do than one tile: nothing is said of it.
+    """
+    if waves is None or waves == 1.0:
+        return "–" if waves is None else "1.00"
+    return with_units(f"{waves:.2f}, {share_text(1.0 - waves / math.ceil(waves))} empty")
