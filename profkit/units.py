@@ -115,26 +115,26 @@ def ns_from_us(text: str) -> int:
     return round(Decimal(text) * NS_PER_US)
 
 
-def parse_duration_ns(text: str) -> int:
+def parse_duration_ns(text: object) -> int:
     """A duration as people write it (``38.3ms``, ``2 s``) to nanoseconds.
 
     Raises:
         ProfkitError: The text is not a number followed by ns, us, ms, s or m (minutes), or it does not fit into 64 bits.
     """
-    match = _DURATION.fullmatch(text)
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     duration_ns = float(match[1]) * _DURATION_UNITS_NS[match[2]] if match else 0.0
     if not match or duration_ns >= 2**63:
         raise ProfkitError(f"{text!r} is not a duration. Write a number with its unit: 38.3ms")
     return round(duration_ns)
 
 
-def parse_bytes(text: str) -> int:
+def parse_bytes(text: object) -> int:
     """A size as people write it (``24GB``, ``80 GiB``) in bytes.
 
     Raises:
         ProfkitError: The text is not a number followed by B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, or it is too large.
     """
-    match = _SIZE.fullmatch(text)
+    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     unit = _SIZE_UNITS.get(match[2].upper()) if match else None
     if match is None or unit is None or float(match[1]) * unit >= 2**63:
         raise ProfkitError(f"{text!r} is not a size. Write a number with its unit: 24GB or 24GiB")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -15,12 +16,13 @@ from profkit.model import Trace
 from profkit.model.memory_history import MemoryHistory
 from profkit.model.report_fit import Fit
 from profkit.readers import read
+from profkit.rendering.fit import render_fit_text
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation.answer import first_step
 from profkit.simulation.block_operators import BlockOperators, block_operators
 from profkit.simulation.cheapest_fit import cheapest_fit
-from profkit.simulation.fit import failed_request, fit_program, gpu_bytes, largest_batch
+from profkit.simulation.fit import failed_request, fit_program, gpu_bytes, largest_batch, room_bytes
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import MemoryProgram, memory_program
@@ -29,6 +31,19 @@ from profkit.simulation.shard_memory import is_sharded
 from profkit.units import parse_bytes
 
 __all__ = ["fit"]
+
+_OPTIMIZERS: Final = ("sgd", "adam", "adam8bit")
+_SHARDS: Final = ("zero1", "zero2", "zero3")
+
+
+class _Answer(Fit, frozen=True, kw_only=True):
+    """It reads as the command line prints it, also in a notebook."""
+
+    def __str__(self) -> str:
+        return render_fit_text(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
 
 def fit(  # noqa: PLR0913 - options by name, as on the command line
@@ -81,8 +96,8 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
     Raises:
         ReadError: A file cannot be read.
         AnalysisError: There is no memory snapshot, or it has no history.
-        ProfkitError: The largest batch is asked for without a limit, or of a recording that ends where memory ran out, or
-            not even the smallest fits.
+        ProfkitError: A value is none that its option takes. The largest batch is asked for without a limit, or of a
+            recording that ends where memory ran out, or not even the smallest fits.
     """
     memory_bytes = parse_bytes(memory) if memory is not None else memory_bytes
     files = expand(paths)
@@ -107,20 +122,37 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         offload_optimizer=offload_optimizer,
         inference=inference,
     )
+    _refuse_wrong(asked, batch)
     operators = next((made for each in traces if (made := block_operators(program, each))), None)
     _refuse_unknown(files, program, asked, operators)
     card_bytes = gpu_bytes(traces, program)
     if batch == "max":
-        limit = memory_bytes if memory_bytes is not None else card_bytes
-        batch = _largest(program, asked, operators, limit)
+        batch = _largest(program, asked, operators, room_bytes(program, memory_bytes, card_bytes))
     asked, step = replace(asked, batch=batch), first_step(views)
     found = fit_program(program, asked, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=card_bytes)
     if found.fits or found.memory_bytes is None or any(note.code == "grows" for note in found.notes):
-        return found
+        return _Answer(**msgspec.structs.asdict(found))
     cheapest = cheapest_fit(
-        program, asked, operators, step=step, memory_bytes=found.memory_bytes, gpu_bytes=card_bytes
+        program, asked, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=card_bytes
     )
-    return msgspec.structs.replace(found, cheapest=cheapest)
+    return _Answer(**msgspec.structs.asdict(found) | {"cheapest": cheapest})
+
+
+def _refuse_wrong(asked: FitChanges, batch: float | Literal["max"]) -> None:
+    """Refuse what the command line would."""
+    factors: dict[str, object] = {"sequence": asked.sequence, "batch": 1 if batch == "max" else batch}
+    for name, factor in factors.items():
+        if not isinstance(factor, int | float) or not 0 < factor < math.inf:
+            raise ProfkitError(f"{name}={factor!r} is no multiple of the recorded one. Write a number over 0")
+    for name, number in {"ranks": asked.ranks, "accumulate": asked.accumulate}.items():
+        if type(number) is not int or number < 1:
+            raise ProfkitError(f"{name}={number!r} is not a whole number from 1 on")
+    for name, value, known in (
+        ("optimizer", asked.optimizer, _OPTIMIZERS),
+        ("shard", asked.shard, _SHARDS),
+    ):
+        if value is not None and value not in known:
+            raise ProfkitError(f"no {name} is called {value!r}. Known: {', '.join(known)}")
 
 
 def _program(files: Sequence[str], histories: Sequence[MemoryHistory]) -> MemoryProgram:

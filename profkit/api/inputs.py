@@ -12,7 +12,7 @@ from glob import glob
 from pathlib import Path
 from typing import TypeAlias
 
-from profkit.errors import OutputError, ReadError
+from profkit.errors import OutputError, ProfkitError, ReadError
 from profkit.readers.registry import RECORDING_SUFFIXES, without_exported
 from profkit.readers.remote import is_remote, list_remote
 from profkit.saved_runs.run_file import read_run_file
@@ -60,8 +60,20 @@ def expand(paths: PathLike | Iterable[PathLike]) -> list[str]:
 
 
 def as_list(paths: PathLike | Iterable[PathLike]) -> list[PathLike]:
-    """One path, or several, as a list."""
-    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    """One path, or several, as a list.
+
+    Raises:
+        ProfkitError: There is none.
+    """
+    if isinstance(paths, str | os.PathLike):
+        return [paths]
+    try:
+        listed = list(paths)
+    except TypeError:
+        listed = []
+    if not listed:
+        raise ProfkitError(f"{paths!r} names no recording. Give a file, a folder, or a list of them")
+    return listed
 
 
 def _expand(path: PathLike) -> list[str]:

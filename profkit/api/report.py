@@ -127,6 +127,11 @@ class Report:
         return table_of(self.document, "sources")
 
     @property
+    def fusion(self) -> pd.DataFrame:
+        """Chains of the median step's kernels that one kernel could do, with the bytes that saves."""
+        return table_of(self.document, "fusion")
+
+    @property
     def syncs(self) -> pd.DataFrame:
         """Waits of the host and what they cost."""
         return table_of(self.document, "syncs")

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from profkit.api.inputs import PathLike
 from profkit.api.output_files import write_whole
-from profkit.errors import ReadError
+from profkit.errors import ReadError, RecordingError
 from profkit.trial.attempts import AFTER, BEFORE
 from profkit.trial.document import TrialRow, TryDocument, encode
 from profkit.trial.page import try_page
@@ -120,8 +120,12 @@ def try_(  # noqa: PLR0913 - options by name, as on the command line
         from profkit.trial.step_function import StepFunction
 
         program: Tryable = StepFunction(step, warmup)
-    else:
+    elif isinstance(step, list | tuple) and step and all(isinstance(word, str) for word in step):
         program = Program(tuple(step), warmup)
+    else:
+        raise RecordingError(
+            "profkit.try_", f"cannot run {step!r}", 'Give a function, or ["python", "train.py"]'
+        )
     plan = Plan(
         budget_s=parse_duration_ns(budget) / 1e9,
         steps=steps,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from profkit.api.inputs import PathLike, expand
 from profkit.api.run_folder import run_steps, stated_step_ns
@@ -10,6 +13,7 @@ from profkit.errors import AnalysisError, ProfkitError
 from profkit.hardware import Gpu, stated_gpu
 from profkit.model import Trace
 from profkit.readers import read
+from profkit.rendering.what_if import render_what_if_text
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
 from profkit.simulation.answer import WhatIf
@@ -19,9 +23,19 @@ from profkit.simulation.registry import CHANGES
 __all__ = ["what_if"]
 
 
+class _Answer(WhatIf, frozen=True, kw_only=True):
+    """It reads as the command line prints it, also in a notebook."""
+
+    def __str__(self) -> str:
+        return render_what_if_text(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+
 def what_if(  # noqa: PLR0913 - options by name, as on the command line
     paths: PathLike | Iterable[PathLike],
-    changes: Sequence[str] = (),
+    changes: str | Sequence[str] = (),
     *,
     loader_workers: int | None = None,
     step: str | None = None,
@@ -34,8 +48,8 @@ def what_if(  # noqa: PLR0913 - options by name, as on the command line
 
     Args:
         paths: A run folder, or an nsys export or torch.profiler trace.
-        changes: Names such as ``tf32`` and ``cuda-graphs``: the flags of ``profkit whatif``. With none, all that would
-            save 1 % are priced.
+        changes: Names such as ``tf32`` and ``cuda-graphs``: the flags of ``profkit whatif``, also as one text with commas.
+            With none, all that would save 1 % are priced.
         loader_workers: Processes that prepare batches beside the step.
         step: The name of the ranges that are steps.
         device: Replay only this device.
@@ -48,6 +62,7 @@ def what_if(  # noqa: PLR0913 - options by name, as on the command line
         ProfkitError: A change or a GPU is unknown.
         ReadError: A file cannot be read.
     """
+    changes = changes.split(",") if isinstance(changes, str) else changes
     unknown = sorted(set(changes) - set(CHANGES))
     if unknown:
         raise ProfkitError(f"no change is called {unknown[0]!r}. Known: {', '.join(CHANGES)}")
@@ -67,4 +82,4 @@ def what_if(  # noqa: PLR0913 - options by name, as on the command line
             "it has no step with device work to replay",
             "Record a few steps with kernels, and mark them",
         )
-    return found
+    return _Answer(**msgspec.structs.asdict(found))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
 import click
 
 from profkit.cli.options import format_options, to_ns
 from profkit.cli.streams import echo
+from profkit.errors import printable
 
 __all__ = ["command"]
 
@@ -16,6 +22,28 @@ def _names(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
 
 def _to_s(ctx: click.Context, param: click.Parameter, text: str) -> float:
     return (to_ns(ctx, param, text) or 0) / 1e9
+
+
+@contextmanager
+def _progress(budget_s: float) -> Iterator[Callable[[str], None]]:
+    """A line for each event; on a terminal what goes on now stays below them, with the time of the budget."""
+    if not sys.stderr.isatty():
+        yield lambda line: echo(f"profkit: {line}", err=True)
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    now = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), now, TimeElapsedColumn(), TextColumn(f"of {timedelta(seconds=budget_s)}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def tell(line: str) -> None:
+            progress.console.print(Text(f"profkit: {line}"), soft_wrap=True)
+            progress.update(task, description=printable(line.partition(": ")[2]))
+
+        yield tell
 
 
 @click.command(name="try")
@@ -102,13 +130,9 @@ def command(
     from profkit.trial.running import Program
 
     plan = Plan(budget, steps, only, skip, keep_going, compared_in)
-    document = try_program(
-        Program(command=program, warmup=warmup, step_by=step_by, step_every=step_every),
-        plan,
-        tell=lambda line: echo(f"profkit: {line}", err=True),
-        recording=recording,
-        state=state,
-    )
+    tried = Program(command=program, warmup=warmup, step_by=step_by, step_every=step_every)
+    with _progress(budget) as tell:
+        document = try_program(tried, plan, tell, recording, state)
     found = Tried(document, compared(document, plan))
     if database is not None:
         found.keep(database)

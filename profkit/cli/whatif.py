@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from profkit.cli.options import format_options, plain_step_option
 from profkit.cli.streams import echo
 
-if TYPE_CHECKING:
-    from profkit.simulation.answer import WhatIf, WhatIfChange
-
 __all__ = ["command"]
-
-_LIMITS = {
-    "host": "the host",
-    "device": "the device",
-    "loader": "the loader",
-    "waiting": "gaps between kernels",
-}
-
-_SOURCES = {"estimated": "an estimate", "recorded": "as recorded"}
 
 
 class _WithChanges(click.Command):
@@ -93,39 +81,4 @@ def command(
 
         echo(ascii_json(msgspec.json.format(msgspec.json.encode(found), indent=2).decode()))
         return
-    echo(_text(found))
-
-
-def _text(found: WhatIf) -> str:
-    from profkit.simulation.answer import TOO_LITTLE
-    from profkit.units import duration_text
-
-    known = "" if found.source == "measured" else f" ({_SOURCES[found.source]})"
-    lines = [
-        f"Without the recorder: {duration_text(found.before_ns)}{known}. "
-        f"With it: {duration_text(found.recorded_ns)}."
-    ]
-    for row in found.changes:
-        gain = row.speedup
-        lines.append(
-            f"  {row.name:<28} {duration_text(row.after_ns):>10}   {gain.likely:.2f}x "
-            f"({gain.low:.2f}x to {gain.high:.2f}x)   then limited by {_LIMITS[row.limit]}{_added(row)}"
-        )
-    if not found.changes:
-        lines.append(
-            "  No change would save 1 % of it." if len(found.refused) > 1 else "  Nothing is priced."
-        )
-    little = [row.name for row in found.refused if row.reason == TOO_LITTLE]
-    if little:
-        lines.append(f"Less than 1 %: {', '.join(little)}.")
-    refused = [row for row in found.refused if row.reason != TOO_LITTLE]
-    if refused:
-        lines.append("Not applicable:")
-        lines += [f"  {row.name:<28} {row.reason}" for row in refused]
-    return "\n".join(lines)
-
-
-def _added(row: WhatIfChange) -> str:
-    """What a change adds to those above it; nothing for the first, and for all together."""
-    added = row.after_previous
-    return f"   {added.speedup:.2f}x after those above" if added and added.saving_ns != row.saving_ns else ""
+    echo(str(found))

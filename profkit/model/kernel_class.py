@@ -14,7 +14,9 @@ _WINOGRAD_PASS = re.compile(r"winograd\w{0,64}(?:data|delta|filter|output)\dx\d"
 _HELPER = re.compile(r"generatewinogradtiles|offsetskernel|scal_kernel|dot_do_o|convert_dq|^globalkernel$")
 _PARTIAL_SUMS = re.compile(
     r"splitkreduce|split_k_kernel|reduce_wgrad|reduce_1block|reducesplitk|postgsu|finalize_matmul"
+    r"|attention_\w{0,24}reduce|splitkv_combine|reduce_segments"
 )
+_OF_VECTORS = re.compile(r"gemv|dot_kernel|gemmk1", re.IGNORECASE)
 _DEPTHWISE = re.compile(r"depthwise|c1_k1|grouped_direct|shmem_tiling")
 
 
@@ -104,8 +106,13 @@ class KernelClass:
 
     @property
     def adds_partial_sums(self) -> bool:
-        """Whether it only adds up what a product that was split along its depth left: on CUDA cores, in fp32."""
+        """Whether it only adds up what a product or attention that was split along its depth left: on CUDA cores."""
         return _PARTIAL_SUMS.search(self.function) is not None
+
+    @property
+    def is_of_vectors(self) -> bool:
+        """Whether it multiplies by a vector: it reads each element once, and no library does that on Tensor Cores."""
+        return self.family is Family.GEMM and _OF_VECTORS.search(self.short_name) is not None
 
     @property
     def is_depthwise(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from profkit.model.findings import Fact, Finding, Severity
 from profkit.model.names import Resource, Shares
-from profkit.model.report_kernels import KernelRow, OperatorRow, RangeRow, SourceRow
+from profkit.model.report_kernels import FusionRow, KernelRow, OperatorRow, RangeRow, SourceRow
 from profkit.model.report_memory import FitRow, Memory
 from profkit.model.report_numerics import Numerics
 from profkit.model.report_precision import Autocast, OperatorTypes, PrecisionRow, Tf32Row
@@ -42,6 +42,7 @@ __all__ = [
     "Fact",
     "Finding",
     "FitRow",
+    "FusionRow",
     "Health",
     "Idle",
     "InputRow",
@@ -204,6 +205,8 @@ class Report(Row, frozen=True, kw_only=True):
     """What to change, the largest saving first."""
     sources: Sequence[SourceRow] = ()
     """Modules and functions of the program by what they launched; empty where the files name none."""
+    fusion: Sequence[FusionRow] = ()
+    """Chains of small kernels that one could do, what saves most bytes first."""
     precision: Sequence[PrecisionRow] = ()
     """Which arithmetic ran where, most time first."""
     operator_types: Sequence[OperatorTypes] = ()

@@ -70,7 +70,8 @@ class Fit(Row, frozen=True, kw_only=True):
     memory_bytes: Bytes | None
     """What it has to fit into: as given, else the GPU's."""
     outside_bytes: Bytes
-    """What is known to be in use outside of the allocator: an out-of-memory report in the history tells."""
+    """What is in use outside of the allocator: an out-of-memory report in the history tells. Of the GPU's own memory CUDA's
+    context takes its part at least."""
     fits: bool | None
     """True when the upper end of reserved memory and what is outside fit, False when the lower end does not."""
     by_category: Sequence[FitCategory]

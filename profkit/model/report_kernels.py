@@ -11,6 +11,7 @@ from profkit.model.rows import Count, Ns, Ratio, Row
 
 __all__ = [
     "Dim3",
+    "FusionRow",
     "KernelRow",
     "OperatorRow",
     "PhaseTime",
@@ -62,7 +63,8 @@ class KernelRow(Row, frozen=True, kw_only=True):
     occupancy_limit: OccupancyLimit | None = None
     """What keeps it from holding more."""
     waves: float | None = None
-    """How often the grid fills the GPU: 1.1 waves leave nine tenths of the last one empty."""
+    """How often the grid fills the GPU: 1.1 waves leave nine tenths of the last one empty. Of a persistent product whose
+    tile and size are known, how often its tiles do."""
     count: Count
     """Launches."""
     total_ns: Ns
@@ -160,3 +162,20 @@ class SourceRow(Row, frozen=True, kw_only=True):
     """The part of ``gpu_ns`` that the backward pass launched."""
     host_ns: Ns
     """The time of the launching calls."""
+
+
+class FusionRow(Row, frozen=True, kw_only=True):
+    """Kernels of the median step, one after another over the same elements, that a compiler makes one of."""
+
+    kernels: Sequence[str]
+    """Their short names, in order."""
+    phase: str | None
+    """The path of the phase around the first."""
+    count: Count
+    """How often the chain is in the step."""
+    total_ns: Ns
+    """What its kernels take in the step."""
+    dram_bytes: Count
+    """Bytes that they move from and to device memory."""
+    saved_bytes: Count
+    """Of these, what one kernel does not move: it keeps what the next one takes."""

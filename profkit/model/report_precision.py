@@ -93,7 +93,7 @@ class AutocastOperator(Row, frozen=True, kw_only=True):
     ns: Ns
     """Summed device time: of the operator, or of the casts where these are the accident."""
     count: Count
-    """Calls, or casts."""
+    """Calls, or casts of weights."""
 
 
 class Autocast(Row, frozen=True, kw_only=True):

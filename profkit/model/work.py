@@ -61,6 +61,9 @@ class Work:
     """Bytes of ``read_bytes`` that a second pass of each block reads again, as far as they have left the cache."""
     repeated: tuple[float, float] = (0.0, 0.0)
     """Bytes of one input, and how many more times it is read as far as it has left the cache."""
+    scattered: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Bytes of a table that is accessed at random places, and what further accesses to the same places read and write, as
+    far as they have left the cache."""
     held: bool = False
     """The second pass runs over data that the kernel keeps on the chip as far as it fits."""
     written_early: bool = False

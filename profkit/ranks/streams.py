@@ -51,6 +51,7 @@ def stream_findings(rows: Sequence[StreamRow]) -> list[Finding]:
             params = {
                 "total_ns": ns,
                 "share": ns / window,
+                "devices": len(mine),
                 "stream": mine[0].stream,
                 "default_stream": any(row.default for row in mine),
                 "pageable": sum(row.pageable for row in mine),

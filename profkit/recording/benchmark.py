@@ -105,6 +105,8 @@ def benchmark(
     Raises:
         RecordingError: ``repeat`` is less than 1 or ``warmup`` less than 0, or there is no tensor with a backward pass.
     """
+    if not callable(function):
+        raise RecordingError("profkit.benchmark", f"cannot call {function!r}", "Give a function")
     if repeat < 1 or warmup < 0:
         raise RecordingError("profkit.benchmark", f"warmup={warmup}, repeat={repeat} leave nothing to time")
     given = dict(parameters or {})

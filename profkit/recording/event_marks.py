@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, Protocol
 
+from profkit.errors import RecordingError
 from profkit.recording.backends import NOTHING_OPEN, Opened, close_marks, open_marks, recording
 from profkit.recording.program_events import Kind, calls_closure, in_backward, listen, unlisten
 from profkit.recording.stages import Stage
@@ -14,7 +15,15 @@ from profkit.recording.stages import Stage
 if TYPE_CHECKING:
     from profkit.recording.recorder import Recorder
 
-__all__ = ["EventMarks", "Parts", "ScriptParts", "mark_recorded_steps", "module_names", "plain_module"]
+__all__ = [
+    "EventMarks",
+    "Parts",
+    "ScriptParts",
+    "mark_recorded_steps",
+    "module_names",
+    "plain_module",
+    "refuse_no_module",
+]
 
 
 class Parts(Protocol):
@@ -191,6 +200,16 @@ def mark_recorded_steps(recorder: Recorder, depth: int) -> Callable[[], None]:
 def plain_module(module: Any) -> Any:
     """The module that ``torch.compile`` was given, else the module itself."""
     return getattr(module, "_orig_mod", module)
+
+
+def refuse_no_module(where: str, model: Any) -> None:
+    """Refuse what is neither None nor a module.
+
+    Raises:
+        RecordingError: It is something else.
+    """
+    if model is not None and not hasattr(model, "named_modules"):
+        raise RecordingError(where, f"{model!r} is not a torch.nn.Module")
 
 
 def module_names(model: Any, depth: int) -> weakref.WeakKeyDictionary[Any, str]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
-from profkit.recording.event_marks import EventMarks, module_names, plain_module
+from profkit.recording.event_marks import EventMarks, module_names, plain_module, refuse_no_module
 from profkit.recording.phases import Phase, phase
 from profkit.recording.program_events import Kind, listen, unlisten
 
@@ -27,7 +27,11 @@ def instrument(model: Any = None, optimizer: Any = None, loader: Any = None, *, 
             `Instrument.loader` instead.
         depth: How deep to mark modules by their names: 0 marks the model only. The backward of a module is
             marked where its inputs need gradients.
+
+    Raises:
+        RecordingError: The model is not a module.
     """
+    refuse_no_module("profkit.instrument", model)
     return Instrument(model, optimizer, loader, depth)
 
 

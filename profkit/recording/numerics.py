@@ -16,7 +16,7 @@ import msgspec
 from profkit.errors import RecordingError
 from profkit.model.report_numerics import NumericsFile
 from profkit.recording import environment
-from profkit.recording.event_marks import plain_module
+from profkit.recording.event_marks import plain_module, refuse_no_module
 from profkit.recording.files import RunFolder, write_whole
 from profkit.recording.notices import warn
 from profkit.recording.program_events import Kind, in_backward, listen, unlisten
@@ -46,10 +46,11 @@ def numerics(
         folder: Where ``numerics.json`` and ``run.json`` go; made if missing. A second recording goes beside it.
 
     Raises:
-        RecordingError: ``every`` is no whole number from 1 on.
+        RecordingError: ``every`` is no whole number from 1 on, or the model is not a module.
     """
     if type(every) is not int or every < 1:
         raise RecordingError("profkit.numerics", f"every is {every!r}, which is not a whole number from 1 on")
+    refuse_no_module("profkit.numerics", model)
     return NumericsRecorder(model, every, folder)
 
 

@@ -6,13 +6,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from profkit.recording.files import RunFolder
 from profkit.recording.foreign_profilers import ForeignProfilers
 from profkit.recording.stages import Schedule, Stage
 
 __all__ = ["TorchProfiler", "make_profile"]
+
+_ANOTHER: Final = "another torch profiler is active in this process (profkit analyze reads its trace; or let the program run without it)"
 
 
 class TorchProfiler:
@@ -92,7 +94,7 @@ class TorchProfiler:
         will_be_on = following in (Stage.WARMUP, Stage.ACTIVE)
         try:
             if will_be_on and self._foreign.active:
-                raise RuntimeError("another torch profiler is active in this process")
+                raise RuntimeError(_ANOTHER)
             with warnings.catch_warnings(action="ignore", category=UserWarning), self._foreign.own():
                 yield
         except BaseException:

@@ -13,6 +13,7 @@ from profkit.model.report import AdviceRow, KernelRow, PhaseRow, Report, SyncRow
 from profkit.model.report_time import Idle
 from profkit.rendering.document import Document, Finding, Verdict
 from profkit.rendering.input_lines import input_lines
+from profkit.rendering.kernel_labels import told_apart
 from profkit.rendering.sentences.first_action import first_action
 from profkit.rendering.sentences.labels import LAUNCH_PARTS, share_label
 from profkit.units import count_text, duration_text, noun_text, percent_text
@@ -35,6 +36,7 @@ __all__ = [
     "memory_findings",
     "no_advice",
     "number_of",
+    "operators_by_name",
     "parts_of",
     "phase_tree",
     "recorded_beside",
@@ -48,6 +50,9 @@ __all__ = [
 
 _LEAST_SHARE: Final = 0.0005
 """A share below prints as 0.0 %."""
+
+_MOST_SHOWN: Final = 20
+"""Kernels of one table."""
 
 _FILLS: Final = 0.1
 """What fills less of a cause's idle time is not told beside it."""
@@ -163,7 +168,11 @@ def kernels_by_name(report: Document) -> list[KernelSum]:
     for row in report.kernels:
         groups.setdefault(row.name, []).append(row)
     ordered = sorted(groups.items(), key=lambda named: (-sum(row.total_ns for row in named[1]), named[0]))
-    return [_united(rows) for _, rows in ordered]
+    # Only what is shown is told apart: the others have no row that it could be mistaken for.
+    labels = [rows[0].short_name or name for name, rows in ordered]
+    shown = told_apart(labels[:_MOST_SHOWN], [name for name, _ in ordered[:_MOST_SHOWN]])
+    labels[:_MOST_SHOWN] = shown
+    return [_united(label, rows) for label, (_, rows) in zip(labels, ordered, strict=True)]
 
 
 def headline_of(report: Document) -> tuple[Mapping[Any, int], Scale]:
@@ -310,6 +319,16 @@ def where_text(*parts: object) -> str:
     return " · ".join(str(part) for part in parts if part not in (None, ""))
 
 
+def operators_by_name(report: Document) -> list[tuple[str, int, int, int]]:
+    """Name, self time, time and calls of the host's operators in all phases together, most self time first."""
+    found: dict[str, list[int]] = {}
+    for row in report.operators:
+        sums = found.setdefault(row.name, [0, 0, 0])
+        for at, value in enumerate((row.host_self_ns, row.host_ns, row.count)):
+            sums[at] += int(number_of(value))
+    return sorted(((name, *sums) for name, sums in found.items()), key=lambda row: (-row[1], row[0]))  # type: ignore[misc]
+
+
 def number_of(value: float | None) -> float:
     """A number of a table, 0 where it is unknown: for sums and bar lengths only, never to be shown."""
     return value if value is not None and value == value else 0
@@ -324,7 +343,7 @@ def _parent(path: str, rows: Mapping[str, PhaseRow]) -> str | None:
     return None
 
 
-def _united(rows: Sequence[KernelRow]) -> KernelSum:
+def _united(label: str, rows: Sequence[KernelRow]) -> KernelSum:
     total = sum(row.total_ns for row in rows)
     count = sum(row.count for row in rows)
     by_bound: dict[KernelBound, int] = {}
@@ -335,7 +354,7 @@ def _united(rows: Sequence[KernelRow]) -> KernelSum:
     time = sum(row.total_ns for row in side)
     flagged = sum(row.total_ns for row in side if row.unsaturated)
     return KernelSum(
-        name=rows[0].short_name or rows[0].name,
+        name=label,
         total_ns=total,
         count=count,
         mean_ns=total / count if count else None,

@@ -29,7 +29,7 @@ from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.page_cells import bar_text, clip, milliseconds, told, tone, visible
 from profkit.rendering.page_data import has_plots, page_data
 from profkit.rendering.page_devices import memory_section, ranks_section
-from profkit.rendering.page_kernels import products_section, sources_section
+from profkit.rendering.page_kernels import fusion_section, products_section, sources_section
 from profkit.rendering.page_summary import advice_entry, health_section, method_section, verdict_section
 from profkit.rendering.page_tables import idle_section, operators_section, phases_section, steps_section
 from profkit.rendering.precision_tables import flop_cell, precision_section, unit_label
@@ -80,6 +80,7 @@ def render_html(report: Document) -> str:
             phases=phases_section(report, scale),
             noscript_kernels=kernels_by_name(report)[:20],
             products=products_section(report),
+            fusion=fusion_section(report),
             sources=sources_section(report),
             operators=operators_section(report),
             precision=precision_section(report, scale),

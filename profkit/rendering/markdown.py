@@ -20,7 +20,7 @@ from profkit.rendering.digest import (
     kernels_by_name,
     memory_findings,
     no_advice,
-    number_of,
+    operators_by_name,
     parts_of,
     phase_tree,
     recorded_beside,
@@ -205,11 +205,11 @@ def _numerics(report: Document, scale: Scale) -> Iterable[str]:
 def _operators(report: Document, scale: Scale) -> Iterable[str]:
     if report.kernels or not report.operators:
         return
-    ordered = sorted(report.operators, key=lambda row: -number_of(row.host_self_ns))
+    ordered = operators_by_name(report)
     rows = [
-        [as_code(row.name), duration_text(row.host_self_ns), duration_text(row.host_ns), count_text(row.count)]
-        for row in ordered[:_TOP]
-    ]  # fmt: skip
+        [as_code(name), duration_text(self_ns), duration_text(total_ns), count_text(count)]
+        for name, self_ns, total_ns, count in ordered[:_TOP]
+    ]
     yield "### Operators (host time: the file has no kernels)"
     yield from as_table(("operator", "self>", "total>", "count>"), rows, len(ordered))
 

@@ -36,8 +36,9 @@ from profkit.rendering.digest import (
 )
 from profkit.rendering.document import Document
 from profkit.rendering.page_cells import clip, tone
+from profkit.rendering.sentences.first_action import first_action
 from profkit.rendering.sentences.labels import bound_term, share_term
-from profkit.units import bytes_text, count_text, duration_text
+from profkit.units import bytes_text, count_text, duration_text, noun_text
 
 __all__ = ["comparison_cell", "report_cell"]
 
@@ -131,6 +132,12 @@ def _bar(report: Document) -> Iterator[Markup]:
 
 
 def _advice(report: Document) -> Iterator[Markup]:
+    action = first_action(report)
+    if action:
+        yield _line(f"What to do first: {action}", "font-weight:600")
+        if report.advice:
+            yield _line(f"then {noun_text(len(report.advice), 'change')} in report.advice", _SOFT)
+        return
     if not report.advice:
         nothing = no_advice(report)
         if nothing:
@@ -146,16 +153,21 @@ def _advice(report: Document) -> Iterator[Markup]:
 
 def _phases(report: Document) -> Section:
     scale, tree = scale_of(report), phase_tree(report.phases)
+    busy = any(row.gpu_inclusive_ns for row in report.phases)
     rows = [
         (
             "\u2003" * min(depth, 4) + row.name,
-            duration_text(scale(row.gpu_inclusive_ns)),
             duration_text(scale(row.host_wall_ns)),
-            bound_term(row.bound).label.lower(),
+            *(
+                (duration_text(scale(row.gpu_inclusive_ns)), bound_term(row.bound).label.lower())
+                if busy
+                else ()
+            ),
         )
         for depth, row in tree[:_ROWS]
     ]
-    return Section("Phases", scale.label, ("phase", "GPU>", "host>", "bound"), rows, len(tree) - len(rows))
+    headers = ("phase", "host>", *(("GPU>", "bound") if busy else ()))
+    return Section("Phases", scale.label, headers, rows, len(tree) - len(rows))
 
 
 def _kernels(report: Document) -> Section:

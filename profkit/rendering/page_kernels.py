@@ -9,15 +9,17 @@ from typing import Final
 
 from profkit.hardware import DTYPE_BYTES
 from profkit.model.kernel_class import Family
-from profkit.model.report import KernelRow, SourceRow
+from profkit.model.report import FusionRow, KernelRow, SourceRow
 from profkit.rendering.digest import share_text, where_text
 from profkit.rendering.document import Document
 from profkit.rendering.page_cells import with_units
 from profkit.rendering.sentences.labels import OCCUPANCY_LIMITS, shapes_text
 
-__all__ = ["ProductLine", "products_section", "sources_section"]
+__all__ = ["ProductLine", "fusion_section", "products_section", "sources_section"]
 
 _ROWS: Final = 60
+_LINKS: Final = 8
+"""Kernels of a chain that are named."""
 _FAMILIES: Final = frozenset({Family.GEMM, Family.CONVOLUTION, Family.ATTENTION})
 _ALIGNED_BYTES: Final = 16
 """What Tensor Cores load at once: rows whose length is a multiple of it need no special kernel (NVIDIA's guide to matrix
@@ -50,6 +52,16 @@ def sources_section(report: Document) -> Sequence[tuple[str, Sequence[SourceRow]
     return [(noun, rows[:_ROWS], len(rows) - _ROWS) for noun, rows in tables if rows]
 
 
+def fusion_section(report: Document) -> tuple[Sequence[tuple[str, FusionRow]], int]:
+    """Chains in words, those that save most, and how many are left out."""
+    return [(_chain(row), row) for row in report.fusion[:_ROWS]], len(report.fusion) - _ROWS
+
+
+def _chain(row: FusionRow) -> str:
+    more = len(row.kernels) - _LINKS
+    return " → ".join(row.kernels[:_LINKS]) + (f" → {more} more" if more > 0 else "")
+
+
 def _line(row: KernelRow) -> ProductLine:
     limit = OCCUPANCY_LIMITS.get(row.occupancy_limit or "")
     return ProductLine(
@@ -57,9 +69,7 @@ def _line(row: KernelRow) -> ProductLine:
         size=" × ".join(map(str, row.mnk)) if row.mnk else shapes_text(row.shapes),
         misaligned=where_text(*_misaligned(row)) or ("none" if row.mnk else "–"),
         occupancy="–" if row.occupancy is None else where_text(share_text(row.occupancy), limit),
-        waves="–"
-        if row.waves is None
-        else with_units(f"{row.waves:.2f}, {share_text(_empty(row.waves))} empty"),
+        waves=_waves(row.waves),
     )
 
 
@@ -69,6 +79,11 @@ def _misaligned(row: KernelRow) -> list[str]:
     return [f"{name} {side}" for name, side in sides if side * size % _ALIGNED_BYTES]
 
 
-def _empty(waves: float) -> float:
-    """The part of the places for blocks, over all waves, that has none."""
-    return 1.0 - waves / math.ceil(waves)
+def _waves(waves: float | None) -> str:
+    """Waves, and the part of the places for blocks that stays empty, over all of them.
+
+    Where one wave fits exactly, blocks may be persistent and have more to do than one tile: nothing is said of it.
+    """
+    if waves is None or waves == 1.0:
+        return "–" if waves is None else "1.00"
+    return with_units(f"{waves:.2f}, {share_text(1.0 - waves / math.ceil(waves))} empty")

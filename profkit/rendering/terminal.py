@@ -24,6 +24,7 @@ class Terminal(Console):
         super().__init__(
             file=self._out, width=max(width, 40), force_terminal=color, color_system="256" if color else None,
             highlight=False, markup=False, emoji=False, legacy_windows=False,
+            force_jupyter=False,  # within a notebook, too, lines are kept and not shown
         )  # fmt: skip
 
     def printed(self) -> str:

@@ -22,7 +22,7 @@ from profkit.rendering.digest import (
     launch_parts,
     memory_findings,
     no_advice,
-    number_of,
+    operators_by_name,
     parts_of,
     phase_tree,
     recorded_beside,
@@ -36,6 +36,7 @@ from profkit.rendering.document import Document
 from profkit.rendering.numerics_tables import numerics_sections
 from profkit.rendering.precision_tables import accidents_of, flop_cell, formats_of, note_of, precision_lines
 from profkit.rendering.rank_lines import rank_lines
+from profkit.rendering.sentences.first_action import first_action
 from profkit.rendering.sentences.fit import change_label
 from profkit.rendering.sentences.labels import bound_term, cause_term, share_term
 from profkit.rendering.terminal import Terminal, short
@@ -236,15 +237,10 @@ def _operators(console: Terminal, report: Document, scale: Scale) -> None:
     if report.kernels or not report.operators:
         return
     console.heading("Operators", "host time in all, since the file has no kernels")
-    rows = sorted(report.operators, key=lambda row: -number_of(row.host_self_ns))
+    rows = operators_by_name(report)
     table = console.table(("operator", "left"), ("self", "right"), ("total", "right"), ("count", "right"))
-    for row in rows[:_TOP]:
-        table.add_row(
-            Text(_clean(row.name)),
-            duration_text(row.host_self_ns),
-            duration_text(row.host_ns),
-            count_text(row.count),
-        )
+    for name, self_ns, total_ns, count in rows[:_TOP]:
+        table.add_row(Text(_clean(name)), duration_text(self_ns), duration_text(total_ns), count_text(count))
     console.print_table(table, len(rows) - _TOP, "operator")
 
 
@@ -332,6 +328,8 @@ def _advice(console: Terminal, report: Document, scale: Scale) -> None:
     if not report.advice:
         return
     console.heading("What to do", "best first")
+    if action := first_action(report):
+        console.print(Padding(Text(f"First: {_clean(action, None)}"), (0, 0, 0, 2)))
     if len(report.advice) > 1:
         _advice_at_a_glance(console, report)
     for number, row in enumerate(report.advice, 1):

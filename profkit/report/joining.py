@@ -127,6 +127,7 @@ class Joined:
             fit=told.fit,
             communication=self.ranks.communication,
             ranks=self.ranks.found.rows,
+            fusion=self.unprofiled.fusion,
             precision=part.precision,
             operator_types=busiest_types(part.operator_types),
             tf32=part.tf32,

@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model.names import RESOURCES, Resource
+from profkit.model.report_kernels import FusionRow
 from profkit.model.report_verdict import Step
 from profkit.model.rows import Interval, replace
 from profkit.model.states import BUSY_STATES, State
 from profkit.simulation.exchanged import Shortest
 from profkit.simulation.flop_use import FlopUse, flop_use
+from profkit.simulation.fusion_chains import fusion_rows
+from profkit.simulation.kernel_facts import find_facts
 from profkit.simulation.pace import Exchange, Pace, Savings, exchange_of, pace_of, savings_of
 from profkit.simulation.unprofiled import Source, unprofiled_step
 from profkit.timeline.view import TraceView
@@ -45,6 +48,8 @@ class DeviceStep:
     """Its collectives; None without any, and beyond the first devices that have some."""
     flop: FlopUse | None = None
     """What its products would take at the GPU's peak."""
+    fusion: Sequence[FusionRow] = ()
+    """Chains of its kernels that one could do."""
 
 
 def device_steps(view: TraceView) -> list[DeviceStep]:
@@ -65,13 +70,15 @@ def _device_step(view: TraceView, device: int) -> DeviceStep:
     else:
         off = float(states.sum()) / replayed.likely_ns if replayed.source == "recorded" else 1.0
         length, source = _scaled(replayed.length_ns, off), replayed.source
+    facts = None if replayed is None else find_facts(view, device, replayed.recorded)
     return DeviceStep(
         length_ns=length,
         source=source,
         states_ns=_without_profiler(states, round(length.likely), named=source != "recorded"),
         savings=None if replayed is None else savings_of(view, replayed),
         exchange=None if replayed is None else exchange_of(view, replayed),
-        flop=None if replayed is None else flop_use(view, device, replayed),
+        flop=None if facts is None else flop_use(facts),
+        fusion=() if facts is None else fusion_rows(facts),
     )
 
 
@@ -155,6 +162,11 @@ class UnprofiledSteps:
         off = self.recorded_ns / likely if self.source == "recorded" and self.recorded_ns and likely else 1.0
         length = _scaled(Interval(low=low, likely=likely, high=high), off)
         return Interval(low=round(length.low), likely=round(length.likely), high=round(length.high))
+
+    @property
+    def fusion(self) -> Sequence[FusionRow]:
+        """The chains of the first step that has any: the ranks of one program do the same."""
+        return next((step.fusion for step in self.steps if step.fusion), ())
 
     @property
     def states_ns(self) -> NDArray[np.int64] | None:

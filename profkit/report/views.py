@@ -215,7 +215,7 @@ def view_trace(
 def _check_options(traces: Sequence[Trace], options: Options) -> None:
     """A device or a step that is not there would otherwise leave an empty report."""
     devices = sum(len(t.devices) for t in Roles.of(traces).timelines)
-    if options.device is not None and not 0 <= options.device < devices:
+    if options.device is not None and options.device not in range(devices):
         known = f"They are numbered 0 to {devices - 1}" if devices else "There is none"
         raise AnalysisError(f"device {options.device}", "the recordings have no such device", known)
     if options.step_name is not None and not any(_has_step(t, options.step_name) for t in traces):

@@ -58,6 +58,8 @@ class _Seen(NamedTuple):
     cost: tuple[int, ...]
     """The rows whose device time it costs."""
     takes: str = ""
+    less: tuple[int, ...] = ()
+    """Rows inside those that another accident costs."""
 
 
 def autocast_rows(view: TraceView) -> list[Autocast]:
@@ -86,14 +88,15 @@ def autocast_rows(view: TraceView) -> list[Autocast]:
 
 
 def _in_regions(calls: Calls, types: list[str]) -> Iterator[_Seen]:
-    yield from _wrapped(calls)
+    twice = list(_norms_cast_twice(calls))
+    yield from twice
+    yield from _wrapped(calls, {each.row: each.cost[:1] for each in twice})
     yield from _wide_operands(calls)
     yield from _outside(calls)
     yield from _around_backward(calls)
     yield from _custom_backward(calls)
     yield from _by_hand(calls, types)
     yield from _undone(calls)
-    yield from _norms_cast_twice(calls)
     yield from _weights_again(calls)
 
 
@@ -141,8 +144,8 @@ def _operators(view: TraceView, seen: list[_Seen], below: Column) -> Iterator[Au
             phase=phase,
             where=frame_text(strings[line]) if line >= 0 else None,
             takes=each.takes,
-            ns=int(below[list(each.cost)].sum()),
-            count=max(len(each.cost), 1),
+            ns=int(below[list(each.cost)].sum() - below[list(each.less)].sum()),
+            count=1,
         )
 
 
@@ -154,8 +157,13 @@ def _text(tensors: Iterable[Tensor]) -> str:
     return ", ".join(f"{tensor.dtype} {list(tensor.shape)}" for tensor in tensors)
 
 
-def _wrapped(calls: Calls) -> Iterator[_Seen]:
-    """What autocast keeps in fp32 by its lists, and what it promoted since an operand was wider."""
+def _wrapped(calls: Calls, cast_up: dict[int, tuple[int, ...]]) -> Iterator[_Seen]:
+    """What autocast keeps in fp32 by its lists, and what it promoted since an operand was wider.
+
+    Args:
+        calls: The operators.
+        cast_up: Of norms that are cast twice: the cast that is counted there.
+    """
     casts = calls.casts
     raised = (casts.wrapper >= 0) & (casts.target == "fp32")
     shapes = {
@@ -167,7 +175,7 @@ def _wrapped(calls: Calls) -> Iterator[_Seen]:
         if name in PROMOTE and row in shapes:
             yield _Seen(row, "promoted", (row,), shapes[row])
         elif name not in LOWER | PROMOTE:
-            yield _Seen(row, "kept-in-fp32", (row,))
+            yield _Seen(row, "kept-in-fp32", (row,), less=cast_up.get(row, ()))
 
 
 def _wide_operands(calls: Calls) -> Iterator[_Seen]:

@@ -32,7 +32,7 @@ from profkit.roofline.thresholds import (
     TIE,
     UNSATURATED_BELOW,
 )
-from profkit.roofline.traffic import repeated_bytes, reread_bytes, written_to_dram
+from profkit.roofline.traffic import repeated_bytes, reread_bytes, scattered_bytes, written_to_dram
 
 __all__ = ["bound_operations", "decide"]
 
@@ -269,9 +269,10 @@ def _work_of_groups(
         found = converted(found, launch) if found and found.images else found
         groups.peak[index] = peak_of(kernel, found, gpu)
         if found:
-            groups.flop[index], groups.written[index] = found.flop, found.write_bytes
+            scattered = scattered_bytes(found, gpu)
+            groups.flop[index], groups.written[index] = found.flop, found.write_bytes + scattered[1]
             again = repeated_bytes(found, kernel, launch, gpu) + reread_bytes(found, launch, gpu)
-            groups.read[index] = found.read_bytes + again
+            groups.read[index] = found.read_bytes + again + scattered[0]
             groups.early[index], groups.executed[index] = found.written_early, found.executed
             groups.issue_ns[index] = issue_ns(found, gpu)
             groups.special_ns[index] = exponential_ns(found, gpu)

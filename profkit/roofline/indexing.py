@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from profkit.model.kernel_class import Family, KernelClass
 from profkit.model.work import Work
 from profkit.roofline.operator_shapes import Call, Tensor, element_bytes
-from profkit.roofline.thresholds import INSTRUCTIONS
+from profkit.roofline.thresholds import INSTRUCTIONS, SECTOR_BYTES
 
 __all__ = ["INDEXING_MODELS"]
 
@@ -24,14 +25,54 @@ _SEGMENT = 10
 """Rows of a gradient that PyTorch's embedding backward sums in one partial segment (NROWS_PER_THREAD)."""
 
 
-def _index_bytes(tensor: Tensor) -> float:
-    return tensor.numel * element_bytes(tensor.dtype or "int64")
+@dataclass(frozen=True)
+class _Picks:
+    """Random places of a table: bytes of those that are touched, and of every further time that one is."""
+
+    first: float
+    again: float
+    table: float
+    """Bytes that the places are spread over."""
+
+
+def _picks(x: Tensor, axis: int, count: float, unit: float, size: float) -> _Picks:
+    """Places picked along an axis, in each slice of the dimensions before it.
+
+    Args:
+        x: The table.
+        axis: The axis that an index is for.
+        count: Picks in a slice.
+        unit: Bytes of a pick; less than a sector moves a sector.
+        size: Bytes of an element.
+    """
+    slices = max(math.prod(x.shape[:axis]), 1)
+    table = x.numel * size / slices
+    moved = math.ceil(unit / SECTOR_BYTES) * SECTOR_BYTES
+    first = min(_distinct(count, table / moved), count) * moved
+    return _Picks(slices * first, slices * (count * moved - first), table)
+
+
+def _indexed(x: Tensor, axis: int, index: Tensor, size: float) -> _Picks:
+    """What an index of as many dimensions as the table picks: whole rows where it is expanded over what follows."""
+    along, inside = index.shape[axis], index.shape[axis + 1 :]
+    steps = index.strides[axis + 1 :] if index.strides else inside
+    if not any(steps):
+        return _picks(x, axis, along, math.prod(inside) * size, size)
+    return _picks(x, axis, along * math.prod(inside), size, size)
+
+
+def _axis(call: Call, x: Tensor) -> int:
+    return (call.integers(1) or (0,))[0] % len(x.shape)
+
+
+def _row_picks(x: Tensor, axis: int, index: Tensor, size: float) -> _Picks:
+    """What a list of places along an axis picks: all that lies behind it."""
+    return _picks(x, axis, index.numel, math.prod(x.shape[axis + 1 :]) * size, size)
 
 
 def _embedding(call: Call, kernel: KernelClass) -> Work | None:
     """``embedding(weight, indices)`` and ``index_select(x, dim, index)``: rows in, rows out."""
-    table = call.tensor(0)
-    index = call.tensor(1) or call.tensor(2)
+    table, index = call.tensor(0), call.tensor(1) or call.tensor(2)
     if (
         not table
         or not index
@@ -39,14 +80,17 @@ def _embedding(call: Call, kernel: KernelClass) -> Work | None:
         or kernel.family not in (Family.INDEX, Family.OTHER, Family.ELEMENTWISE)
     ):
         return None
-    axis = (call.integers(1) or (0,))[0] % len(table.shape) if call.name == "index_select" else 0
-    row = table.numel / max(table.shape[axis], 1) * element_bytes(table.dtype or kernel.dtype)
-    distinct = min(float(index.numel), _distinct(index.numel, table.shape[axis]))
-    return Work(0.0, distinct * row + _index_bytes(index), index.numel * row)
+    size = element_bytes(table.dtype or kernel.dtype)
+    axis = _axis(call, table) if call.name == "index_select" else 0
+    picked = _row_picks(table, axis, index, size)
+    written = index.numel * table.numel / max(table.shape[axis], 1) * size
+    return Work(
+        0.0, picked.first + index.nbytes("int64"), written, scattered=(picked.table, picked.again, 0.0)
+    )
 
 
-def _distinct(draws: int, of: int) -> float:
-    """Distinct rows that so many random indices touch."""
+def _distinct(draws: float, of: float) -> float:
+    """Distinct places that so many random ones touch."""
     return of * -math.expm1(-draws / of) if of else 0.0
 
 
@@ -77,36 +121,60 @@ def _embedding_backward(call: Call, kernel: KernelClass) -> Work | None:
 def _gather(call: Call, kernel: KernelClass) -> Work | None:
     """``gather(x, dim, index)``; an index that is expanded over the other dimensions takes whole rows."""
     x, index = call.tensor(0), call.tensor(2)
-    axis = (call.integers(1) or (0,))[0]
-    if not x or not index or not x.shape or kernel.family not in (Family.INDEX, Family.ELEMENTWISE):
+    if not x or not index or not _fits(x, index) or kernel.family not in (Family.INDEX, Family.ELEMENTWISE):
         return None
     size = element_bytes(x.dtype or kernel.dtype)
-    read = min(x.numel, index.numel) * size
-    if index.stored < index.numel:
-        along = x.shape[axis % len(x.shape)]
-        read = min(_distinct(index.stored, along), float(index.stored)) * x.numel / max(along, 1) * size
-    return Work(0.0, read + index.stored * element_bytes(index.dtype or "int64"), index.numel * size)
+    picked = _indexed(x, _axis(call, x), index, size)
+    return Work(
+        0.0,
+        picked.first + index.nbytes("int64"),
+        index.numel * size,
+        scattered=(picked.table, picked.again, 0.0),
+    )
+
+
+def _fits(x: Tensor, index: Tensor) -> bool:
+    return bool(x.shape) and len(index.shape) == len(x.shape)
 
 
 def _scatter(call: Call, kernel: KernelClass) -> Work | None:
     """``scatter_(self, dim, index, src)`` and ``scatter_add_``, ``index_add_``: the touched elements twice."""
-    x, index = call.tensor(0), call.tensor(2)
-    source = call.tensor(3)
-    if not x or not index or kernel.family not in (Family.INDEX, Family.ELEMENTWISE):
+    x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
+    if not x or not x.shape or not index or kernel.family not in (Family.INDEX, Family.ELEMENTWISE):
         return None
-    size = element_bytes(x.dtype or kernel.dtype)
-    moved = (source.numel if source else index.numel) * size
-    touched = min(moved, x.numel * size)
-    again = touched if "add" in call.name or "reduce" in call.name else 0.0
-    return Work(0.0, _index_bytes(index) + (moved if source else 0.0) + again, touched)
+    size, axis = element_bytes(x.dtype or kernel.dtype), _axis(call, x)
+    if not call.name.startswith("index_") and not _fits(x, index):
+        return None
+    picked = (_row_picks if call.name.startswith("index_") else _indexed)(x, axis, index, size)
+    read = index.nbytes("int64") + (source.stored * size if source else 0.0)
+    adds = "add" in call.name or "reduce" in call.name
+    return Work(
+        0.0,
+        read + (picked.first if adds else 0.0),
+        picked.first,
+        scattered=(picked.table, picked.again if adds else 0.0, picked.again),
+    )
+
+
+def _index_put(call: Call, kernel: KernelClass) -> Work | None:
+    """``index_put_(self, indices, values, accumulate)`` of rows: sorted indices bring each touched row once."""
+    x, values = call.tensor(0), call.tensor(2)
+    if not x or not values or not x.shape or "indexing_backward" not in kernel.function:
+        return None
+    if values.shape[1:] != x.shape[1:]:  # other indices than one of rows: the recording does not tell them
+        return None
+    size, count = element_bytes(x.dtype or kernel.dtype), values.shape[0]
+    touched = _distinct(count, x.shape[0]) * x.numel / max(x.shape[0], 1) * size
+    return Work(float(values.numel), values.numel * size + touched + 16.0 * count, touched, dtype="fp32")
 
 
 def _sort(call: Call, kernel: KernelClass) -> Work | None:
-    """``sort``, ``topk`` and scans: the passes over everything; their many small helpers are not modelled."""
+    """``sort``, ``topk`` and scans: the passes over everything, and what prepares or ends them."""
     x = next(iter(call.tensors()), None)
     if not x or kernel.family not in (Family.SORT, Family.REDUCE):
         return None
-    keys = x.numel * element_bytes(x.dtype or kernel.dtype)
+    size = element_bytes(x.dtype or kernel.dtype)
+    keys = x.numel * size
     if any(word in kernel.function for word in _READING_PASSES):
         return Work(float(x.numel), keys, 0.0, whole=True, dtype="fp32")
     if "scan" in kernel.function and "cum" in call.name:
@@ -115,7 +183,20 @@ def _sort(call: Call, kernel: KernelClass) -> Work | None:
         )
     if any(word in kernel.function for word in _MOVING_PASSES):
         return Work(float(x.numel), keys + 8.0 * x.numel, keys + 8.0 * x.numel, whole=True, dtype="fp32")
+    if "fill_reverse_indices" in kernel.function:
+        return Work(0.0, 0.0, 8.0 * x.numel, whole=True)
+    if "kvinplace" in kernel.function:
+        moved = _sorted_in_place(call, x) * (size + 8.0)
+        return Work(0.0, moved, moved, whole=True, dtype="fp32")
     return None
+
+
+def _sorted_in_place(call: Call, x: Tensor) -> float:
+    """Elements that blocks sort by themselves: of ``topk(x, k, dim)`` those that it found."""
+    count, axis = (call.integers(1) or (0,))[0], (call.integers(2) or (-1,))[0]
+    if call.name != "topk" or not count:
+        return float(x.numel)
+    return x.numel / max(x.shape[axis % len(x.shape)], 1) * count
 
 
 def _sort_pass(count: int) -> Work:
@@ -132,6 +213,7 @@ INDEXING_MODELS: dict[str, _Model] = {
         ("scatter", "scatter_", "scatter_add", "scatter_add_", "index_add", "index_add_", "scatter_reduce_"),
         _scatter,
     ),
+    **dict.fromkeys(("index_put_", "_index_put_impl_"), _index_put),
     **dict.fromkeys(("sort", "topk", "cumsum", "cumprod", "argsort", "logcumsumexp"), _sort),
 }
 """By operator name without ``aten::``."""

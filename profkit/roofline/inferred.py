@@ -23,7 +23,6 @@ _DECODE_TILE = 16
 _VECTORIZED_ITEMS = (16, 8, 4)
 _BELIEVABLE = 1.5
 """Outputs that stay in the cache let an estimate exceed what the memory moved, but not by more."""
-_VECTOR_PRODUCTS = ("gemv", "dot_kernel", "gemmk1", "scal_kernel")
 _FLASH_BY_ROWS = ("flash_fwd_kernel", "flash_bwd_dq_dk_dv")
 _LEAN_SIDE = 128
 """A result of this side is at most 64 FLOP a byte in 16 bits and 32 in 32 bits, TF32 too: a third and a fifth of the
@@ -77,9 +76,8 @@ def _is_lean(kernel: KernelClass) -> bool:
     narrow, wide = sorted(kernel.tile[:2]) if kernel.tile else (0, 0)
     if kernel.family is Family.ATTENTION:
         return any(word in kernel.function for word in _AROUND_ATTENTION) or 0 < narrow <= _DECODE_TILE
-    if kernel.is_winograd_pass or kernel.adds_partial_sums:
-        return True
-    if any(word in kernel.function for word in _VECTOR_PRODUCTS):
+    beside = kernel.is_winograd_pass or kernel.adds_partial_sums or "scal_kernel" in kernel.function
+    if beside or kernel.is_of_vectors:
         return True
     # Triton's names do not tell the unit: 16 bits are narrow on either.
     fast = kernel.tensor_core or (kernel.unit is None and DTYPE_BYTES.get(kernel.dtype or "", 4.0) <= 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import fsum, isfinite
+from math import ceil, fsum, isfinite, prod
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -86,6 +86,8 @@ class KernelSums:
     tensor_core: bool | None
     residency: Residency
     """That of its first launch."""
+    tile: tuple[int, ...]
+    """The part of a product that a block computes at one time, as its name has it; empty where it has none."""
     duration: tuple[Column, ...]
     """In ns, of each launch: a median needs them all."""
     bound: Votes[OperationBound]
@@ -112,7 +114,7 @@ class KernelSums:
         return replace(self, devices={first + device: ns for device, ns in self.devices.items()})
 
 
-_IDENTITY: Final = frozenset({"key", "short_name", "family", "tensor_core", "residency"})
+_IDENTITY: Final = frozenset({"key", "short_name", "family", "tensor_core", "residency", "tile"})
 _ADDS: Final = [f.name for f in fields(KernelSums) if f.name not in _IDENTITY]
 
 
@@ -146,17 +148,17 @@ def _as_text(sides: Sequence[Any] | None) -> str:
 def _row(kernel: KernelSums, busy_ns: int) -> KernelRow:
     duration = np.sort(np.concatenate(kernel.duration))
     count, total = len(duration), int(duration.sum())
-    bound = _heaviest(kernel.bound)
+    bound, mnk = _heaviest(kernel.bound), _heaviest(kernel.mnk)
     flop, dram = fsum(kernel.flop), fsum(kernel.dram_bytes)
     terms = {OperationBound.COMPUTE: kernel.compute_ns, OperationBound.MEMORY: kernel.memory_ns}
     return KernelRow(
         **kernel.key._asdict(),
-        **kernel.residency._asdict(),
+        **kernel.residency._replace(waves=_waves(kernel, mnk))._asdict(),
         short_name=kernel.short_name,
         family=kernel.family,
         dtype=_heaviest(kernel.dtype),
         tensor_core=kernel.tensor_core,
-        mnk=_heaviest(kernel.mnk),
+        mnk=mnk,
         count=count,
         total_ns=total,
         mean_ns=round(total / count),
@@ -180,6 +182,15 @@ def _row(kernel: KernelSums, busy_ns: int) -> KernelRow:
         modules=kernel.modules,
         source_lines=kernel.source_lines,
     )
+
+
+def _waves(kernel: KernelSums, mnk: Dim3 | None) -> float | None:
+    """How often the grid fills the GPU; of a persistent kernel, whose blocks compute one tile after another, its tiles."""
+    waves, grid, tile = kernel.residency.waves, kernel.key.grid, kernel.tile[:2]
+    if waves is None or grid is None or mnk is None or len(tile) < 2:
+        return waves
+    tiles = min(ceil(mnk[0] / high) * ceil(mnk[1] / wide) for high, wide in (tile, tile[::-1]))
+    return waves * max(tiles / prod(grid), 1.0)
 
 
 def _heaviest(votes: Votes[V]) -> V:
@@ -222,6 +233,7 @@ def kernel_sums(view: TraceView) -> list[KernelSums]:
                 family=known.family,
                 tensor_core=known.tensor_core,
                 residency=_residency(view, example),
+                tile=known.tile or (),
                 duration=(lengths[at],),
                 bound=bound[at],
                 basis=basis[at],

@@ -61,6 +61,8 @@ _VECTOR_WORDS = re.compile(
 )
 
 
+_AFTER_ATTENTION = re.compile(r"splitkv_combine|attention_\w{0,24}reduce")
+"""What adds up the parts of attention that was split along the keys."""
 _SPLIT_SUM = "execute_split_k_kernel"
 """Of a product's own name: what adds up its parts. Nsight Compute counts no matrix instruction in it."""
 
@@ -75,6 +77,8 @@ def read_matrix_name(signature: Signature) -> MatrixName:
             return replace(found, unit=VECTOR) if _SPLIT_SUM in lower else found
     if "dot_do_o" in lower or "convert_dq" in lower:
         return MatrixName(unit=VECTOR)
+    if _AFTER_ATTENTION.search(lower):
+        return replace(_plain(signature, lower), unit=VECTOR)
     if "fmha_cutlass" in lower or "flash" in lower or "sdpa" in lower:
         return _attention(signature, lower)
     return _plain(signature, lower)

@@ -195,7 +195,7 @@ def tf32_rows(view: TraceView) -> list[Tf32Row]:
         operator = kernels.source[kernels.operator[at]] if kernels.operator[at] >= 0 else ""
         types = kernels.source[kernels.types[at]] if kernels.types[at] >= 0 else ""
         fast = kernel.dtype == "tf32"
-        slow = kernel.dtype == "fp32" and kernel.unit == VECTOR
+        slow = kernel.dtype == "fp32" and kernel.unit == VECTOR and not kernel.is_of_vectors
         if kernel.family not in _WITH_TF32 or not kernel.is_product or not (fast or slow):
             continue
         if slow and not takes_fp32(trace.strings[names[at]], floating_input_type(types)):

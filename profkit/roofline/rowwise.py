@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Final
 
 from profkit.model.kernel_class import Family, KernelClass
 from profkit.model.work import Work
@@ -213,6 +214,30 @@ def _pool_backward(call: Call, kernel: KernelClass) -> Work | None:
     return Work(float(x.numel), grad.numel * (size + indices), x.numel * size, dtype="fp32")
 
 
+def _upsample(call: Call, kernel: KernelClass) -> Work | None:
+    """``upsample_bilinear2d(x, output_size, ...)``: every pixel in and out once, and four products a pixel out."""
+    x, sides = call.tensor(0), call.integers(1)
+    if not x or not sides or len(sides) != len(x.shape) - 2 or kernel.family is not Family.POOLING:
+        return None
+    size, out = element_bytes(x.dtype or kernel.dtype), math.prod((*x.shape[:2], *sides))
+    return Work(8.0 * out, x.numel * size, out * size, dtype="fp32")
+
+
+def _upsample_backward(call: Call, kernel: KernelClass) -> Work | None:
+    """``upsample_bilinear2d_backward(grad, output_size, input_size, ...)``: the other way round."""
+    grad, sides = call.tensor(0), call.integers(2)
+    if not grad or not sides or len(sides) != len(grad.shape) or kernel.family is not Family.POOLING:
+        return None
+    size = element_bytes(grad.dtype or kernel.dtype)
+    return Work(8.0 * grad.numel, grad.numel * size, math.prod(sides) * size, dtype="fp32")
+
+
+_UPSAMPLES: Final = (
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+)  # fmt: skip
+
 _Model = Callable[[Call, KernelClass], Work | None]
 ROWWISE_MODELS: dict[str, _Model] = {
     "native_group_norm": _group_norm,
@@ -247,5 +272,7 @@ ROWWISE_MODELS: dict[str, _Model] = {
         ("max_pool2d_with_indices_backward", "avg_pool2d_backward", "_adaptive_avg_pool2d_backward"),
         _pool_backward,
     ),
+    **dict.fromkeys(_UPSAMPLES, _upsample),
+    **dict.fromkeys((f"{name}_backward" for name in _UPSAMPLES), _upsample_backward),
 }
 """By operator name without ``aten::``."""

@@ -14,7 +14,7 @@ from profkit.model.work import Work
 from profkit.roofline.launch_shape import Launch
 from profkit.roofline.thresholds import DRIFT, HELD_ON_CHIP, RASTER_LOSS, RESIDENT_INPUT, RESIDENT_WRITE
 
-__all__ = ["repeated_bytes", "reread_bytes", "written_to_dram"]
+__all__ = ["repeated_bytes", "reread_bytes", "scattered_bytes", "written_to_dram"]
 
 _DEFAULT_L2_BYTES = 40 * 2**20
 _DEFAULT_TILE = (128, 128)
@@ -90,6 +90,21 @@ def reread_bytes(work: Work, launch: Launch, gpu: Gpu | None) -> float:
         return max(work.reread_bytes - HELD_ON_CHIP * l2, 0.0)
     in_flight = work.reread_bytes * min(1.0, resident / max(launch.blocks, 1))
     return work.reread_bytes * _missed(in_flight, l2)
+
+
+def scattered_bytes(work: Work, gpu: Gpu | None) -> tuple[float, float]:
+    """What random accesses to places that were touched before read and write again.
+
+    Nothing leaves the cache before it is full. Then it holds a part of the table: what else the kernel moves passes
+    through it too, so that part is an operand's share.
+    """
+    table, read, written = work.scattered
+    l2 = (gpu.l2_bytes if gpu else None) or _DEFAULT_L2_BYTES
+    if table <= RESIDENT_INPUT * l2:
+        return 0.0, 0.0
+    full = max(1.0 - l2 / (work.total_bytes + read + written), 0.0)
+    missed = full * (1.0 - RESIDENT_INPUT * l2 / table)
+    return missed * read, missed * written
 
 
 def _missed(size: float, l2_bytes: float) -> float:

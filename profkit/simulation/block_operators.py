@@ -162,7 +162,7 @@ def _calls(
     """All operator calls around the allocations, in order, and for each allocation the call that made it."""
     ranges = trace.ranges
     names = trace.names(ranges.name)
-    nesting = Nesting.of(ranges, ranges.kind == RangeKind.OPERATOR)
+    nesting = Nesting.shallow(ranges, ranges.kind == RangeKind.OPERATOR)
     parent = nesting.parent
     made_by = np.array(nesting.innermost(threads, times), np.int64)
     wrapped = np.isin(names, sorted(_ALLOCATING))

@@ -27,7 +27,7 @@ from profkit.simulation.predict import Step
 from profkit.simulation.recompute_memory import cheapest_places, find_segments
 from profkit.simulation.reserved_memory import reserved_bytes
 
-__all__ = ["failed_request", "fit_program", "gpu_bytes", "largest_batch"]
+__all__ = ["failed_request", "fit_program", "gpu_bytes", "largest_batch", "room_bytes"]
 
 _MOST_BATCH: Final = 64 * 1024
 
@@ -55,13 +55,13 @@ def fit_program(
         memory_bytes: What it has to fit into; by default the memory of the recorded GPU.
         gpu_bytes: The memory of the recorded GPU, where a trace says it.
     """
+    outside = _outside(program, memory_bytes, gpu_bytes)
+    room = room_bytes(program, memory_bytes, gpu_bytes)
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
     failed, grows = failed_request(program), _grows(program)
     priced = changes.priced(program, operators)
     program = program if failed is None else _with_request(program, failed)
     changed = _applied(program, priced)
-    outside = _outside(program, gpu_bytes)
-    room = None if memory_bytes is None else memory_bytes - outside
     peak, reserved = _peak(changed, priced), _reserved(program, changed, priced, room)
     return Fit(
         before=FitNow(
@@ -202,14 +202,28 @@ def _reserved(
     return _around(likely, least, most)
 
 
-def _outside(program: MemoryProgram, gpu_bytes: int | None) -> int:
-    """What an out-of-memory report of the history says to be in use beside the allocator, else 0."""
+_CONTEXT_BYTES: Final = 631 << 20
+"""What an H200 had in use beside torch's allocator when a process of torch 2.11 alone ran on it (tests/data/run_gpt)."""
+
+
+def room_bytes(program: MemoryProgram, memory_bytes: int | None, gpu_bytes: int | None) -> int | None:
+    """What the allocator may reserve, of the memory that is named or of the GPU's; None where neither is known."""
+    whole = memory_bytes if memory_bytes is not None else gpu_bytes
+    return None if whole is None else whole - _outside(program, memory_bytes, gpu_bytes)
+
+
+def _outside(program: MemoryProgram, memory_bytes: int | None, gpu_bytes: int | None) -> int:
+    """What is in use beside the allocator, as an out-of-memory report of the history says.
+
+    Of a GPU's whole memory CUDA's context takes its part at least.
+    """
+    least = _CONTEXT_BYTES if memory_bytes is None and gpu_bytes is not None else 0
     replayed = program.replayed
     told = np.flatnonzero((replayed.events.action == Action.OOM) & (replayed.events.device_free >= 0))
     if gpu_bytes is None or replayed.reserved is None or not len(told):
-        return 0
+        return least
     last = int(told[-1])
-    return max(gpu_bytes - int(replayed.reserved[last + 1]) - int(replayed.events.device_free[last]), 0)
+    return max(gpu_bytes - int(replayed.reserved[last + 1]) - int(replayed.events.device_free[last]), least)
 
 
 def _fits(reserved: Interval, outside: int, memory_bytes: int | None, *, finished: bool) -> bool | None:
@@ -288,6 +302,11 @@ def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperator
     timed = {"offload-roughly-timed": changes.offload_optimizer, "ranks-not-timed": changes.shard is not None}
     notes += [FitNote(code=code) for code, asked in timed.items() if asked]
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())
-    if maybe and (changes.batch != 1 or changes.sequence != 1):
-        notes.append(FitNote(code="unexplained-blocks", params={"bytes": maybe}))
-    return notes
+    moved = {
+        "unexplained-blocks": changes.batch != 1 or changes.sequence != 1,
+        "unshared-blocks": changes.shard is not None,
+    }
+    return [
+        *notes,
+        *(FitNote(code=code, params={"bytes": maybe}) for code, asked in moved.items() if asked and maybe),
+    ]

@@ -8,10 +8,8 @@ from typing import Final
 import numpy as np
 
 from profkit.model.work import Basis
-from profkit.simulation.kernel_facts import find_facts
+from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.layouts import recomputed
-from profkit.simulation.unprofiled import UnprofiledStep
-from profkit.timeline.view import TraceView
 
 __all__ = ["FlopUse", "flop_use"]
 
@@ -28,10 +26,9 @@ class FlopUse:
     all_ns: float
 
 
-def flop_use(view: TraceView, device: int, step: UnprofiledStep) -> FlopUse | None:
-    """That of a step's device; None where the FLOP or the peak of its products are not known."""
-    facts = find_facts(view, device, step.recorded)
-    rows, product = facts.program.row, facts.matrix
+def flop_use(facts: StepFacts) -> FlopUse | None:
+    """That of a step; None where the FLOP or the peak of its products are not known."""
+    view, rows, product = facts.view, facts.program.row, facts.matrix
     at_peak_ns = view.work.flop[rows] / view.work.peak_flops[rows] * 1e9
     known = product & np.isfinite(at_peak_ns) & (view.work.basis[rows] <= Basis.MODELLED)
     time = facts.program.duration_ns

@@ -16,7 +16,7 @@ from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.kernel_facts import StepFacts
 from profkit.simulation.optimizers import gradients_accumulated
 
-__all__ = ["compile_for_device", "compile_model", "fusible"]
+__all__ = ["compile_for_device", "compile_model", "fusible", "fusible_groups", "remaining_bytes"]
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -81,21 +81,32 @@ def compile_for_device(edited: EditedStep) -> None:
 
 
 def _fuse_chains(edited: EditedStep, outside: Flags) -> tuple[Flags, list[int]]:
-    """Fuse what can be: the kernels that are then gone, and those that become two. A loss puts its chain outside."""
+    """Fuse what can be: the kernels that are then gone, and those that become two."""
+    facts = edited.facts
+    gone, twice = np.zeros(facts.count, bool), []
+    for group in fusible_groups(edited, outside):
+        gone[_fuse(edited, group)] = True
+        if len(group) == 1 and _sums_columns(facts, int(group[0])):
+            twice.append(int(group[0]))
+    return gone, twice
+
+
+def fusible_groups(edited: EditedStep, outside: Flags) -> Iterator[NDArray[np.int64]]:
+    """The kernels of each fused one, those of one row as well.
+
+    Args:
+        edited: The step.
+        outside: What is not compiled; a loss puts its chain there too.
+    """
     facts = edited.facts
     chosen = fusible(facts) & edited.alive
-    gone, twice = np.zeros(facts.count, bool), []
     # Where nothing but the loss is computed, it is what is compiled.
     loss = (facts.named(*_LOSS) | facts.of_family(Family.LOSS)) & facts.matrix.any()
     for segment in _segments(edited, chosen, edited.alive & ~outside):
         if loss[segment].any():
             outside[segment] = True
-            continue
-        for group in _groups(facts, segment):
-            gone[_fuse(edited, group)] = True
-            if len(group) == 1 and _sums_columns(facts, int(group[0])):
-                twice.append(int(group[0]))
-    return gone, twice
+        else:
+            yield from _groups(facts, segment)
 
 
 def _launch_compiled(edited: EditedStep, inside: NDArray[np.int64]) -> None:
@@ -219,7 +230,7 @@ def _fuse(edited: EditedStep, group: NDArray[np.int64]) -> list[int]:
     moved = edited.bytes[group]
     bandwidth = facts.gpu.bandwidth_bytes_per_s if facts.gpu else None
     if bandwidth and not np.isnan(moved).any() and not np.isnan(facts.elements[group]).any():
-        left = _remaining_bytes(edited, group)
+        left = remaining_bytes(edited, group)
         fused = constants.start_ns + left / (bandwidth * constants.memory) * 1e9
         edited.bytes[group[0]] = left
     elif (even := _even(facts, group)).sum() > 1:
@@ -256,7 +267,7 @@ def _rowwise(facts: StepFacts, group: NDArray[np.int64]) -> bool:
     return any(facts.family[row] in _ROWWISE for row in rows[: len(rows) - len(last)])
 
 
-def _remaining_bytes(edited: EditedStep, group: NDArray[np.int64]) -> float:
+def remaining_bytes(edited: EditedStep, group: NDArray[np.int64]) -> float:
     """The bytes of a group less the intermediates: each is neither read nor written.
 
     A value that is used twice is read twice in the recording, and once in the fused kernel: of a long chain, no more is left

@@ -71,10 +71,11 @@ _SMALL_BYTES = 4 * 4096
 """bitsandbytes keeps the states of smaller parameters in fp32 (``min_8bit_size`` of its optimizers)."""
 
 
-def optimizer_kind(kind: str) -> MemoryChange:
+def optimizer_kind(kind: str, *, foreach: bool) -> MemoryChange:
     """Another optimizer: ``sgd`` without momentum, ``adam`` in fp32, ``adam8bit`` with states of one byte.
 
-    The kernels of bitsandbytes need no temporaries, and neither does SGD without momentum.
+    The kernels of bitsandbytes need no temporaries, and neither does SGD without momentum. ``foreach`` is: an Adam that was not
+    there needs them.
     """
 
     def change(program: MemoryProgram) -> MemoryProgram:
@@ -87,9 +88,23 @@ def optimizer_kind(kind: str) -> MemoryChange:
             changed = program.scaled(states & ~small, max(wanted - fixed, 0.0) / (held - fixed))
         else:
             changed = _with_states(program.without(states), kind)
+            changed = _with_roots(changed) if foreach and kind == "adam" else changed
         return changed if kind == "adam" else fuse_optimizer(changed)
 
     return change
+
+
+def _with_roots(program: MemoryProgram) -> MemoryProgram:
+    """At the end of each step the square roots of all second moments at once (``_multi_tensor_adam`` of torch)."""
+    rows = np.flatnonzero((program.use == PARAMETER) & (program.requested > 0))
+    ends = np.repeat(program.step_bounds[1:] - 1, len(rows))
+    return program.with_rows(
+        np.tile(rows, len(program.step_bounds) - 1),
+        allocated=ends,
+        freed=ends + 1,
+        reusable=ends + 1,
+        use=np.full(len(ends), TEMPORARY),
+    )
 
 
 def _multiples(requested: IntColumn, kind: str) -> NDArray[np.float64]:

@@ -97,6 +97,13 @@ class _Added:
         if size > 0 and until > since:
             self.rows.append((size, since, until, gathers, use))
 
+    def whole(self, group: _Group, since: int | None, until: int, use: int) -> None:
+        """A group's parameters, or from where each is made its gradients."""
+        recorded = self.base.recorded
+        for row in group.gradients.tolist():
+            born = int(recorded.allocated[row]) if since is None else since
+            self.add(int(recorded.requested[row]), born, until, use)
+
     def program(self) -> MemoryProgram:
         if not self.rows:
             return self.base
@@ -125,26 +132,24 @@ def _gather(added: _Added, step: _Step, *, again: bool) -> None:
     rest = step.rest
     behind = [*(each.forward + 1 for each in step.layers), rest.backward]
     ahead = [*(each.backward for each in step.layers), rest.backward][1:]
-    added.add(rest.bytes, rest.forward, rest.backward_end, PARAMETER)
+    added.whole(rest, rest.forward, rest.backward_end, PARAMETER)
     added.add(rest.bytes, rest.forward, behind[0], TEMPORARY, gathers=True)
     for layer, buffered, asked in zip(step.layers, behind[1:], ahead, strict=True):
         added.add(layer.bytes, layer.forward, buffered, TEMPORARY, gathers=True)
         if again:
-            added.add(layer.bytes, layer.forward, layer.forward_end, PARAMETER)
+            added.whole(layer, layer.forward, layer.forward_end, PARAMETER)
             added.add(layer.bytes, asked, layer.backward + 1, TEMPORARY, gathers=True)
-            added.add(layer.bytes, layer.backward, layer.backward_end, PARAMETER)
+            added.whole(layer, layer.backward, layer.backward_end, PARAMETER)
         else:
-            added.add(layer.bytes, layer.forward, layer.backward_end, PARAMETER)
+            added.whole(layer, layer.forward, layer.backward_end, PARAMETER)
 
 
 def _reduce(added: _Added, step: _Step) -> None:
     """Whole gradients to the end of their group's backward; then the buffer that they are reduced from, until the next."""
-    recorded = added.base.recorded
     ends = [step.rest.backward_end, *(each.backward_end for each in step.layers)]
     for group, following in zip([*step.layers, step.rest], [*ends[:-1], 0], strict=True):
         end = group.backward_end
-        for row in group.gradients.tolist():
-            added.add(int(recorded.requested[row]), int(recorded.allocated[row]), end + 1, TEMPORARY)
+        added.whole(group, None, end + 1, TEMPORARY)
         added.add(group.bytes, end, max(following, end + 1), TEMPORARY)
 
 

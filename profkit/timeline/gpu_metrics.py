@@ -12,6 +12,8 @@ from profkit.timeline.view import TraceView
 __all__ = ["utilisation_rows"]
 
 _POINTS: Final = 400
+_MOST_MHZ: Final = 1e5
+"""A clock that reads more is in Hz."""
 _SHOWN: Final = (
     "SM Active",
     "SMs Active",
@@ -21,6 +23,8 @@ _SHOWN: Final = (
     "DRAM Write",
     "GR Active",
     "PCIe",
+    "GPC Clock",
+    "SYS Clock",
 )
 
 
@@ -40,7 +44,10 @@ def utilisation_rows(view: TraceView) -> list[UtilisationRow]:
             mine = (samples.device == device) & (samples.metric == metric)
             mine &= (samples.time_ns >= first) & (samples.time_ns < last) & np.isfinite(samples.value)
             if mine.any():
-                time, value = _resampled(samples.time_ns[mine], samples.value[mine], first, last)
+                shown = samples.value[mine]
+                # Nsight Systems calls it MHz, and writes Hz.
+                shown = shown / 1e6 if "[MHz]" in name and shown.max() > _MOST_MHZ else shown
+                time, value = _resampled(samples.time_ns[mine], shown, first, last)
                 rows.append(UtilisationRow(device=device, metric=name, time_ns=time, value=value))
     return rows
 

@@ -72,7 +72,7 @@ def find_launches(trace: Trace) -> Launches:
     thread, time, returned = (np.full(len(call), -1, np.int64) for _ in range(3))
     for column, known in ((thread, calls.thread), (time, calls.start_ns), (returned, calls.end_ns)):
         column[linked] = known[call[linked]]
-    operators = Nesting.of(trace.ranges, trace.ranges.kind == RangeKind.OPERATOR)
+    operators = Nesting.shallow(trace.ranges, trace.ranges.kind == RangeKind.OPERATOR)
     operator = np.full(len(call), -1, np.int64)
     operator[linked] = operators.innermost(thread[linked], time[linked])
     named = _named_operators(trace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,10 @@ from profkit.model import Ranges
 from profkit.timeline.distinct import rows_by_value
 from profkit.timeline.intervals import previous_enclosing
 
-__all__ = ["Nesting"]
+__all__ = ["DEEPEST", "Nesting"]
+
+DEEPEST: Final = 128
+"""Levels of ranges that device work is counted to; what is pushed and never popped would cost work times levels."""
 
 Column = NDArray[np.int64]
 
@@ -49,6 +52,17 @@ class Nesting:
             parent[row[nested]] = row[above[nested]]
             stacks[thread] = _Stack(row, start, end, above)
         return cls(parent, stacks)
+
+    @classmethod
+    def shallow(cls, ranges: Ranges, rows: NDArray[np.bool_]) -> Nesting:
+        """Nest the chosen rows, those beyond `DEEPEST` levels as if each lay right in its ancestor of the last level."""
+        whole = cls.of(ranges, rows)
+        kept = whole.down_to(rows, DEEPEST)
+        if kept is rows:
+            return whole
+        made, deep = cls.of(ranges, kept), np.flatnonzero(rows & ~kept)
+        made.parent[deep] = made.innermost(ranges.thread[deep], ranges.start_ns[deep])
+        return made
 
     def down_to(self, rows: NDArray[np.bool_], levels: int) -> NDArray[np.bool_]:
         """Those of the chosen rows that have fewer than so many others around them."""

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from profkit.model import Finding, RangeKind, Severity
 from profkit.model.report_kernels import OperatorRow, RangeRow
 from profkit.model.summing import Summed
-from profkit.timeline.distinct import distinct
+from profkit.timeline.distinct import distinct, rows_by_value
 from profkit.timeline.grouping import group_rows, sums
 from profkit.timeline.intervals import Intervals, grouped_union_ns
-from profkit.timeline.nesting import Nesting
+from profkit.timeline.nesting import DEEPEST, Nesting
 from profkit.timeline.phases import phase_at
 from profkit.timeline.view import TraceView
 
@@ -45,8 +45,8 @@ _KINDS: Final[dict[int, Literal["step", "annotation", "operator", "start_end"]]]
     RangeKind.START_END: "start_end",
 }
 
-_DEEPEST: Final = 128
-"""Levels of ranges that device work is counted to; what is pushed and never popped would cost work times levels."""
+_PIECE: Final = 1 << 20
+"""Operations, each in a range, whose time is joined at once."""
 
 
 def busiest_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
@@ -131,7 +131,7 @@ def ranges_too_deep(count: int) -> list[Finding]:
     """What is said of ranges that lie too deep for device work to be counted to them."""
     if not count:
         return []
-    return [Finding("ranges-too-deep", Severity.WARNING, count=count, params={"deepest": _DEEPEST})]
+    return [Finding("ranges-too-deep", Severity.WARNING, count=count, params={"deepest": DEEPEST})]
 
 
 def range_rows(view: TraceView) -> tuple[list[RangeRow], int]:
@@ -177,7 +177,7 @@ def _projected(view: TraceView, group_of_range: Column, count: int) -> tuple[Col
     for domain in distinct(ranges.domain[stacked])[0].tolist():
         rows = stacked & (ranges.domain == domain)
         nesting = Nesting.of(ranges, rows)
-        shallow = nesting.down_to(rows, _DEEPEST)
+        shallow = nesting.down_to(rows, DEEPEST)
         if shallow is not rows:
             too_deep += int(np.count_nonzero(rows & ~shallow))
             nesting = Nesting.of(ranges, shallow)
@@ -185,19 +185,44 @@ def _projected(view: TraceView, group_of_range: Column, count: int) -> tuple[Col
         operation = launched
         while len(row):
             operation, row = operation[row >= 0], row[row >= 0]
-            pairs.append((operation, group_of_range[row]))
-            row = nesting.parent[row]
-    pairs += _process_wide(view, np.flatnonzero(chosen & ~stacked), launched, group_of_range)
-    operation = np.concatenate([p[0] for p in pairs] or [np.empty(0, np.int64)])
-    group = np.concatenate([p[1] for p in pairs] or [np.empty(0, np.int64)])
-    key = operations.device[operation].astype(np.int64) * count + group
-    start, end = (
-        operations.start_ns[operation].astype(np.int64),
-        operations.end_ns[operation].astype(np.int64),
-    )
-    total = grouped_union_ns(key, start, end, count * max(len(view.trace.devices), 1))
-    by_group: Column = total.reshape(-1, count).sum(axis=0)
+            around = nesting.parent[row]
+            # What lies in another range of its group counts there.
+            outer = (around < 0) | (group_of_range[around] != group_of_range[row])
+            pairs.append((operation[outer].astype(np.int32), group_of_range[row[outer]].astype(np.int32)))
+            row = around
+    wide = np.flatnonzero(chosen & ~stacked)
+    kept = wide[_open_at_start(view, wide) <= DEEPEST]
+    too_deep += len(wide) - len(kept)
+    pairs += _process_wide(view, kept, launched, group_of_range)
+    operation = np.concatenate([p[0] for p in pairs] or [np.empty(0, np.int32)])
+    group = np.concatenate([p[1] for p in pairs] or [np.empty(0, np.int32)])
+    pairs.clear()
+    by_group = np.zeros(count, np.int64)
+    piece = np.cumsum(np.bincount(group, minlength=count)) // _PIECE
+    for each in distinct(piece)[0].tolist():
+        mine = piece[group] == each
+        rows = operation[mine]
+        key, example = group_rows(operations.device[rows], group[mine])
+        total = grouped_union_ns(key, operations.start_ns[rows], operations.end_ns[rows], len(example))
+        np.add.at(by_group, group[mine][example], total)
     return by_group, too_deep
+
+
+def _processes(view: TraceView, rows: Column) -> Column:
+    found: Column = np.array([t.process for t in view.trace.threads] or [-1], np.int64)[
+        view.trace.ranges.thread[rows]
+    ]
+    return found
+
+
+def _open_at_start(view: TraceView, rows: Column) -> Column:
+    """How many of some ranges are open in its process when each starts, itself among them."""
+    ranges, count = view.trace.ranges, np.zeros(len(rows), np.int64)
+    for _, mine in rows_by_value(_processes(view, rows)):
+        start, end = ranges.start_ns[rows[mine]], np.sort(ranges.end_ns[rows[mine]])
+        begun = np.searchsorted(np.sort(start), start, side="right")
+        count[mine] = begun - np.searchsorted(end, start, side="right")
+    return count
 
 
 def _process_wide(
@@ -205,7 +230,7 @@ def _process_wide(
 ) -> list[tuple[Column, Column]]:
     """What any thread of its process launched during the start/end ranges or steps of each group."""
     ranges, trace = view.trace.ranges, view.trace
-    process_of = np.array([t.process for t in trace.threads] or [-1], np.int64)[ranges.thread[rows]]
+    process_of = _processes(view, rows)
     pairs = []
     for process in np.unique(process_of).tolist():
         mine = launched[trace.operations.process[launched] == process]

@@ -70,7 +70,7 @@ class Attempts:
         self.rows: list[TrialRow] = []
         self.notes: list[str] = []
         self.facts = Facts()
-        self.baseline = Side(program)
+        self.baseline = Side(program.within(program.patience_s, self.end))
         self.unchanged = Baselines(self.baseline, plan, self.tell, self.notes)
         self.ahead = Ahead(self.new_side)
         self.restart_s = 0.0
@@ -103,7 +103,8 @@ class Attempts:
 
     def reserve_s(self) -> float:
         """For what is kept together, measured again."""
-        return self.restart_s + min(FOR_THE_WHOLE * self.plan.budget_s, 2 * self.few_s(self.baseline))
+        few = 1 if self.is_short else 2
+        return self.restart_s + min(FOR_THE_WHOLE * self.plan.budget_s, few * self.few_s(self.baseline))
 
     def add(self, row: TrialRow) -> None:
         """Note a trial that is over."""
@@ -249,6 +250,8 @@ class Attempts:
 
     def _timed(self, side: Side, rival: Side, names: Names, still: int, most_turns: int) -> Comparison | str:
         try:
+            if self.is_short and compiles(side.changes):  # by now it is known better what turns take
+                side.hurry(self.patience_s(side.changes), self.until(side.changes))
             first = side.start()
             if compiles(side.changes):
                 self._compiler_s = max(self._compiler_s, side.start_s)

@@ -23,9 +23,17 @@ _MARGIN: Final = math.log(1.05)
 
 def try_page(found: TryDocument) -> str:
     """The page; it has no script and needs no network."""
-    measured = [(printable(name_of(row)), row) for row in found.trials if row.measured is not None]
-    axis = _Axis([*(each for _, row in measured for each in (row.measured, row.predicted) if each), _ONE])
-    height = _TOP + _ROW * len(measured)
+    plotted = [
+        (printable(name_of(row)), is_part(row, found), row.measured, row.predicted)
+        for row in found.trials
+        if row.measured is not None
+    ]
+    if found.final.speedup is not None:
+        plotted.append(("all that is kept, measured again", True, found.final.speedup, None))
+    axis = _Axis(
+        [_ONE, *(each for *_, measured, predicted in plotted for each in (measured, predicted) if each)]
+    )
+    height = _TOP + _ROW * len(plotted)
     return small_page(
         "try.html.j2",
         {
@@ -38,12 +46,13 @@ def try_page(found: TryDocument) -> str:
             "marks": [
                 (
                     _TOP + _ROW * (at + 0.5),
+                    _end_of(name),
                     name,
-                    is_part(row, found),
-                    axis.mark(row.measured),
-                    axis.mark(row.predicted),
+                    kept,
+                    axis.mark(measured),
+                    axis.mark(predicted),
                 )
-                for at, (name, row) in enumerate(measured)
+                for at, (name, kept, measured, predicted) in enumerate(plotted)
             ],
             "one": axis.across(1.0),
             "ticks": list(axis.ticks()),
@@ -58,6 +67,12 @@ def try_page(found: TryDocument) -> str:
     )
 
 
+def _end_of(name: str) -> str:
+    """What fits beside the plot: rows that share what both sides had differ at their ends."""
+    return name if len(name) <= _LONGEST_NAME else f"… {name[-_LONGEST_NAME:].partition(' ')[2]}"
+
+
+_LONGEST_NAME: Final = 34
 _ONE: Final = Interval(low=1.0, likely=1.0, high=1.0)
 
 

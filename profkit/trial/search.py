@@ -104,14 +104,16 @@ class Trial:
         self._choose()
         changes_s = self._changes_take_s()
         share_s = BASELINES_SHARE * tries.plan.budget_s
-        tries.is_short = share_s + changes_s > tries.left_s() - tries.reserve_s()
+        lacks_time = share_s + changes_s > tries.left_s() - tries.reserve_s()
+        tries.is_short = lacks_time or len(self._candidates) == 1  # which stands together with none
         if tries.is_short:
-            tries.notes.append(
-                "the budget is short: the changes that help most often were tried together first"
-            )
+            if lacks_time and len(self._candidates) > 1:
+                tries.notes.append(
+                    "the budget is short: the changes that help most often were tried together first"
+                )
             self._candidates.sort(key=lambda name: (-tries.plan.promised(name), likely_place(name)))
-            sides = sides[:1]
             start_bundles(tries, self._bundles(), sides[0])
+            sides = sides[:1] if lacks_time else sides
         else:
             tries.ahead.start([(name,) for name in self._candidates if not is_compiler(name)], sides)
         with tries.ahead.standing_still():
@@ -277,7 +279,8 @@ class Trial:
 
 _FILES_TOLD: Final = 3
 _HINTS: Final = {
-    "hung": "Name what ends a step with --step-by, or give it a larger --budget",
+    "late": "If steps were over by then, name what ends one with --step-by",
+    "hung": "Name what ends a step with --step-by",
     "ended": "A trial takes --warmup steps and more: let the program run longer, or ask for fewer",
     "crashed": "It has to run without a change first",
     "no-data": "It seems to need a download: let it run once by itself, so that its data is there",

@@ -80,9 +80,10 @@ def parts(change: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def changed(way: Way, change: str) -> Way:
-    """The way after a change."""
+    """The way after a change; the batch and the sequence are so many times those of the way."""
     for fields, _ in parts(change):
-        way = replace(way, **fields)
+        times = {name: getattr(way, name) * fields[name] for name in ("batch", "sequence") if name in fields}
+        way = replace(way, **fields | times)
     return way
 
 

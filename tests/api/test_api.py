@@ -3,6 +3,7 @@
 import doctest
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 
@@ -30,18 +31,7 @@ def test_a_program_that_uses_the_whole_api_runs(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     text = PROGRAM.read_text()
-    unused = [name for name in profkit.__all__ if f"profkit.{name}" not in text]
-    recording = {
-        "instrument",
-        "numerics",
-        "record",
-        "try_",
-        "AnalysisError",
-        "OutputError",
-        "ProfkitError",
-        "RecordingError",
-    }
-    assert set(unused) <= recording
+    assert [name for name in profkit.__all__ if f"profkit.{name}" not in text] == []
 
 
 @pytest.mark.slow
@@ -167,3 +157,54 @@ def test_public_functions_document_every_argument_with_its_unit(name):
         assert f"{each}:" in doc, each
         if each.endswith("_ns"):
             assert "in ns" in doc
+
+
+WRONG = {
+    "a number for a file": (lambda: profkit.analyze(3), "3 names no recording"),
+    "nothing": (lambda: profkit.analyze(None), "None names no recording"),
+    "an empty list": (lambda: profkit.analyze([]), "names no recording"),
+    "a time without a unit": (lambda: profkit.analyze(TRACE, plain_step=0.0383), "0.0383 is not a duration"),
+    "a time in words": (lambda: profkit.analyze(TRACE, plain_step="soon"), "'soon' is not a duration"),
+    "an unknown GPU": (lambda: profkit.analyze(TRACE, peaks="H1000"), "neither a file nor a known GPU"),
+    "an unknown step": (lambda: profkit.analyze(TRACE, step="nope"), "no range has this name"),
+    "a device by torch's name": (lambda: profkit.analyze(TRACE, device="cuda:0"), "no such device"),
+    "an unknown change": (lambda: profkit.what_if(TRACE, ["tf23"]), "no change is called 'tf23'"),
+    "an unknown change as text": (lambda: profkit.what_if(TRACE, "tf32,tf23"), "no change is called 'tf23'"),
+    "a negative batch": (lambda: profkit.fit(SNAPSHOT, batch=-1), "batch=-1 is no multiple"),
+    "a batch in words": (lambda: profkit.fit(SNAPSHOT, batch="two"), "batch='two' is no multiple"),
+    "no ranks": (lambda: profkit.fit(SNAPSHOT, ranks=0), "ranks=0 is not a whole number"),
+    "an unknown optimizer": (
+        lambda: profkit.fit(SNAPSHOT, optimizer="lion"),
+        "no optimizer is called 'lion'",
+    ),
+    "an unknown shard": (lambda: profkit.fit(SNAPSHOT, shard="zero9"), "no shard is called 'zero9'"),
+    "a size without a unit": (lambda: profkit.fit(SNAPSHOT, memory=24), "24 is not a size"),
+    "a trace to fit": (lambda: profkit.fit(TRACE), "there is no memory snapshot"),
+    "an unknown limit": (lambda: profkit.gate(TRACE, {"max-stepp": "1s"}), "there is no such limit"),
+    "a limit in words": (lambda: profkit.gate(TRACE, {"max-step": "fast"}), "'fast' is no limit"),
+    "a number to try": (lambda: profkit.try_(5), "cannot run 5"),
+    "a number to time": (lambda: profkit.benchmark(3), "cannot call 3"),
+    "a number to mark": (lambda: profkit.instrument(3), "3 is not a torch.nn.Module"),
+    "a number to watch": (lambda: profkit.numerics(3), "3 is not a torch.nn.Module"),
+    "a phase without a name": (lambda: profkit.phase(3), "cannot mark 3"),
+    "no such file": (lambda: profkit.compare(TRACE, "gone.json"), "there is no such file"),
+    "no such history": (lambda: profkit.load("gone.db#1"), "there is no such history"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_call_says_what_is_wrong(name):
+    call, said = WRONG[name]
+    with pytest.raises(profkit.ProfkitError, match=re.escape(said)):
+        call()
+
+
+def test_an_answer_reads_as_the_command_line_prints_it():
+    priced, room = profkit.what_if(TRACE, "tf32"), profkit.fit(SNAPSHOT, batch=2)
+    assert str(priced).startswith("Without the recorder: ")
+    assert "Peak allocated" in str(room)
+    shown = []
+    printer = type("Printer", (), {"text": lambda _, text: shown.append(text)})()
+    priced._repr_pretty_(printer, False)
+    room._repr_pretty_(printer, False)
+    assert shown == [str(priced), str(room)]

@@ -92,7 +92,7 @@ def test_every_tool_answers_small(runs):
     assert sum(answers["analyze"]["shares"].values()) == pytest.approx(1, abs=0.01)
     assert answers["phases"]["rows"][0]["path"]
     assert answers["what_if"]["changes"] or answers["what_if"]["refused"]
-    assert answers["fit"]["fits"] is True
+    assert answers["fit"]["fits"] is None  # what grows from step to step never surely fits
     assert answers["compare"]["verdict"] == "no change"
     assert sorted(path.stat().st_mtime_ns for path in runs.rglob("*")) == before
 

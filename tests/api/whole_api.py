@@ -13,6 +13,32 @@ def forward(x: int) -> int:
     return x + 1
 
 
+def training(steps: int) -> str:
+    """The recorders and the trial, which need torch: a type checker reads it, and nothing runs it."""
+    import torch
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters())
+
+    def step() -> None:
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+    with (
+        profkit.record("runs/today", warmup=1, steps=2, memory=True) as recorder,
+        profkit.instrument(model, optimizer, depth=1),
+        profkit.numerics(model, every=10) as numbers,
+    ):
+        for _ in range(steps):
+            step()
+            recorder.step()
+    problems: list[str] = [*recorder.problems, *numbers.problems]
+    tried = profkit.try_(step, budget="1m", only=["tf32"])
+    kept: list[str] = list(tried.document.final.changes)
+    tried.save("tried.html")
+    return ", ".join(problems + kept)
+
+
 def tables(report: profkit.Report) -> list[pd.DataFrame]:
     return [
         report.kernels, report.phases, report.steps, report.devices, report.operators, report.precision,
@@ -47,8 +73,13 @@ def main(trace: str, snapshot: str, folder: Path) -> None:
         profkit.analyze("missing.json")
     except profkit.ReadError as error:
         problem: str = error.problem
+    try:
+        profkit.gate(saved, {})
+    except (profkit.AnalysisError, profkit.OutputError, profkit.RecordingError) as refused:
+        also: profkit.ProfkitError = refused
     timed = profkit.benchmark(lambda: None, warmup=0, repeat=2)
     print(profkit.__version__, sentence, step_ns, sizes, page, gains, fits, changed, passed, timeline)
+    print(priced, room, compared, judged, also)
     print(len(runs), again, problem, timed.json_line(), forward(1))
 
 

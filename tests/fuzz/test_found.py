@@ -180,6 +180,37 @@ def test_operators_without_end_cost_no_more_than_their_work(tmp_path):
     assert finding.count == count - 128
 
 
+def test_thousands_of_operators_around_each_other_cost_no_more_than_thousands_of_operators(tmp_path):
+    def seconds(count):
+        opened = [event("cpu_op", 10 * at, 30 * count - 10 * at, f"o{at}") for at in range(count)]
+        calls = [
+            event("cuda_runtime", 10 * at + 5, 1, "cudaLaunchKernel", correlation=at + 1)
+            for at in range(count)
+        ]
+        work = [kernel(10 * at + 9, 1, correlation=at + 1) for at in range(count)]
+        started = time.process_time()
+        document = report_of(tmp_path, {"traceEvents": [*opened, *calls, *work]}).document
+        assert sum(row.gpu_self_ns for row in document.operators) == 1000 * count
+        return time.process_time() - started
+
+    seconds(10)
+    assert seconds(8000) < 9 * seconds(2000)
+
+
+def test_thousands_of_start_and_end_ranges_at_once_cost_no_more_than_their_levels(tmp_path):
+    export = tmp_path / "many.sqlite"
+    export.write_bytes((DATA / "cases/30_emit_nvtx_names.sqlite").read_bytes())
+    numbers = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+        INSERT INTO NVTX_EVENTS (start, "end", eventType, text, globalTid)
+        SELECT start + i, "end" + 100000 - i, 60, 'r' || i, thread FROM n,
+        (SELECT min(start) AS start, max("end") AS "end", max(globalTid) AS thread FROM NVTX_EVENTS)"""
+    with closing(sqlite3.connect(export)) as database, database:
+        database.execute(numbers)
+    document = profkit.analyze(export).document
+    (finding,) = (f for f in document.health.findings if f.code == "ranges-too-deep")
+    assert finding.count == 2000 - 128
+
+
 def test_thousands_of_threads_cost_no_more_than_thousands_of_threads(tmp_path):
     """Each with a phase and a launch: what is asked of every thread must not walk over all threads and texts."""
 

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from profkit.model import Collectives, CopyKind, RangeKind
-from profkit.model.report_ranks import Parallelism
+from profkit.model.report_ranks import Parallelism, StreamRow
 from profkit.ranks.parallelism import merge_parallelism
+from profkit.ranks.streams import stream_findings
 from profkit.readers import read
+from profkit.rendering.sentences.ranks import FINDINGS as RANKS
+from profkit.rendering.sentences.wording import say
 from tests.builders import BACKWARD, GEMM, MAIN, NCCL, TraceBuilder
 from tests.ranks.jobs import COMM_STREAM, MS, US, Rank, job
 from tests.ranks.reports import summarise
@@ -174,6 +177,20 @@ def test_copies_on_the_compute_stream_are_told_with_their_time():
     assert finding.count == 10
     (row,) = summarise([streams(7)]).method.ranks.streams
     assert row.ns == 10 * 500
+
+
+def test_the_time_of_several_devices_says_how_many_they_are():
+    one, both = (
+        stream_findings(
+            [
+                StreamRow(device=at, kind="copies", stream=7, ns=40_000, count=1, window_ns=10**6)
+                for at in devices
+            ]
+        )
+        for devices in ([0], [0, 1])
+    )
+    assert "Up to 40.0 µs (4.0 % of the window)" in say(RANKS[one[0].code], one[0].params)
+    assert "Up to 80.0 µs on 2 devices (4.0 % of the window)" in say(RANKS[both[0].code], both[0].params)
 
 
 @pytest.mark.parametrize("beside", [True, False])

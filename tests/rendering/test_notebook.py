@@ -89,3 +89,29 @@ def test_names_from_files_are_text():
     assert "<img" not in report_cell(hostile)
     assert "<script" not in report_cell(hostile)
     assert report_cell(compute_bound()) == report_cell(compute_bound())
+
+
+def test_the_text_of_a_report_is_kept_and_not_shown_line_by_line_within_jupyter(monkeypatch, tmp_path):
+    report = profkit.analyze(DATA / "kineto/sync_item.json.gz")
+    outside = str(report)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert str(report) == outside
+    assert report.save(tmp_path / "r.txt").read_text() == outside
+    assert len(outside) > 1000
+
+
+def test_a_cell_says_what_to_do_first_where_no_advice_has_a_price():
+    cpu = profkit.analyze(DATA / "../exactness/cpu_mlp.json.gz")
+    short = profkit.analyze(DATA / "run_gpt/memory_oom.pickle")
+    assert "What to do first: Raise the process's memory limit" in short._repr_html_().replace("&#39;", "'")
+    # No columns of a GPU that was not there.
+    assert ">host<" in cpu._repr_html_()
+    assert ">GPU<" not in cpu._repr_html_()
+
+
+def test_a_late_rank_comes_before_priced_changes_in_a_cell_and_in_a_terminal():
+    late = profkit.analyze(sorted((DATA / "ranks/4_gpus").glob("fsdp2_rank*")))
+    told = "Analyse the file of rank 3 and that of another rank"
+    assert late.document.advice
+    assert f"What to do first: {told}" in late._repr_html_()
+    assert f"First: {told}" in str(late)

@@ -39,6 +39,8 @@ def test_waves_tell_what_stays_empty():
     line = first_line(waves=1.125, occupancy=0.1875, occupancy_limit="shared_memory")
     assert line.waves == "1.12, 44\u00a0% empty"
     assert line.occupancy == "19 % · shared memory"
+    # Blocks of one wave may be persistent, and have more to do than one tile.
+    assert first_line(waves=1.0).waves == "1.00"
     assert first_line(waves=None, occupancy=None, occupancy_limit=None).waves == "–"
 
 

@@ -74,7 +74,7 @@ def _in_order(name: str, value: Any) -> Any:
 @pytest.mark.parametrize("paths", [DDP, UNLIKE], ids=["ddp", "unlike"])
 @pytest.mark.parametrize(
     "table",
-    ["inputs", "devices", "health", "window", "verdict", "totals", "phases", "operators", "ranges",
+    ["inputs", "devices", "health", "window", "verdict", "totals", "phases", "operators", "ranges", "sources", "fusion",
      "idle", "syncs", "memory", "communication", "ranks", "advice", "timeline", "utilisation", "method"],
 )  # fmt: skip
 def test_a_merged_table_equals_that_of_one_process(paths, table):

@@ -5,12 +5,14 @@ import math
 
 import pytest
 
+from profkit.hardware import Gpu
 from profkit.model.work import Work
 from profkit.roofline.attention import visible_pairs
 from profkit.roofline.kernel_names import classify
 from profkit.roofline.list_names import list_traffic
 from profkit.roofline.operator_models import Answer, model_work
 from profkit.roofline.operator_shapes import parse_call
+from profkit.roofline.traffic import scattered_bytes
 
 GEMM_BF16 = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
 GEMM_FP32 = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma"
@@ -648,3 +650,82 @@ def test_one_packed_sequence_is_a_whole_one():
     made = varlen(2, 8192)
     assert made.flop == 32 * 2 * (8192 * 8193 // 2) * 256
     assert not made.guessed
+
+
+GATHER = "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int, long)"
+SCATTER_ADD = "void at::native::_scatter_gather_elementwise_kernel<128, 8, at::native::_cuda_scatter_gather_internal_kernel<true, float>>(int)"
+
+
+def test_rows_of_a_table_larger_than_the_cache_are_read_again():
+    """A million edges of 200,000 nodes of 256 bytes: counters read 191 MB, of which 8 MB are the index (H200)."""
+    found = work(
+        "aten::index_select",
+        GATHER,
+        [[200_000, 64], [], [1 << 20]],
+        ["float", "Scalar", "long int"],
+        ["", "0"],
+    )
+    h200 = Gpu(name="H200", l2_bytes=60 * 2**20)
+    read = found.read_bytes + scattered_bytes(found, h200)[0]
+    assert read == pytest.approx(191e6, rel=0.06)
+    # A table that fits into the cache is read once.
+    assert scattered_bytes(found, Gpu(name="large", l2_bytes=200e6)) == (0.0, 0.0)
+
+
+def test_an_expanded_index_adds_whole_rows_and_is_read_once():
+    shapes, types = (
+        [[200_000, 64], [], [1 << 20, 64], [1 << 20, 64]],
+        ["float", "Scalar", "long int", "float"],
+    )
+    strides = [[64, 1], [], [1, 0], [64, 1]]
+    found = work("aten::scatter_add_", SCATTER_ADD, shapes, types, ["", "0"], strides)
+    table, again, written = found.scattered
+    assert table == 200_000 * 256
+    touched = 200_000 * 256 * -math.expm1(-(1 << 20) / 200_000)
+    assert found.read_bytes == pytest.approx((1 << 20) * (256 + 8) + touched)
+    assert (found.write_bytes, again) == pytest.approx((touched, (1 << 20) * 256 - touched))
+    assert written == again
+
+
+def test_single_elements_of_a_long_row_move_a_sector_each():
+    shapes, types = [[4096, 100_000], [], [4096, 1], []], ["float", "Scalar", "long int", "Scalar"]
+    found = work("aten::gather", GATHER, shapes, types, ["", "1"])
+    assert found.read_bytes == pytest.approx(4096 * (32 + 8), rel=1e-4)
+    # Of a short row every sector is read, and none twice.
+    shapes = [[4096, 8], [], [4096, 8], []]
+    assert work("aten::gather", GATHER, shapes, types, ["", "1"]).read_bytes <= 4096 * (32 + 8 * 8)
+
+
+def test_indices_that_a_sort_begins_with_are_only_written():
+    kernel = "void at::native::(anonymous namespace)::fill_reverse_indices_kernel(long*, int, at::cuda::detail::IntDivider<unsigned int>)"
+    found = work("aten::sort", kernel, [[64, 1024], [], [], []], ["float"])
+    assert (found.read_bytes, found.write_bytes) == (0.0, 8.0 * 64 * 1024)
+
+
+def test_topk_sorts_in_place_what_it_found():
+    kernel = "void at::native::radixSortKVInPlace<2, -1, 128, 32, float, long, unsigned int>(x)"
+    found = work("aten::topk", kernel, [[64, 1024], [], []], ["float", "Scalar", "Scalar"], ["", "50", "-1"])
+    assert found.read_bytes == found.write_bytes == 64 * 50 * 12
+
+
+def test_rows_added_by_index_put_are_touched_once_each():
+    kernel = "void at::native::indexing_backward_kernel<float, 4>(long const*, long const*)"
+    found = work("aten::index_put_", kernel, [[65536, 1024], [], [32768, 1024], []], ["float", "", "float"])
+    touched = 65536 * -math.expm1(-0.5) * 4096
+    assert found.write_bytes == pytest.approx(touched)
+    assert found.read_bytes == pytest.approx(32768 * (4096 + 16) + touched)
+
+
+@pytest.mark.parametrize("name", ["upsample_bilinear2d", "_upsample_nearest_exact2d"])
+def test_interpolation_moves_every_pixel_once(name):
+    kernel = "void at::native::(anonymous namespace)::upsample_bilinear2d_nhwc_out_frame<float, float>(float)"
+    found = work(f"aten::{name}", kernel, [[2, 8, 16, 16], [], [], []], ["float"], ["", "[32, 48]"])
+    assert (found.read_bytes, found.write_bytes) == (4.0 * 2 * 8 * 256, 4.0 * 2 * 8 * 32 * 48)
+    back = work(
+        f"aten::{name}_backward",
+        kernel,
+        [[2, 8, 32, 48], [], []],
+        ["float"],
+        ["", "[32, 48]", "[2, 8, 16, 16]"],
+    )
+    assert (back.read_bytes, back.write_bytes) == (found.write_bytes, found.read_bytes)

@@ -7,7 +7,7 @@ import pytest
 
 import profkit
 from profkit.hardware.multiprocessor import MULTIPROCESSORS
-from profkit.model import Device
+from profkit.model import Device, RangeKind
 from profkit.report.assembly import summarise
 from tests.builders import TraceBuilder
 from tests.shared import DATA, SHARED, needs_shared
@@ -41,8 +41,10 @@ def check(file):
             if occupancy:
                 assert row.occupancy * 100 == pytest.approx(occupancy, abs=0.51)
                 compared += 1
-            assert row.occupancy_limit != "grid" or row.waves <= blocks * 1.0001
-            assert (row.waves < 1) == (row.occupancy_limit == "grid")
+            # Of persistent products the tiles are counted.
+            if row.mnk is None:
+                assert row.waves <= blocks * 1.0001
+                assert (row.waves < 1) == (row.occupancy_limit == "grid")
     assert compared
 
 
@@ -93,6 +95,19 @@ def test_waves_count_the_grid_in_fillings_of_the_gpu():
         Device(0, "NVIDIA H100 80GB HBM3"), grid_x=66, block_x=1024, registers=32, shared_bytes=0
     )
     assert (row.waves, row.occupancy, row.occupancy_limit) == (0.25, 0.25, "grid")
+
+
+def test_waves_of_a_persistent_product_are_those_of_its_tiles():
+    made = TraceBuilder()
+    texts = [made.text(json.dumps(each)) for each in ([[8192, 1024], [1024, 4000]], ["c10::BFloat16"] * 2)]
+    made.range(0, 10, "aten::mm", kind=RangeKind.OPERATOR, shapes=texts[0], dtypes=texts[1])
+    sides = {"grid_x": 2, "grid_y": 66, "grid_z": 1, "block_x": 384, "block_y": 1, "block_z": 1}
+    name = "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
+    made.kernel(20, 10_000, launch=(1, 2), name=name, registers=168, shared_bytes=213_188, **sides)
+    (row,) = summarise([made.trace()]).kernels
+    assert row.mnk == (8192, 4000, 1024)
+    # 32 rows of 32 tiles, the last of each but a part, or 64 of 16: on 132 multiprocessors, a block on each.
+    assert row.waves == 1024 / 132
 
 
 @pytest.mark.parametrize(

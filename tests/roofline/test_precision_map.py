@@ -141,6 +141,11 @@ def test_tf32_is_not_told_of_half_inputs_nor_of_gpus_without_it():
     assert not tf32_rows(typed("aten::mm", '["float", "float"]', SIMT_GEMM, capability=(7, 5)))
 
 
+def test_a_product_with_a_vector_does_not_say_that_tf32_is_off():
+    name = "std::enable_if<true, void>::type internal::gemvx::kernel<int, int, float, float, float, float, false>(int)"
+    assert not tf32_rows(typed("aten::mm", '["float", "float"]', name))
+
+
 BF16 = '["c10::BFloat16", "c10::BFloat16"]'
 GEMV = "void gemmSN_NN_kernel<float, 128, 2, 4, 8, 4, 4, false, cublasGemvTensorStridedBatched<__nv_bfloat16 const> >"
 
@@ -179,6 +184,8 @@ def test_fp16_on_volta_and_turing_is_on_tensor_cores(kernel):
     [
         "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16>(int)",
         "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x32_stage3_warpsize2x2x1_tensor16x8x16_execute_split_k_kernel__5x_cublas",
+        "void vllm::paged_attention_v2_reduce_kernel<__nv_bfloat16, 128, 128, 512>(__nv_bfloat16*)",
+        "void flash::flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>, 4, 5, true>(int)",
     ],
 )
 def test_a_reduction_of_split_products_is_no_product(reduce):

@@ -22,10 +22,12 @@ from profkit.memory.categories import (
     OPTIMIZER,
     OPTIMIZER_STATE,
     PARAMETER,
+    TEMPORARY,
     UNKNOWN_USE,
     _from_before,
 )
 from profkit.memory.phase_memory import Stretches
+from profkit.memory.replay import curve_of
 from profkit.model.memory_history import Action
 from profkit.readers import read
 from profkit.rendering.fit import render_fit_text
@@ -36,8 +38,8 @@ from profkit.simulation.attention_memory import score_rows, sequence_times, shar
 from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators, Call, block_operators
 from profkit.simulation.caching_allocator import most_reserved
-from profkit.simulation.cheapest_fit import cheapest_fit
-from profkit.simulation.fit import fit_program
+from profkit.simulation.cheapest_fit import _sets, cheapest_fit
+from profkit.simulation.fit import fit_program, room_bytes
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
 from profkit.simulation.loss_memory import find_loss, fuse_loss_memory
@@ -218,10 +220,25 @@ def test_8_bit_states_of_small_parameters_stay_in_fp32():
     states = (program.use == OPTIMIZER_STATE) & (program.requested > 0)
     small = states & (program.requested < 4 * 4096)
     assert small.any()
-    changed = optimizer_kind("adam8bit")(program)
+    changed = optimizer_kind("adam8bit", foreach=True)(program)
     assert (changed.requested[small] == program.requested[small]).all()
     large = states & ~small
     assert changed.requested[large].sum() < 0.3 * program.requested[large].sum()
+
+
+@needs_shared
+@pytest.mark.parametrize("foreach", [True, False])
+def test_an_adam_that_was_not_there_takes_the_roots_of_its_second_moments(foreach):
+    """As the recorded Adam does: its temporaries are as large as the parameters."""
+    program, _ = recorded("gpt2")
+    plain = optimizer_kind("sgd", foreach=True)(program)
+    changed = optimizer_kind("adam", foreach=foreach)(plain)
+    roots = changed.bytes[len(plain.requested) :][changed.use[len(plain.requested) :] == TEMPORARY]
+    weights = program.bytes[program.use == PARAMETER].sum()
+    assert roots.sum() == foreach * weights * (len(program.step_bounds) - 1)
+    held = np.where((program.use == TEMPORARY) & program.born_in(OPTIMIZER), program.bytes, 0)
+    taken = curve_of(held, program.allocated, program.freed, program.end).max()
+    assert taken == pytest.approx(weights, rel=0.02)
 
 
 def test_queries_that_share_keys_in_fp32_leave_the_scores_stored():
@@ -492,6 +509,28 @@ def test_it_fits_only_when_the_upper_end_does(memory_bytes, fits):
     assert found.fits is fits
     within = profkit.fit(DATA / "run_gpt", memory_bytes=int(found.after.reserved_bytes.likely))
     assert within.fits is None
+
+
+@needs_shared
+@pytest.mark.parametrize(("model", "offered"), [("gpt2", True), ("resnet50", False)])
+def test_a_loss_in_chunks_is_offered_where_a_vocabulary_is_large(model, offered):
+    program, operators = recorded(model)
+    sets = list(_sets(program, FitChanges(), operators))
+    assert any("fused_loss" in names for names in sets) is offered
+    assert not any("fused_loss" in names for names in _sets(program, FitChanges(), None))
+    assert not any("fused_loss" in names for names in _sets(program, FitChanges(fused_loss=True), operators))
+
+
+def test_of_the_gpus_own_memory_the_context_takes_its_part():
+    """As much as was in use beside the allocator when memory ran out on the same GPU."""
+    own = profkit.fit(DATA / "run_gpt")
+    assert own.outside_bytes == 631 << 20
+    assert profkit.fit(DATA / "run_gpt", memory_bytes=own.memory_bytes).outside_bytes == 0
+    program = memory_program(read(DATA / "run_gpt" / "memory_oom.pickle"))
+    told = fit_program(program, FitChanges(), gpu_bytes=own.memory_bytes).outside_bytes
+    assert told == pytest.approx(631 << 20, rel=0.001)
+    assert room_bytes(program, None, own.memory_bytes) == own.memory_bytes - told
+    assert room_bytes(program, None, None) is None
 
 
 @needs_shared

@@ -7,7 +7,11 @@ import pytest
 
 import profkit
 from profkit.model import RangeKind
+from profkit.rendering.document_of import document_of
+from profkit.rendering.markdown import render_markdown
 from profkit.rendering.sentences.first_action import first_action
+from profkit.rendering.sentences.verdict import verdict_caveats
+from profkit.rendering.text import render_text
 from profkit.report.assembly import summarise
 from tests.builders import LOADER, TraceBuilder
 
@@ -162,3 +166,23 @@ def test_an_export_of_nsys_without_a_gpu_does_not_show_that_none_was_used():
 def test_a_part_without_operators_that_has_a_name_needs_no_mark(mark, said):
     made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1").range(0, 900, mark)
     assert first_action(summarise([made.trace()])) == said
+
+
+def test_an_operator_that_is_hardly_any_of_a_part_does_not_explain_it():
+    made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1")
+    made.range(0, 900, "backward").range(10, 30, "aten::sum", kind=OPERATOR)
+    made.range(900, 1000, "forward").range(910, 990, "aten::mm", kind=OPERATOR)
+    said = verdict_caveats(summarise([made.trace()]))
+    assert said[0] == "Backward takes 900 ns per step (90 %); the longest operator in it is aten::sum 20 ns."
+    assert said[1] == "Forward takes 100 ns per step (10 %): aten::mm 80 ns."
+
+
+@pytest.mark.parametrize("render", [render_text, render_markdown])
+def test_an_operator_of_two_phases_has_one_row_in_text(render):
+    made = TraceBuilder(devices=0, format="kineto").range(0, 1000, "ProfilerStep#1")
+    made.range(0, 500, "forward", domain="profkit").range(500, 1000, "head", domain="profkit")
+    made.range(10, 310, "aten::addmm", kind=OPERATOR).range(510, 610, "aten::addmm", kind=OPERATOR)
+    text = render(document_of(summarise([made.trace()])))
+    (row,) = [line for line in text.splitlines() if "aten::addmm" in line and "takes" not in line]
+    assert "400 ns" in row
+    assert row.split()[-1].strip("|") in ("2", "")

@@ -148,9 +148,18 @@ def test_a_combination_that_does_not_start_again_leaves_what_helps_alone(machine
         return original(side)
 
     monkeypatch.setattr(Stand, "start", start)
-    found = run("bf16")
+    machine.gains["set-to-none"] = 1.0
+    monkeypatch.setattr(FACTS, "zeroed", True)
+    found = run("bf16", "set-to-none")
     assert found.final.changes == ["bf16"]
     assert found.notes == ["what helps alone was not measured together: planted"]
+
+
+def test_a_single_change_is_started_once(machine):
+    found = run("bf16")
+    assert found.final.changes == ["bf16"]
+    assert machine.started.count(("bf16",)) == 1
+    assert not [note for note in found.notes if "budget is short" in note]
 
 
 def test_another_seed_that_fails_is_a_note(machine):

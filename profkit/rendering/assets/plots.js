@@ -279,8 +279,8 @@ profkit.plots = (() => {
   function utilisation() {
     if (!data.utilisation.length) return;
     add("plot-utilisation", 320, () => ({
-      traces: data.utilisation.map((row, index) => ({ type: "scatter", mode: "lines", name: safe(row.metric, 40), visible: /pcie|nvlink|^gr |issue|host/i.test(row.metric) ? "legendonly" : true, x: row.time_ns.map((ns) => ns / 1e6), y: row.value, connectgaps: false, line: { width: 1.3, color: color(PALETTE[index % PALETTE.length]) } })),
-      shape: { hovermode: "x", xaxis: { title: { text: "ms" } }, yaxis: { rangemode: "tozero" } },
+      traces: data.utilisation.map((row, index) => ({ type: "scatter", mode: "lines", name: safe(row.metric, 40), visible: /pcie|nvlink|^gr |issue|host|clock/i.test(row.metric) ? "legendonly" : true, yaxis: /clock/i.test(row.metric) ? "y2" : "y", x: row.time_ns.map((ns) => ns / 1e6), y: row.value, connectgaps: false, line: { width: 1.3, color: color(PALETTE[index % PALETTE.length]) } })),
+      shape: { hovermode: "x", xaxis: { title: { text: "ms" } }, yaxis: { rangemode: "tozero" }, yaxis2: { overlaying: "y", side: "right", showgrid: false, title: { text: data.utilisation.some((row) => /clock/i.test(row.metric)) ? "MHz" : "" }, rangemode: "tozero" } },
     }));
   }
 

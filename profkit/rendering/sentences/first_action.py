@@ -9,12 +9,10 @@ from profkit.model.report import Memory, Report
 from profkit.model.report_memory import HolderRow, OutOfMemory
 from profkit.model.report_verdict import Verdict
 from profkit.rendering.sentences.memory import EXPANDABLE
+from profkit.rendering.sentences.verdict import HARDLY_ANY
 from profkit.units import bytes_text
 
 __all__ = ["first_action"]
-
-_HARDLY_ANY: Final = 0.05
-"""Of a part of the step: its busiest operator does not explain it."""
 
 _OF_SHORTAGE: Final = {
     "fragmented": EXPANDABLE,
@@ -97,6 +95,6 @@ def _without_gpu(verdict: Verdict) -> str | None:
     whole = "step" if most["steps"] else "recording"
     if not names and most["part"] != "rest":
         return f"Record with torch.profiler: it names the operators of the {most['part']} part, the largest of the {whole}."
-    if not names or int(times[0]) < _HARDLY_ANY * int(str(most["part_ns"])):
+    if not names or int(times[0]) < HARDLY_ANY * int(str(most["part_ns"])):
         return f"Mark the parts of the {whole} with profkit.phase: no range or operator names what takes most of it."
     return f"Look at {names[0]} first: it takes the most time in the largest part of the {whole}."

@@ -66,9 +66,7 @@ def fits_sentence(found: Fit) -> str:
     if found.memory_bytes is None:
         return "The memory of the GPU is not known: pass it with --memory."
     limit = bytes_text(found.memory_bytes)
-    beside = (
-        f", with {bytes_text(found.outside_bytes)} in use beside the allocator" if found.outside_bytes else ""
-    )
+    beside = f", with {bytes_text(found.outside_bytes)} beside the allocator" if found.outside_bytes else ""
     if found.fits is None and any(note.code in ("ran-out", "grows") for note in found.notes):
         return f"As far as the recording goes, it may fit into {limit}{beside}."
     if found.fits is None:
@@ -116,6 +114,10 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     ),
     "ranks-not-timed": lambda _: (
         "The time leaves out what the ranks exchange, and what sharing the update saves."
+    ),
+    "unshared-blocks": lambda note: (
+        f"{bytes_text(float(note.params['bytes']))} were allocated before the history, and what for is not known. Where they are "
+        "weights without a gradient, the ranks share them, too."
     ),
     "unexplained-blocks": lambda note: (
         f"{bytes_text(float(note.params['bytes']))} were allocated before the history, and what for is not known. Where they are "

@@ -11,7 +11,7 @@ __all__ = ["FINDINGS", "autocast_message", "autocast_summary", "tf32_message"]
 
 FINDINGS: Final[Table] = {
     "fp16-without-scaler": (
-        "Gradients are computed in fp16 ({count:product}) and nothing scales the loss: gradients under 6e-8 become zero. "
+        "Gradients are computed in fp16 ({count:product}) and nothing scales the loss: gradients under 3e-8 become zero. "
         'Use torch.amp.GradScaler("cuda"), or bf16, which needs none.'
     ),
     "bf16-emulated": (
@@ -34,7 +34,7 @@ _ACCIDENTS: Final[Table] = {
         "{name} took {takes} outside autocast, which would keep it in fp32. Move it into the region, or cast its input "
         "with .float()."
     ),
-    "product-outside": "{name} took {takes} outside autocast, so it multiplies in fp32. Move it into the region.",
+    "product-outside": "{name} took {takes} outside autocast, which would run it in 16 bits. Move it into the region.",
     "around-backward": (
         "{name} runs under autocast in the backward pass. End the region before backward(): gradients take the types of "
         "the forward pass."
@@ -76,17 +76,14 @@ def autocast_summary(autocast: Autocast, per: int, *, timed: bool) -> str:
         per: The steps of all devices.
         timed: Whether the recording has kernels.
     """
+    found = any(not row.by_design for row in autocast.operators)
     text = "Autocast to {types} added {casts:cast}."
     if not autocast.types:
-        text = "The program computes in 16 bits without autocast; wider operands undo that in places."
-        if timed:
-            text = "The program computes in 16 bits without autocast; {fp32_by_accident_ns} more is fp32 by accident."
+        text = "The program computes in 16 bits without autocast; wider operands "
+        text += "cost {fp32_by_accident_ns}." if timed else "undo that in places."
     elif timed:
-        accident = "{fp32_by_accident_ns} more is" if autocast.fp32_by_accident_ns else "nothing is"
-        text = (
-            "Autocast to {types} added {casts:cast} ({casts_ns}) and kept {fp32_by_design_ns} in fp32 by its lists; "
-            f"{accident} fp32 by accident."
-        )
+        text = "Autocast to {types} added {casts:cast} ({casts_ns}) and kept {fp32_by_design_ns} in fp32 by its lists; "
+        text += "accidents cost {fp32_by_accident_ns}." if found else "nothing is fp32 by accident."
     values: Params = {
         "types": ", ".join(autocast.types),
         "casts": round(autocast.casts / per),

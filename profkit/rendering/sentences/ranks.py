@@ -165,9 +165,16 @@ def _pageable(params: Params) -> str:
     return " {pageable} of them use pageable memory and block the host." if params["pageable"] else ""
 
 
+def _devices(params: Params) -> str:
+    """Times of several devices are sums: without their number, they seem too long for the window."""
+    devices = params.get("devices", 1)
+    return f" on {devices} devices" if devices != 1 else ""
+
+
 def _copies_on_compute_stream(params: Params) -> str:
     return say(
-        f"Up to {{total_ns}} ({{share}} of the window) of host copies could run beside kernels, but are on {_stream(params)}, "
+        f"Up to {{total_ns}}{_devices(params)} ({{share}} of the window) of host copies could run beside kernels, but are on "
+        f"{_stream(params)}, "
         "which also computes. Give them a stream of their own and pinned memory." + _pageable(params),
         params,
     )
@@ -175,7 +182,7 @@ def _copies_on_compute_stream(params: Params) -> str:
 
 def _collectives_on_compute_stream(params: Params) -> str:
     return say(
-        f"{{total_ns}} ({{share}} of the window) of collectives run alone on {_stream(params)}. "
+        f"{{total_ns}}{_devices(params)} ({{share}} of the window) of collectives run alone on {_stream(params)}. "
         "It also computes, so they cannot overlap with kernels.",
         params,
     )
@@ -183,7 +190,7 @@ def _collectives_on_compute_stream(params: Params) -> str:
 
 def _copies_run_alone(params: Params) -> str:
     return say(
-        "Up to {total_ns} ({share} of the window) of host copies could run beside kernels, but run alone, although they "
+        f"Up to {{total_ns}}{_devices(params)} ({{share}} of the window) of host copies could run beside kernels, but run alone, although they "
         "have a stream of their own. "
         "Start them earlier (a batch ahead), and wait for them as late as possible." + _pageable(params),
         params,
@@ -191,7 +198,7 @@ def _copies_run_alone(params: Params) -> str:
 
 
 def _streams_take_turns(params: Params) -> str:
-    text = "Kernels on two streams rarely overlap: at most {total_ns} ({share} of the window) could."
+    text = f"Kernels on two streams rarely overlap: at most {{total_ns}}{_devices(params)} ({{share}} of the window) could."
     if params["default_stream"]:
         text += (
             " One of them is the default stream, which synchronises with all streams "

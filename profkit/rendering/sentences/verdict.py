@@ -15,7 +15,7 @@ from profkit.rendering.sentences.ranks import straggler_caveats, straggler_sente
 from profkit.rendering.sentences.wording import Params, Table, say
 from profkit.units import duration_text, percent_text
 
-__all__ = ["verdict_caveats", "verdict_remedy", "verdict_sentence"]
+__all__ = ["HARDLY_ANY", "verdict_caveats", "verdict_remedy", "verdict_sentence"]
 
 _BOUNDS: Final = {
     "compute": "{subject} is compute-bound: the GPU spends {share} of {time} in compute-bound kernels",
@@ -120,6 +120,10 @@ def _host_only(params: Params) -> str:
     return say(f"{what}, on the CPU alone: {', '.join(shown)}.", params)
 
 
+HARDLY_ANY: Final = 0.05
+"""Of a part of the step: its busiest operator does not explain it."""
+
+
 def _host_part(params: Params) -> str:
     names, times = params["operators"], params["operator_times"]
     assert isinstance(names, Sequence)
@@ -129,6 +133,8 @@ def _host_part(params: Params) -> str:
     per = "per step" if params["steps"] else "in all"
     verb = "take" if part.startswith("collectives") else "takes"
     text = say(f"{part[0].upper()}{part[1:]} {verb} {{part_ns}} {per} ({{part_share}})", params)
+    if seen and int(times[0]) < HARDLY_ANY * int(str(params["part_ns"])):
+        return f"{text}; the longest operator in it is {seen[0]}."
     return f"{text}: {', '.join(seen)}." if seen else f"{text}."
 
 
