@@ -53,7 +53,11 @@ def commands_page() -> str:
     for path, command in commands(command_line, ("profkit",)):
         context = click.Context(command, info_name=" ".join(path))
         usage = command.get_usage(context)
-        parts += [f"## {' '.join(path)}", f"```text\n{usage}\n```", prose(command.help or "")]
+        parts += [
+            f"## {' '.join(path)}",
+            f"```text\n{usage}\n```",
+            prose(inspect.cleandoc(command.help or "")),
+        ]
         options = [
             each.get_help_record(context)
             for each in command.get_params(context)
