@@ -178,39 +178,37 @@ create table PROCESSES (globalPid integer, pid integer, name text);
 _PROCESS = 1 << 48 | 4242 << 24
 _THREAD = _PROCESS | 4242
 _INSERTS = {
-    "range_text": "insert into NVTX_EVENTS values (?3, ?3 + 50, 59, null, null, null, ?1, {thread}, null, null, 0)",
-    "domain": "insert into NVTX_EVENTS values (?3, null, 75, null, null, null, ?1, {thread}, null, null, ?2)",
-    "metric": "insert into TARGET_INFO_GPU_METRICS values (?2 % 300, 0, ?2, ?1)",
-    "early_metric": "insert into GENERIC_EVENTS values (?3, ?3, ?2, json_object(?1, '1', ?1 || ' [%]', '2'))",
-    "diagnostic": "insert into DIAGNOSTIC_EVENT values (?3, 0, 1, ?1, {process})",
-    "gpu": "insert into TARGET_INFO_GPU values (?2, ?1, 132, 1, 1, ?2)",
-    "environment": "insert into TARGET_INFO_SYSTEM_ENV values (0, 'x', ?1, 0, ?1)",
-    "capture": "insert into META_DATA_CAPTURE values ('CAPTURE:' || ?1, ?1)",
-    "process": "insert into PROCESSES values ({process} + (?2 << 24), ?2, ?1)",
-    "kernel": "insert into CUPTI_ACTIVITY_KIND_KERNEL values (?3, ?3 + 50, 0, 1, 7, ?2, {process}, ?2, ?2, 1, 1, 1, 32, 1, 1)",
-    "range": "insert into NVTX_EVENTS values (?3, ?3 + 50, 59, null, null, null, null, {thread}, null, ?2, 0)",
-    "thread": "insert into ThreadNames values (?2, 0, {thread} + ?2)",
-    "symbol": "insert into CUDA_CALLCHAINS values (?2 % 1000, ?2, 1, 0, ?2)",
-    "module": "insert into CUDA_CALLCHAINS values (?2 % 1000, 1, ?2, 0, ?2)",
-    "api": "insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?3, ?3 + 9, 0, {thread}, ?2, ?2, 0, ?2 % 1000)",
+    "range_text": "insert into NVTX_EVENTS values (:at, :at + 50, 59, null, null, null, :text, {thread}, null, null, 0)",
+    "domain": "insert into NVTX_EVENTS values (:at, null, 75, null, null, null, :text, {thread}, null, null, :number)",
+    "metric": "insert into TARGET_INFO_GPU_METRICS values (:number % 300, 0, :number, :text)",
+    "early_metric": "insert into GENERIC_EVENTS values (:at, :at, :number, json_object(:text, '1', :text || ' [%]', '2'))",
+    "diagnostic": "insert into DIAGNOSTIC_EVENT values (:at, 0, 1, :text, {process})",
+    "gpu": "insert into TARGET_INFO_GPU values (:number, :text, 132, 1, 1, :number)",
+    "environment": "insert into TARGET_INFO_SYSTEM_ENV values (0, 'x', :text, 0, :text)",
+    "capture": "insert into META_DATA_CAPTURE values ('CAPTURE:' || :text, :text)",
+    "process": "insert into PROCESSES values ({process} + (:number << 24), :number, :text)",
+    "kernel": "insert into CUPTI_ACTIVITY_KIND_KERNEL values (:at, :at + 50, 0, 1, 7, :number, {process}, :number, :number, 1, 1, 1, 32, 1, 1)",
+    "range": "insert into NVTX_EVENTS values (:at, :at + 50, 59, null, null, null, null, {thread}, null, :number, 0)",
+    "thread": "insert into ThreadNames values (:number, 0, {thread} + :number)",
+    "symbol": "insert into CUDA_CALLCHAINS values (:number % 1000, :number, 1, 0, :number)",
+    "module": "insert into CUDA_CALLCHAINS values (:number % 1000, 1, :number, 0, :number)",
+    "api": "insert into CUPTI_ACTIVITY_KIND_RUNTIME values (:at, :at + 9, 0, {thread}, :number, :number, 0, :number % 1000)",
 }
-_SAMPLE = "insert into GPU_METRICS values (?3, ?2 % 300, ?2, 50)"
+_SAMPLE = "insert into GPU_METRICS values (:at, :number % 300, :number, 50)"
 
 
 def _nsys(field: str, texts: list[str]) -> bytes:
     first = 10
-    rows = [(text, number, 1000 + 100 * number) for number, text in enumerate(texts, first)]
-    rows += [("k", number, 1000 + 100 * number) for number in range(1, first)]
+    texts_of = [*enumerate(texts, first), *((number, "k") for number in range(1, first))]
+    rows = [{"text": text, "number": number, "at": 1000 + 100 * number} for number, text in texts_of]
     fill = {"process": _PROCESS, "thread": _THREAD}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "made.sqlite"
         database = sqlite3.connect(path)
         database.executescript(_TABLES)
         if field in ("kernel", "range", "thread", "symbol", "module", "api"):
-            database.executemany("insert into StringIds values (?2, ?1)", [row[:2] for row in rows])
-        sql = _INSERTS[field].format(**fill)
-        width = max(place for place in (1, 2, 3) if f"?{place}" in sql)
-        database.executemany(sql, [row[:width] for row in rows])
+            database.executemany("insert into StringIds values (:number, :text)", rows)
+        database.executemany(_INSERTS[field].format(**fill), rows)
         if field == "metric":
             database.executemany(_SAMPLE, rows)
         if field != "gpu":
