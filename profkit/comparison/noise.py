@@ -169,7 +169,7 @@ def _scale(run: NDArray[np.float64]) -> float:
     run = run[:: -(-len(run) // _MOST)]
     count = len(run)
     if count < min(_QN_SMALL):
-        return float(run.std(ddof=1))
+        return float(run.std(ddof=1)) if count > 1 else 0.0
     half = count // 2 + 1
     first, second = np.triu_indices(count, 1)
     apart = np.partition(np.abs(run[first] - run[second]), half * (half - 1) // 2 - 1)
