@@ -115,7 +115,7 @@ def _unordered(case: Case) -> Evidence | None:
     if not uploads.any():
         return None
     return Evidence(
-        f"{noun_text(int(uploads.sum()), 'copy')} a step to the device run on a stream of their own, and the file has no wait for "
+        f"{noun_text(int(uploads.sum()), 'copy')} a step to the device run on a stream of their own. The file has no wait for "
         "them: neither cudaStreamWaitEvent nor a synchronisation. Kernels may read data that is only half there.",
         kernels_seen(facts, uploads),
         None,

@@ -44,7 +44,7 @@ _ACCIDENTS: Final[Table] = {
         "function with torch.amp.custom_fwd and custom_bwd, or cast what it saves."
     ),
     "cast-undone": (
-        "{name} casts {takes} to fp32 by hand, and autocast casts it back before anything is computed: remove the cast, or "
+        "{name} casts {takes} to fp32 by hand, and autocast casts it back before anything is computed. Remove the cast, or "
         "turn autocast off around what must be fp32."
     ),
     "other-type-by-hand": (

@@ -190,8 +190,8 @@ def _collectives_on_compute_stream(params: Params) -> str:
 
 def _copies_run_alone(params: Params) -> str:
     return say(
-        f"Up to {{total_ns}}{_devices(params)} ({{share}} of the window) of host copies could run beside kernels, but run alone, although they "
-        "have a stream of their own. "
+        f"Up to {{total_ns}}{_devices(params)} ({{share}} of the window) of host copies could run beside kernels. They have "
+        "a stream of their own, but run alone. "
         "Start them earlier (a batch ahead), and wait for them as late as possible." + _pageable(params),
         params,
     )
