@@ -27,7 +27,7 @@ from profkit.simulation.predict import Step
 from profkit.simulation.recompute_memory import cheapest_places, find_segments
 from profkit.simulation.reserved_memory import reserved_bytes
 
-__all__ = ["failed_request", "fit_program", "gpu_bytes", "largest_batch", "room_bytes"]
+__all__ = ["failed_request", "fit_program", "gpu_bytes", "largest_batch", "may_fit", "room_bytes"]
 
 _MOST_BATCH: Final = 64 * 1024
 
@@ -59,9 +59,7 @@ def fit_program(
     room = room_bytes(program, memory_bytes, gpu_bytes)
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
     failed, grows = failed_request(program), _grows(program)
-    priced = changes.priced(program, operators)
-    program = program if failed is None else _with_request(program, failed)
-    changed = _applied(program, priced)
+    priced, program, changed = _changed(program, changes, operators)
     peak, reserved = _peak(changed, priced), _reserved(program, changed, priced, room)
     return Fit(
         before=FitNow(
@@ -88,6 +86,22 @@ def fit_program(
             *([FitNote(code="gives-back")] if reserved.high == room else []),
         ],
     )
+
+
+def may_fit(program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None, room: int) -> bool:
+    """Whether a step may surely run in so much: never where the upper end of its peak is more. The allocator is not played."""
+    priced, _, changed = _changed(program, changes, operators)
+    return _peak(changed, priced).high <= room
+
+
+@lru_cache(maxsize=4)
+def _changed(
+    program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None
+) -> tuple[Sequence[PricedChange], MemoryProgram, MemoryProgram]:
+    """The changes, the blocks with a request that failed, and these changed."""
+    priced, failed = changes.priced(program, operators), failed_request(program)
+    program = program if failed is None else _with_request(program, failed)
+    return priced, program, _applied(program, priced)
 
 
 def failed_request(program: MemoryProgram) -> int | None:
