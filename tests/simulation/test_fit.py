@@ -131,6 +131,10 @@ def test_a_snapshot_of_100_000_entries_takes_under_3_s(tmp_path):
     began = process_time()
     profkit.fit(large, batch=2, recompute="all", keep_gradients=True, memory_bytes=10**9)
     assert process_time() - began < 3
+    began = process_time()
+    searched = profkit.fit(large, memory_bytes=28 * 10**6)
+    assert process_time() - began < 3
+    assert searched.fits is False
 
 
 def closed(trace):
