@@ -262,11 +262,15 @@ def _time(step: Step | None, priced: Sequence[PricedChange], on_host: int) -> In
     missed = (1 - _LEAST_GAIN) * sum(max(math.log(speedup), 0.0) for speedup in alone)
     low = math.exp(min(math.log(found.low), math.log(found.likely) - missed) - _ANOTHER_RUN)
     high = math.exp(math.log(found.high) + _ANOTHER_RUN)
+    slowest = found.before_ns / low
+    if any(each.slowest for each in priced):
+        after = step.after_ns([change for each in priced for change in each.slowest or each.time])
+        slowest = max(slowest, after * math.exp(_ANOTHER_RUN))
     beside = offload_ns(on_host, step.facts.gpu)
     return _around(
         found.after_ns + beside.likely,
         found.before_ns / high + beside.low,
-        found.before_ns / low + beside.high,
+        slowest + beside.high,
     )
 
 

@@ -367,7 +367,8 @@ class _Blocks:
         first = np.searchsorted(self.sources, recorded)
         counts = np.searchsorted(self.sources, recorded, side="right") - first
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.by_source[np.repeat(first, counts) + within]
+        found: NDArray[np.int64] = self.by_source[np.repeat(first, counts) + within]
+        return found
 
     def _passing(
         self, kept: NDArray[np.int64], first: int, last: int, begin: int

@@ -347,6 +347,17 @@ def test_the_time_of_recomputing_layers_is_met(row):
     assert after.step_ns.low <= row["after_ms"] * 1e6 <= after.step_ns.high
 
 
+def test_hooks_that_cost_the_host_most_lie_within_the_time_of_recomputing():
+    trace = read(DATA / "run_gpt" / "trace.json.gz")
+    program = memory_program(read(DATA / "run_gpt" / "memory.pickle.gz"))
+    step = first_step(timelines([trace], Options())[0])
+    asked = FitChanges(recompute="all")
+    (priced,) = asked.priced(program, None)
+    slowest = step.after_ns(priced.slowest)
+    assert slowest > 1.1 * step.after_ns(priced.time)
+    assert fit_program(program, asked, step=step).after.step_ns.high >= slowest
+
+
 @needs_shared
 def test_a_layer_lasts_until_the_next_one_begins():
     program, _ = recorded("gpt2")
