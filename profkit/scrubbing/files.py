@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from profkit.access_keys import tokens_in
 from profkit.errors import OutputError, ReadError
 from profkit.readers.snapshot.pickled import load
 from profkit.readers.sources import open_input
 from profkit.scrubbing.exports import scrub_export
 from profkit.scrubbing.json_files import scrub_json
 from profkit.scrubbing.texts import NAMES, Scrubber
-from profkit.secrets import tokens_in
 
 __all__ = ["Scrubbed", "scrub_file"]
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from profkit.access_keys import tokens_in
 from profkit.errors import ReadError
-from profkit.secrets import SECRET_WORD, tokens_in
+from profkit.secrets import SECRET_WORD
 
 __all__ = ["HIDDEN", "NAMES", "Scrubber", "kept_variable"]
 

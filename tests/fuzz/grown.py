@@ -157,11 +157,11 @@ def _document(kind: str) -> Any:
     if kind == "run":
         return json.loads((DATA / "run_gpt/run.json").read_bytes())
     if kind == "numerics":
-        return _numerics()
+        return numerics_file()
     return json.loads(gzip.decompress((DATA / f"kineto/{kind}.json.gz").read_bytes()))
 
 
-def _numerics() -> Any:
+def numerics_file() -> Any:
     exponents = [0] * 256
     tensor = dict(
         name="layers.0", tensor="gradient", dtype="fp16", steps=[1, 2], norms=[1.0, None], largest=[1.0, None],
