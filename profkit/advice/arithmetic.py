@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
+from profkit.advice.rule import Case, Evidence, Flags, Rule, kernels_seen
 from profkit.hardware import TENSOR, VECTOR
 from profkit.model.kernel_class import Family
 from profkit.model.names import Level
 from profkit.roofline.autocast import autocast_rows, autocast_together
+from profkit.roofline.precision_map import WindowKernels
 from profkit.simulation.debugging import scaler_kernels
 from profkit.simulation.precision import misaligned, misaligned_sizes, simt_products, wide_products
 from profkit.units import duration_text, percent_text
@@ -30,6 +31,13 @@ _FP16 = ("Load the weights in float16.", "model = model.half()")
 _CONVOLUTIONS_IN_TF32 = "Allow TF32 for convolutions: something turned cuDNN's own switch off."
 
 
+def _share_of_products(case: Case, chosen: Flags) -> str:
+    """The share that the precision section's map shows: of the whole window, without the kernels beside products."""
+    kernels, name = WindowKernels.of(case.view), case.view.trace.operations.name
+    among = np.isin(name[kernels.row], name[case.facts.program.row[chosen]]) & kernels.matrix
+    return percent_text(float(kernels.duration_ns[among].sum() / max(kernels.duration_ns.sum(), 1)))
+
+
 def _tf32(case: Case) -> Evidence | None:
     facts, gpu = case.facts, case.facts.gpu
     chosen = simt_products(facts)
@@ -38,7 +46,7 @@ def _tf32(case: Case) -> Evidence | None:
         return None
     convolutions = facts.share(chosen & facts.of_family(Family.CONVOLUTION)) > 0.5 * facts.share(chosen)
     return Evidence(
-        f"Matrix products in fp32 take {percent_text(facts.share(chosen))} of the device's time on CUDA cores. "
+        f"Matrix products in fp32 take {_share_of_products(case, chosen)} of the kernels' time, on CUDA cores. "
         f"In TF32, this GPU's Tensor Cores are up to {fast / slow:.1f} times as fast.",
         kernels_seen(facts, chosen),
         ["tf32"],
@@ -58,9 +66,7 @@ def _autocast(case: Case) -> Evidence | None:
     narrow = facts.matrix & np.isin(facts.dtype.astype(str), ("bf16", "fp16"))
     if facts.share(narrow) > facts.share(chosen):
         return None
-    told = (
-        f"Matrix products with 32-bit inputs take {percent_text(facts.share(chosen))} of the device's time."
-    )
+    told = f"Matrix products with 32-bit inputs take {_share_of_products(case, chosen)} of the kernels' time."
     seen = kernels_seen(facts, chosen)
     confidence: Level = "medium" if facts.compiled.any() else "high"
     if case.capability >= _FIRST_BF16:
