@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from profkit.advice.rule import Case, Evidence, Rule, kernels_seen
+from profkit.advice.rule import Case, Evidence, Flags, Rule, kernels_seen
 from profkit.hardware import TENSOR, VECTOR
 from profkit.model.kernel_class import Family
 from profkit.model.names import Level
 from profkit.roofline.autocast import autocast_rows, autocast_together
+from profkit.roofline.precision_map import WindowKernels
 from profkit.simulation.debugging import scaler_kernels
 from profkit.simulation.precision import misaligned, misaligned_sizes, simt_products, wide_products
 from profkit.units import duration_text, percent_text
@@ -30,6 +31,13 @@ _FP16 = ("Load the weights in float16.", "model = model.half()")
 _CONVOLUTIONS_IN_TF32 = "Allow TF32 for convolutions: something turned cuDNN's own switch off."
 
 
+def _share_of_products(case: Case, chosen: Flags) -> str:
+    """The share that the precision section's map shows: of the whole window, without the kernels beside products."""
+    kernels, name = WindowKernels.of(case.view), case.view.trace.operations.name
+    among = np.isin(name[kernels.row], name[case.facts.program.row[chosen]]) & kernels.matrix
+    return percent_text(float(kernels.duration_ns[among].sum() / max(kernels.duration_ns.sum(), 1)))
+
+
 def _tf32(case: Case) -> Evidence | None:
     facts, gpu = case.facts, case.facts.gpu
     chosen = simt_products(facts)
@@ -38,7 +46,7 @@ def _tf32(case: Case) -> Evidence | None:
         return None
     convolutions = facts.share(chosen & facts.of_family(Family.CONVOLUTION)) > 0.5 * facts.share(chosen)
     return Evidence(
-        f"Matrix products in fp32 take {percent_text(facts.share(chosen))} of the device's time on CUDA cores. "
+        f"Matrix products in fp32 take {_share_of_products(case, chosen)} of the kernels' time, on CUDA cores. "
         f"In TF32, this GPU's Tensor Cores are up to {fast / slow:.1f} times as fast.",
         kernels_seen(facts, chosen),
         ["tf32"],
@@ -58,9 +66,7 @@ def _autocast(case: Case) -> Evidence | None:
     narrow = facts.matrix & np.isin(facts.dtype.astype(str), ("bf16", "fp16"))
     if facts.share(narrow) > facts.share(chosen):
         return None
-    told = (
-        f"Matrix products with 32-bit inputs take {percent_text(facts.share(chosen))} of the device's time."
-    )
+    told = f"Matrix products with 32-bit inputs take {_share_of_products(case, chosen)} of the kernels' time."
     seen = kernels_seen(facts, chosen)
     confidence: Level = "medium" if facts.compiled.any() else "high"
     if case.capability >= _FIRST_BF16:
@@ -119,9 +125,11 @@ def _alignment(case: Case) -> Evidence | None:
         return None
     sizes = misaligned_sizes(facts, chosen)
     named = ", ".join(f"{size} ({dimension})" for size, dimension in sizes[:_MOST_SIZES])
-    told = f"No multiple of 8: {named}." if named else "A size is no multiple of 8 (16-bit) or 4 (TF32)."
+    told = (
+        f"Not a multiple of 8: {named}." if named else "A size is not a multiple of 8 (16-bit) or 4 (TF32)."
+    )
     return Evidence(
-        f"Products over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that are not aligned "
+        f"Products that take {percent_text(facts.share(chosen))} of the device's time use kernels for rows not aligned "
         f"to 16 bytes. {told}",
         kernels_seen(facts, chosen),
         ["aligned"],
@@ -143,9 +151,9 @@ def _accident(case: Case) -> Evidence | None:
         for row in rows[:4]
     ]
     said = (
-        "Under autocast, operators that nothing keeps in fp32 run in it, or cast more often than they need to"
+        "Under autocast, operators run in fp32 or cast their inputs without need"
         if found and found.types
-        else "In a model of 16 bits, smaller operands of a wider type widen others"
+        else "In a 16-bit model, small operands of a wider type widen others"
     )
     return Evidence(
         f"{said}: {percent_text(spent / whole)} of the device's time.",
@@ -206,7 +214,7 @@ RULES = (
         "fp64", "Compute in fp32 instead of fp64", _fp64,
         "Find where float64 enters (often a NumPy array) and convert it once.",
         "x = torch.as_tensor(array, dtype=torch.float32)",
-        "No kernel computes in double any more.",
+        "No kernel computes in fp64 any more.",
         ("Keep fp64 where the problem needs it.",),
         "https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
         change="fp32",

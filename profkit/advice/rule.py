@@ -16,7 +16,7 @@ from profkit.simulation.predict import Step
 from profkit.timeline.view import TraceView
 from profkit.units import duration_text
 
-__all__ = ["Case", "Evidence", "Rule", "kernels_seen"]
+__all__ = ["Case", "Evidence", "Flags", "Rule", "kernels_seen"]
 
 Flags = NDArray[np.bool_]
 

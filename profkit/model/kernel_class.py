@@ -11,7 +11,9 @@ from profkit.hardware import TENSOR, TENSOR_HALF
 __all__ = ["MATRIX_FAMILIES", "Family", "KernelClass"]
 
 _WINOGRAD_PASS = re.compile(r"winograd\w{0,64}(?:data|delta|filter|output)\dx\d")
-_HELPER = re.compile(r"generatewinogradtiles|offsetskernel|scal_kernel|dot_do_o|convert_dq|^globalkernel$")
+_HELPER = re.compile(
+    r"generatewinogradtiles|offsetskernel|scal_kernel|dot_do_o|convert_dq|^globalkernel$|im2d?2?col|vol2col|col2(?:im|vol)"
+)
 _PARTIAL_SUMS = re.compile(
     r"splitkreduce|split_k_kernel|reduce_wgrad|reduce_1block|reducesplitk|postgsu|finalize_matmul"
     r"|attention_\w{0,24}reduce|splitkv_combine|reduce_segments"

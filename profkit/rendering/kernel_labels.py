@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from os.path import commonprefix
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 __all__ = ["told_apart"]
@@ -13,9 +12,9 @@ _WIDTH: Final = 43
 """Characters of a label with its addition: text has no room for more."""
 _MOST_WORDS: Final = 3
 _LONGEST_WORD: Final = 16
-_LONG_BEGINNING: Final = 6
-"""Characters that words have in common, from which on they are left out."""
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9]+")
+_PART: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+"""Where the next part of a word in mixed case begins: ``winograd|Forward|Data4x4``."""
 
 
 def told_apart(labels: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -38,17 +37,43 @@ def told_apart(labels: Sequence[str], names: Sequence[str]) -> list[str]:
 
 def _differences(names: Sequence[str]) -> list[str]:
     """As few words of each name as tell it from the others; none for the one that has no word of its own."""
-    words = [_NO_WORD.split(name) for name in names]
-    common = set.intersection(*map(set, words))
-    own = [[word for word in each if word and word not in common] for each in words]
-    begins = commonprefix([each[0] for each in own if each]).rstrip("0123456789")  # noqa: RUF071 - of characters
-    begins = begins if len(begins) >= _LONG_BEGINNING else ""
-    own = [[word.removeprefix(begins)[:_LONGEST_WORD] or word for word in each] for each in own]
-    for most in range(1, _MOST_WORDS + 1):
-        found = [" ".join(each[:most]) for each in own]
-        if len(set(found)) == len(found):
+    split = [[_PART.split(word) for word in _NO_WORD.split(name)] for name in names]
+    parts = [{part for word in words for part in word} for words in split]
+    common = set.intersection(*parts)
+    runs = [[run for word in words for run in _runs(word, common)] for words in split]
+    plain = [[run for run in own if run[0][0].isalpha()] for own in runs]
+    told: list[str] = []
+    for kind in (plain, runs):  # numbers only where words do not do
+        told = [" ".join(_telling(own, parts, at)) for at, own in enumerate(kind)]
+        if len(set(told)) == len(told):
             break
-    return found
+    return told
+
+
+def _runs(word: Sequence[str], common: set[str]) -> Iterator[tuple[str, ...]]:
+    """The parts of a word that not all names have: neighbours together as far as there is room."""
+    run: tuple[str, ...] = ()
+    for part in word:
+        own = bool(part) and part not in common
+        if run and not (own and len("".join(run)) + len(part) <= _LONGEST_WORD):
+            yield run
+            run = ()
+        run = (*run, part) if own else run
+    if run:
+        yield run
+
+
+def _telling(runs: Sequence[tuple[str, ...]], parts: Sequence[set[str]], mine: int) -> Iterator[str]:
+    """Of a name's own words those that leave the fewest others that have them too."""
+    others = [names for at, names in enumerate(parts) if at != mine]
+    for _ in range(_MOST_WORDS):
+        left = [[names for names in others if names.issuperset(run)] for run in runs]
+        fewest = min(range(len(runs)), key=lambda at: len(left[at]), default=None)
+        if fewest is None or len(left[fewest]) == len(others):
+            return
+        word = "".join(runs[fewest])
+        yield word if len(word) <= _LONGEST_WORD else word[: _LONGEST_WORD - 1] + "…"
+        others = left[fewest]
 
 
 def _joined(label: str, words: str) -> str:

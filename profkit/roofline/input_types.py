@@ -16,6 +16,8 @@ from profkit.roofline.operator_shapes import floating_input_type
 __all__ = ["computed_type", "computed_types", "takes_fp32"]
 
 _SIXTEEN_BITS: Final = frozenset({"bf16", "fp16"})
+_OF_NVIDIA: Final = frozenset({"cutlass", "cudnn", "xmma"})
+"""Libraries whose Tensor Cores take fp32 as tf32; AMD's matrix cores multiply fp32."""
 _OPAQUE: Final = "OpaqueType<2"
 """In names of copies that know the size of their elements only."""
 _NAMES_16_BITS: Final = re.compile(r"<(?:__half|__nv_bfloat16|c10::Half|c10::BFloat16|half)\b")
@@ -43,6 +45,8 @@ def computed_type(kernel: KernelClass, taken: str | None) -> str | None:
     """
     if kernel.is_half_attention or (kernel.is_matrix and kernel.dtype in _SIXTEEN_BITS):
         return taken if taken in _SIXTEEN_BITS else kernel.dtype
+    if kernel.dtype is None and taken == "fp32" and kernel.tensor_core and kernel.vendor in _OF_NVIDIA:
+        return "tf32"
     return kernel.dtype or taken
 
 

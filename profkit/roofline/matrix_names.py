@@ -198,8 +198,10 @@ def _plain(signature: Signature, lower: str) -> MatrixName:
 
 def _multiplied_type(signature: Signature) -> str | None:
     """The first type among the template arguments and parameters that products are made of."""
-    types = (element_type(part) for part in (*signature.arguments, *signature.parameters))
-    return next((t for t in types if t and not t.startswith(("int32", "int64", "bool", "uint"))), None)
+    types = [element_type(part) for part in (*signature.arguments, *signature.parameters)]
+    found = next((t for t in types if t and not t.startswith(("int32", "int64", "bool", "uint"))), None)
+    # No GPU multiplies int16: Composable Kernel calls bf16 so (bhalf_t in its data_type.hpp is ushort).
+    return ("bf16" if "ck::" in signature.text else None) if found == "int16" else found
 
 
 def _coded_type(lower: str, unit: str | None) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from profkit.trial.changes import same_kind
+from profkit.trial.changes import compiles, same_kind
 from profkit.trial.messages import Facts
 from profkit.trial.running import Failed
 from profkit.trial.turns import Side
@@ -139,6 +139,10 @@ class Ahead:
         finally:
             for side in starting:
                 side.pause(standing=False)
+
+    def is_compiling(self) -> bool:
+        """Whether one with a compiler still starts: each turn of others is a delay for it."""
+        return any(compiles(names) and not side.is_up for names, side in self._sides.items())
 
     @property
     def count(self) -> int:

@@ -300,7 +300,7 @@ class Attempts:
         promise = weakest(side.changes)
         if self.facts.in_process and promise is Promise.EQUAL:
             promise = Promise.DRAWS  # sides share what the step reads, so that each sees other data
-        return curves.judge(side.losses, promise)
+        return curves.judge(side.losses, promise, in_fewer_bits=self.facts.autocast or self.facts.half)
 
     def _judged(self, row: TrialRow, side: Side, found: Comparison | str) -> TrialRow:
         if isinstance(found, str):

@@ -11,8 +11,10 @@ __all__ = ["bundles_of", "slow_first", "stands_for", "without_suspects"]
 
 _TOGETHER = ("tf32", "fused-attention", "loader-workers", "pinned", "fused-optimizer")
 """They seldom harm, and help more where the others have made way."""
-_DOUBTFUL = ("bf16", "fp16")
+_FEWER_BITS = ("bf16", "fp16")
 """One of them, which slows a step down that the host paces, unless a compiler is there too."""
+_LAYOUTS = ("channels-last", "cudnn-benchmark")
+"""They suit convolutions in fewer bits, which Tensor Cores compute in that order."""
 _COMPILER = "compile"
 
 _SUSPECTS = (("loader-workers", "pinned"), ("fused-optimizer",), ("fused-attention",))
@@ -27,12 +29,13 @@ def bundles_of(names: Sequence[str], promised: Callable[[str], float]) -> list[N
         promised: The speed-up that a recording promises of a change.
     """
     safe = [name for name in _TOGETHER if name in names]
-    doubtful = [name for name in _DOUBTFUL if name in names][:1]
     safe += sorted(
         name
         for name in names
-        if promised(name) > 1 and not is_compiler(name) and name not in (*safe, *_DOUBTFUL)
+        if promised(name) > 1 and not is_compiler(name) and name not in (*safe, *_FEWER_BITS)
     )
+    doubtful = [name for name in _FEWER_BITS if name in names][:1]
+    doubtful += [name for name in _LAYOUTS if name in names and name not in safe]
     found = [safe, [*safe, *doubtful]]
     if _COMPILER in names:
         found += [[*each, _COMPILER] for each in found]
@@ -47,19 +50,15 @@ def slow_first(bundles: Sequence[Names]) -> list[Names]:
     return others if largest is None else [largest, *others]
 
 
-def stands_for(guess: Names, wanted: Names, so_already: Collection[str] = ()) -> bool:
+def stands_for(guess: Names, wanted: Names, idle: Collection[str] = ()) -> bool:
     """Whether a process with the changes of a guess is one with those that are wanted.
-
-    What else the guess has found nothing to change, since the trial knows by now that the program has no place for it.
 
     Args:
         guess: The names of its changes.
         wanted: The others.
-        so_already: Changes that find nothing to change, since the program has made them itself.
+        idle: Changes that find nothing to change, since the program has no place for them or has made them itself.
     """
-    more = set(guess) - set(wanted)
-    doubtful = (more & set(_DOUBTFUL)) - set(so_already)
-    return set(wanted) <= set(guess) and not doubtful and not compiles(tuple(more))
+    return set(wanted) <= set(guess) <= {*wanted, *idle}
 
 
 def without_suspects(bundles: Sequence[Names]) -> list[Names]:

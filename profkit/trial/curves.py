@@ -15,7 +15,10 @@ _WINDOWS: Final = 5
 _ROUNDING: Final = 1e-3
 """What another order of sums may grow to within a trial, as a share of the loss."""
 _PRECISION: Final = 1e-2
-"""The same for fewer bits, where seeds make no difference: bf16 keeps three digits of a number."""
+"""The same for fewer bits, where seeds make no difference: bf16 keeps three digits of a number.
+
+A program that computes in them rounds so at every operator, in whatever order its sums are made.
+"""
 _ENOUGH_LOSSES: Final = 15
 """A curve of another seed that is as long tells what a step more or less is worth: the warm-up and a few turns."""
 _OWN_SHARE: Final = 0.25
@@ -42,8 +45,10 @@ class Curves:
         self.own = list(own)
         self.others = [list(each) for each in others if each and None not in each]
 
-    def judge(self, losses: Sequence[float | None], promise: Promise) -> Likeness:
-        """Compare the losses of a change, from the first step on."""
+    def judge(
+        self, losses: Sequence[float | None], promise: Promise, in_fewer_bits: bool = False
+    ) -> Likeness:
+        """Compare the losses of a change, from the first step on; the program itself may compute in fewer bits."""
         count = min(len(losses), len(self.own))
         if not count:
             return Likeness(None, None, None, "the program calls no backward")
@@ -61,7 +66,7 @@ class Curves:
         seeds = max(
             (_distance(each, self.own, min(count, len(each))) / scale for each in self.others), default=0.0
         )
-        same = distance <= _allowed(promise, seeds)
+        same = distance <= _allowed(promise, seeds, _PRECISION if in_fewer_bits else _ROUNDING)
         how = f"{distance:.2%} from the baseline; other seeds differ by {seeds:.2%}"
         return Likeness(same, distance, seeds, f"loss unchanged ({how})" if same else f"the loss is {how}")
 
@@ -71,10 +76,10 @@ class Curves:
         return min(count, longest) if longest >= _ENOUGH_LOSSES else count
 
 
-def _allowed(promise: Promise, seeds: float) -> float:
+def _allowed(promise: Promise, seeds: float, rounding: float) -> float:
     if promise is Promise.EQUAL:
-        return max(_ROUNDING, _OWN_SHARE * seeds)
-    return max(seeds, _PRECISION if promise is Promise.PRECISION else _ROUNDING)
+        return max(rounding, _OWN_SHARE * seeds)
+    return max(seeds, _PRECISION if promise is Promise.PRECISION else rounding)
 
 
 def _distance(one: Sequence[float | None], other: Sequence[float | None], count: int) -> float:

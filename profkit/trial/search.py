@@ -24,14 +24,14 @@ from profkit.trial.plan import Plan, likely_place
 from profkit.trial.running import Failed, Tryable
 from profkit.trial.sentences import closing_sentence
 from profkit.trial.short_budget import search_short, start_bundles
-from profkit.trial.turns import Comparison, Side
+from profkit.trial.turns import FEW_TURNS, Comparison, Side
 
 __all__ = ["Trial"]
 
 _OTHER_SEEDS: Final = 2
 _ALL_TURNS: Final = 12
 """Of two unchanged programs: enough to see 1 %; what tells a change from noise is its own interval."""
-_FEW_TURNS: Final = 6
+_SHORT_TURNS: Final = 6
 _GUESSED_S: Final = 240.0
 """A budget that may be short by this measure starts before anything is known of the program."""
 _TURNS_OF_A_CHANGE: Final = 1.5
@@ -117,7 +117,10 @@ class Trial:
         else:
             tries.ahead.start([(name,) for name in self._candidates if not is_compiler(name)], sides)
         with tries.ahead.standing_still():
-            tries.unchanged.measure(sides, tries.end, _FEW_TURNS if tries.is_short else _ALL_TURNS)
+            turns = (
+                FEW_TURNS if tries.ahead.is_compiling() else _SHORT_TURNS if tries.is_short else _ALL_TURNS
+            )
+            tries.unchanged.measure(sides, tries.end, turns)
 
     def _guess(self, seed: Side) -> None:
         """Start what a short budget is likely to try beside the unchanged program, before anything is known of it."""

@@ -10,25 +10,25 @@ from typing import Final
 from profkit.trial.ahead import Names
 from profkit.trial.attempts import Attempts
 from profkit.trial.bundles import slow_first, stands_for, without_suspects
-from profkit.trial.changes import ALREADY, compiles, is_compiler
+from profkit.trial.changes import ALREADY, compiles, is_autocast, is_compiler
 from profkit.trial.document import TrialRow, changes_of
 from profkit.trial.plan import likely_place
+from profkit.trial.ratio import ENOUGH_TURNS
 from profkit.trial.turns import Side
 
 __all__ = ["search_short", "start_bundles"]
 
-_ENOUGH_TURNS: Final = 12
-"""Of a bundle, to choose one: what is kept is measured again."""
-_FEW_TURNS: Final = 6
-"""The same while a compiler stands still for them."""
+_BUNDLES_TURNS: Final = 12
+"""To choose one: what is kept is measured again."""
+_FEW_TURNS: Final = ENOUGH_TURNS
+"""The same while a compiler stands still for them: three, or as many as a verdict takes."""
 
 
 def start_bundles(tries: Attempts, bundles: Sequence[Names], seed: Side) -> None:
     """Start bundles with another seed, and wait for all but those with a compiler."""
-    so_already = {row.change for row in tries.rows if row.why == ALREADY}
-    tries.ahead.adopt(
-        bundles, functools.partial(stands_for, so_already=so_already), tries.patience_s, tries.until
-    )
+    # Autocast runs on any device, if not well.
+    idle = {row.change for row in tries.rows if row.why == ALREADY or not is_autocast(row.change)}
+    tries.ahead.adopt(bundles, functools.partial(stands_for, idle=idle), tries.patience_s, tries.until)
     tries.ahead.launch(slow_first(bundles), [seed])
     tries.ahead.wait([names for names in bundles if not compiles(names)], [seed])
 
@@ -80,11 +80,7 @@ class _Best:
                 why = "the budget ended before its turn"
                 tries.add(TrialRow(change=bundle[0], together=bundle[1:], why=why))
                 continue
-            turns = (
-                _FEW_TURNS
-                if any(compiles(each) and tries.ahead.has(each) for each in waiting)
-                else _ENOUGH_TURNS
-            )
+            turns = _FEW_TURNS if tries.ahead.is_compiling() else _BUNDLES_TURNS
             row, side = tries.attempt(bundle, [], tries.baseline, len(waiting) + 1, turns)
             tries.add(row)
             self.tried |= set(bundle)

@@ -194,7 +194,7 @@ def compare(
         steps: Steps of each side, unless fewer make it clear or the deadline allows fewer.
         noise: The gain that counts, as a share.
         deadline: By `time.monotonic`.
-        most_turns: More are not made, clear or not.
+        most_turns: More are not made, clear or not. So few that they make no narrow interval are for a verdict only.
     """
     slower = max(before.step_s, after.step_s, 1e-6)
     size = max(math.ceil(steps / ENOUGH_TURNS), min(math.ceil(_SHORTEST_BLOCK_S / slower), 10 * steps))
@@ -202,8 +202,7 @@ def compare(
     size = max(1, min(size, int(allowed)))
     found = Comparison()
     while len(found.before_ns) < most_turns and (
-        time.monotonic() < deadline
-        and not _is_clear(found.ratio, noise, len(found.before_ns), len(found.before_ns) / most_turns)
+        time.monotonic() < deadline and not _is_clear(found, noise, most_turns)
     ):
         if len(found.before_ns) % 2:
             second, first = after.turn(size), before.turn(size)
@@ -220,9 +219,13 @@ def few_turns_s(before: Side, after: Side, steps: int) -> float:
     return FEW_TURNS * (size * (before.step_s + after.step_s) + 2 * _SHORTEST_BLOCK_S)
 
 
-def _is_clear(ratio: Interval | None, noise: float, turns: int, done: float) -> bool:
+def _is_clear(found: Comparison, noise: float, most_turns: int) -> bool:
+    ratio, turns = found.ratio, len(found.before_ns)
     if ratio is None or turns < FEW_TURNS:
         return False
+    done = turns / most_turns
+    if most_turns <= ENOUGH_TURNS and ratio.low > 1 + noise:
+        return True
     if ratio.high < 1 + noise or (done > _HOPELESS_FROM and _is_hopeless(ratio, noise, done)):
         return True
     width = math.log(ratio.high / ratio.low)

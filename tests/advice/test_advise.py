@@ -7,11 +7,15 @@ import pytest
 from profkit.advice import advise
 from profkit.report.assembly import timelines
 from profkit.report.views import Options
+from profkit.roofline.precision_map import precision_rows
 from profkit.simulation import changes_named, find_step
 from profkit.simulation.answer import what_if
+from profkit.units import percent_text
 from tests.advice import steps_of_arithmetic as arithmetic
-from tests.advice.made_steps import ADD, BF16_GEMM, FUSED_ADAM, GEMM_SHAPES, advice_on, loop
+from tests.advice.made_steps import ADD, BF16_GEMM, FUSED_ADAM, GEMM_SHAPES, SGEMM, advice_on, loop
 from tests.advice.steps_of_models import CONV, NHWC
+
+WINOGRAD_DATA = "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(int)"
 
 
 def small_steps(step, number):
@@ -106,3 +110,19 @@ def test_advice_on_a_job_has_the_price_that_what_if_gives():
 
     assert advised.speedup == asked.speedup
     assert advised.speedup.likely < 2
+
+
+def test_the_share_of_products_is_that_of_the_precision_map():
+    def convolving(step, number):
+        for kernel, us in ((SGEMM, 3_000), (WINOGRAD_DATA, 2_000), (ADD, 5_000 * number)):
+            step.launch(kernel, us, operators=("aten::convolution",))
+
+    trace = loop(convolving)
+    (view,), _ = timelines([trace], Options())
+    rows = precision_rows(view)
+    share = sum(row.ns for row in rows if row.matrix) / sum(row.ns for row in rows)
+    found = advice_on(trace)
+    said = [found[rule].why for rule in ("tf32", "bf16-autocast")]
+
+    assert 0.2 < share < 0.4
+    assert all(f" {percent_text(share)} of the kernels' time" in each for each in said)

@@ -131,9 +131,9 @@ def _grown_export(field: tuple[str, str], value: Value, count: int, random: Rand
         if _refers_to_text(table, column):
             base = 1 << 20
             database.execute(f'UPDATE "{table}" SET "{column}" = rowid + {base}')
-            database.executemany(
-                "INSERT OR REPLACE INTO StringIds VALUES (?, ?)", [(base + n, value(n)) for n in range(count)]
-            )
+            texts = [(base + n, value(n)) for n in range(count)]
+            with suppress(sqlite3.IntegrityError):  # a text that is NULL: then the numbers lead nowhere
+                database.executemany("INSERT OR REPLACE INTO StringIds VALUES (?, ?)", texts)
         database.commit()
         return file.read_bytes(), ".sqlite"
 
@@ -157,11 +157,11 @@ def _document(kind: str) -> Any:
     if kind == "run":
         return json.loads((DATA / "run_gpt/run.json").read_bytes())
     if kind == "numerics":
-        return _numerics()
+        return numerics_file()
     return json.loads(gzip.decompress((DATA / f"kineto/{kind}.json.gz").read_bytes()))
 
 
-def _numerics() -> Any:
+def numerics_file() -> Any:
     exponents = [0] * 256
     tensor = dict(
         name="layers.0", tensor="gradient", dtype="fp16", steps=[1, 2], norms=[1.0, None], largest=[1.0, None],

@@ -13,9 +13,10 @@ BATCH_NORM = "void cudnn::bn_bw_1C11_kernel_new<float, float, float2, {}, true, 
         ([BATCH_NORM.format(128), BATCH_NORM.format(32), BATCH_NORM.format(512)], ["128", "32", "512"]),
         (["_matmul_16x128x256x1", "_matmul_16x128x256x1_swiglu"], ["", "swiglu"]),
         (["igemm_bwd_nhwc_bt256", "igemm_fwd_nhwc_bt256"], ["bwd", "fwd"]),
-        (["k_A1_B1_C", "k_A1_B2_C", "k_A2_B1_C"], ["A1 B1", "A1 B2", "A2 B1"]),
-        (["k_LBSPPA1024_x", "k_LBSPPA1280_x"], ["1024", "1280"]),
+        (["k_A1_B1_C", "k_A1_B2_C", "k_A2_B1_C"], ["A1 B1", "B2", "A2"]),
+        (["k_LBSPPA1024_x", "k_LBSPPA1280_x"], ["LBSPPA1024", "LBSPPA1280"]),
         (["winogradForwardData4x4<float>", "winogradForwardOutput4x4<float>"], ["Data4x4", "Output4x4"]),
+        (["winogradForwardData4x4<float>", "winogradForwardDelta4x4<float>"], ["Data4x4", "Delta4x4"]),
     ],
 )  # fmt: skip
 def test_what_differs_stands_behind_the_label(names, words):

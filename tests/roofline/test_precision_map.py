@@ -12,6 +12,7 @@ from profkit.model.report_precision import PrecisionRow
 from profkit.readers import read
 from profkit.report.views import Options, analysed_views, view_trace
 from profkit.roofline.input_types import takes_fp32
+from profkit.roofline.kernel_names import classify
 from profkit.roofline.operator_shapes import tensor_types
 from profkit.roofline.precision_findings import precision_findings
 from profkit.roofline.precision_map import operator_types, precision_rows, precision_together, tf32_rows
@@ -192,6 +193,46 @@ def test_a_reduction_of_split_products_is_no_product(reduce):
     (row,) = precision_rows(typed("aten::mm", '["c10::BFloat16", "c10::BFloat16"]', reduce))
 
     assert (row.matrix, row.tensor_core) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "void cudnn::cnn::im2col4d_kernel<float, long>(cudnn::cnn::im2col4d_params, float const*, float*)",
+        "Im2d2Col_v2",
+        "void at::native::col2im_kernel<float, float>(long, float const*, long)",
+        "void at::native::vol2col_kernel<float>(long, float const*, int)",
+        "void cudnn::winograd::generateWinogradTilesKernel<0, float, float>(int)",
+        "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(int)",
+        "void cudnn::winograd_nonfused::winogradForwardOutput4x4<float, float>(int)",
+    ],
+)
+def test_what_lays_data_out_for_a_product_is_no_product(beside):
+    (row,) = precision_rows(typed("aten::cudnn_convolution", '["float", "float"]', beside))
+
+    assert not row.matrix
+
+
+MANGLED = "_ZN19cutlass_cudnn_train6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS1_11threadblock22ImplicitGemmMultistageINS_4gemm4warp11MmaTensorOp"
+MATRIX_CORES = "_ZN2ck16tensor_operation6device49kernel_grouped_conv_fwd_multiple_abd_xdl_cshuffle"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "taken", "computes"),
+    [(MANGLED, "float", "tf32"), (MANGLED, "c10::Half", "fp16"), (MATRIX_CORES, "float", "fp32")],
+)
+def test_tensor_cores_take_fp32_as_tf32_and_matrix_cores_as_it_is(kernel, taken, computes):
+    (row,) = precision_rows(typed("aten::cudnn_convolution", f'["{taken}", "{taken}"]', kernel))
+
+    assert (row.dtype, row.tensor_core, row.matrix) == (computes, True, True)
+
+
+def test_composable_kernel_calls_bf16_a_short_and_nothing_multiplies_those():
+    moe, other = classify(
+        [f"void {space}kernel_moe_gemm<{space}Grid<unsigned short, float>>(int)" for space in ("ck::", "")]
+    )
+
+    assert (moe.dtype, other.dtype) == ("bf16", None)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,18 @@ def none(name):
 
 
 def test_each_bundle_comes_after_those_it_has_to_beat():
-    assert bundles_of(["tf32", "bf16", "channels-last", "compile"], none) == [
+    assert bundles_of(["tf32", "bf16", "set-to-none", "compile"], none) == [
         ("tf32",),
         ("tf32", "bf16"),
         ("tf32", "compile"),
         ("tf32", "bf16", "compile"),
     ]
+
+
+def test_layouts_are_tried_with_the_bits_that_they_suit():
+    layouts = "channels-last", "cudnn-benchmark"
+    assert bundles_of(["tf32", "bf16", *layouts], none) == [("tf32",), ("tf32", "bf16", *layouts)]
+    assert bundles_of(["tf32", *layouts], none) == [("tf32",), ("tf32", *layouts)]
 
 
 @pytest.mark.parametrize(
@@ -50,17 +56,15 @@ def test_one_compiler_at_a_time():
     ("guess", "wanted", "stands"),
     [
         pytest.param(("tf32", "pinned"), ("tf32",), True, id="no loader"),
-        pytest.param(("tf32", "bf16"), ("tf32",), False, id="autocast is there already"),
-        pytest.param(("tf32", "compile"), ("tf32",), False, id="it is compiled already"),
+        pytest.param(("tf32", "bf16"), ("tf32",), False, id="more than is wanted"),
+        pytest.param(
+            ("tf32", "bf16", "pinned", "compile"), ("tf32", "bf16", "compile"), True, id="a compiler too"
+        ),
         pytest.param(("tf32",), ("tf32", "bf16"), False, id="less than is wanted"),
     ],
 )
 def test_a_guess_stands_for_what_it_does_to_the_program(guess, wanted, stands):
-    assert stands_for(guess, wanted) is stands
-
-
-def test_a_guess_that_finds_nothing_to_change_stands_for_less():
-    assert stands_for(("tf32", "bf16", "compile"), ("tf32", "compile"), so_already={"bf16"})
+    assert stands_for(guess, wanted, idle={"pinned"}) is stands
 
 
 def test_what_may_be_at_fault_is_left_out():

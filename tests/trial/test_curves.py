@@ -22,6 +22,14 @@ def test_equal_numbers_stay(curves):
     assert curves.judge(curve(), Promise.EQUAL).same
 
 
+def test_a_program_in_fewer_bits_rounds_more(curves):
+    alike = Curves(curve(), [curve()])
+    rounded = [loss * (1 + 5e-3) for loss in curve()]
+    assert alike.judge(rounded, Promise.EQUAL).same is False
+    assert alike.judge(rounded, Promise.EQUAL, in_fewer_bits=True).same
+    assert alike.judge([loss * 1.02 for loss in curve()], Promise.EQUAL, in_fewer_bits=True).same is False
+
+
 def test_rounding_stays_and_more_does_not(curves):
     assert curves.judge([loss * (1 + 1e-4) for loss in curve()], Promise.EQUAL).same
     led_off = curves.judge([loss * 1.05 for loss in curve()], Promise.EQUAL)

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
@@ -198,3 +199,41 @@ def test_fp16_leaves_out_a_step_with_infinite_gradients_and_lowers_the_scale(ins
 def test_fp16_is_for_gpus_between_pascal_and_ampere(capability, why):
     (change,) = changes_named(["fp16"])
     assert change.obstacle(Facts(cuda=True, capability=capability, modules=1)) == why
+
+
+class Attending(torch.nn.Linear):
+    """A model with the switch of transformers."""
+
+    def __init__(self, switch):
+        super().__init__(2, 2)
+        self.config = SimpleNamespace(_attn_implementation="eager")
+        self._switch = switch
+
+    def set_attn_implementation(self, name):
+        self._switch(self.config, name)
+
+
+def switches(config, name):
+    config._attn_implementation = name
+
+
+def raises(config, name):
+    raise ValueError("has no sdpa yet")
+
+
+def warns(config, name):
+    """As transformers does for a model whose attention it knows as operators only."""
+
+
+@pytest.mark.parametrize(
+    ("switch", "applied", "refused"),
+    [(switches, 1, ""), (raises, 0, "has no sdpa yet"), (warns, 0, "Attending computes its attention as")],
+)
+def test_attention_is_switched_where_the_model_knows_another(installed, switch, applied, refused):
+    (change,), undo = installed("fused-attention")
+    model = Attending(switch)
+    model(torch.ones(1, 2)).sum().backward()
+    assert change.applied == applied
+    assert change.refused.startswith(refused)
+    undo.close()
+    assert model.config._attn_implementation == "eager"

@@ -28,6 +28,7 @@ __all__ = [
     "change_named",
     "changes_named",
     "compiles",
+    "is_autocast",
     "is_compiler",
     "same_kind",
     "weakest",
@@ -93,6 +94,11 @@ def weakest(names: Sequence[str]) -> Promise:
 def is_compiler(name: str) -> bool:
     """Whether a change starts slowly, since it compiles."""
     return change_named(name).kind_of == "compiler"
+
+
+def is_autocast(name: str) -> bool:
+    """Whether a change computes in fewer bits, on whatever device."""
+    return change_named(name).kind_of == "autocast"
 
 
 def compiles(names: Sequence[str]) -> bool:

@@ -136,9 +136,20 @@ class FusedAttention(_EachModel):
             if getattr(config, "_attn_implementation", None) == "eager" and hasattr(
                 module, "set_attn_implementation"
             ):
-                module.set_attn_implementation("sdpa")
-                self._undo.callback(module.set_attn_implementation, "eager")
-                self.applied += 1
+                self._switch(module)
+
+    def _switch(self, module: Any) -> None:
+        """Where a library knows the model's attention as operators only, it raises, or warns and does nothing."""
+        try:
+            module.set_attn_implementation("sdpa")
+        except (ValueError, ImportError) as error:
+            self.refused = str(error)
+            return
+        if module.config._attn_implementation == "eager":
+            self.refused = f"{type(module).__name__} computes its attention as separate operators only"
+            return
+        self._undo.callback(module.set_attn_implementation, "eager")
+        self.applied += 1
 
     def patch(self, facts: Facts) -> list[str]:
         """After the model is made."""
