@@ -92,7 +92,7 @@ def test_the_advice_on_waits_names_their_cost_in_the_table():
     found = advice_on(made)["hidden-sync"]
 
     # The fourth ends the step.
-    assert "waits for the device 3 times a step. The device then stands idle for" in found.why
+    assert "waits for the device 3 times per step. After that, the device is idle for" in found.why
     assert "the cost in the table of waits" in found.why
 
 
@@ -228,7 +228,7 @@ def test_batch_norm_over_planes_wants_another_layout_not_more_blocks():
     found = advised(body)
 
     assert "small-grids" not in found
-    assert "one block a channel" in found["channels-last"].why
+    assert "one block per channel" in found["channels-last"].why
 
 
 def inputs(step, copies=1, download=False, size=64 << 20):
