@@ -40,7 +40,7 @@ _NOTABLE = 0.02
 _FEWEST_LAYERS = 4
 _NARROWED = {
     "ddp": (
-        "Reduce gradients in bf16, check that buckets start early in backward, and that no rank is late.",
+        "Reduce gradients in bf16, check that buckets start early in backward and that no rank is late.",
         "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
         "model.register_comm_hook(None, bf16_compress_hook)",
     ),
@@ -241,7 +241,7 @@ RULES = (
         "ddp-unused-parameters", "Turn find_unused_parameters off", _unused,
         "Every parameter is used, so leave the option at its default. If some are unused, but always the same ones, use static_graph=True.",
         "DistributedDataParallel(model, device_ids=[rank])   # find_unused_parameters=False",
-        "The step has no search_unused_parameters range, and one collective less.",
+        "The step has no search_unused_parameters range, and one collective fewer.",
         ("If a parameter gets no gradient in a step, DistributedDataParallel raises an error.",), _DDP,
         change="no-unused-search",
     ),

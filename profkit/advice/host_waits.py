@@ -114,8 +114,8 @@ def _syncs(case: Case) -> Evidence | None:
         for r in rows
     ]
     return Evidence(
-        f"The host waits for the device {noun_text(len(inner), 'time')} a step. The device then stands idle for {duration_text(idle)} "
-        f"a step, the cost in the table of waits{_unlike(case.step.plain_ns - case.step.after_ns([lift_waits]), idle)}.",
+        f"The host waits for the device {noun_text(len(inner), 'time')} per step. After that, the device is idle for {duration_text(idle)} "
+        f"per step, the cost in the table of waits{_unlike(case.step.plain_ns - case.step.after_ns([lift_waits]), idle)}.",
         seen
         or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
         ["no-sync"],
@@ -125,8 +125,10 @@ def _syncs(case: Case) -> Evidence | None:
 def _unlike(saving_ns: float, idle_ns: float) -> str:
     """Why the price is not that cost, where they differ."""
     if saving_ns > _ALIKE * idle_ns:
-        return "; without waits the host also runs ahead, so more is saved"
-    return "; the host fills part of it in any case, so less is saved" if saving_ns * _ALIKE < idle_ns else ""
+        return ". Without waits, the host also runs ahead, so more is saved"
+    return (
+        ". Part of this time would be idle anyway, so less is saved" if saving_ns * _ALIKE < idle_ns else ""
+    )
 
 
 def _scalars(case: Case) -> Evidence | None:
@@ -136,7 +138,7 @@ def _scalars(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"{int(rest.sum()) + 1} values are read from the device one by one, each with a copy and a wait. Stacked, one read "
-        "brings them all.",
+        "fetches them all.",
         kernels_seen(facts, rest),
         ["stacked-reads"],
     )
@@ -259,7 +261,7 @@ _TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 RULES = (
     Rule(
         "loader-workers", "Prepare batches in loader workers", _loader,
-        "Give the DataLoader workers, keep them between epochs, and pin their batches.",
+        "Give the DataLoader workers that persist between epochs, and pin their batches.",
         f"DataLoader(dataset, batch_size=n, num_workers={_WORKERS}, persistent_workers=True, prefetch_factor=4, pin_memory=True)",
         "The loader's range shrinks to the time of taking a finished batch.",
         ("Workers share the host's cores with the step: too many make it slower.", "Each holds its own copy of the dataset's state."),
@@ -267,11 +269,11 @@ RULES = (
         change="loader-workers",
     ),
     Rule(
-        "host-work", "Do the host's own work beside the step", _own_work,
+        "host-work", "Overlap the host's own work with the step", _own_work,
         "Do it for the next step while the device works on this one: in a worker of the DataLoader, a thread or a process. Or do it less often.",
         "DataLoader(dataset, collate_fn=preprocess, num_workers=4)   # where it prepares inputs\nif step % 100 == 0:\n    log(...)   # where it writes results",
         "The function no longer fills idle time.",
-        ("A thread that computes in Python holds the interpreter: use a process.",), _TUNING,
+        ("A thread that computes in Python holds the interpreter lock: use a process.",), _TUNING,
     ),
     Rule(
         "hidden-sync", "Do not wait for the device inside the step", _syncs,

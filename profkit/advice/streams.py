@@ -38,7 +38,7 @@ def _copies(case: Case) -> Evidence | None:
         return None
     rest = case.step.plain_ns - alone
     little = (
-        f" Only {duration_text(rest)} of the step is anything else, so no more can be hidden."
+        f" The rest of the step takes only {duration_text(rest)}, so no more can be hidden."
         if rest < alone
         else ""
     )
@@ -116,7 +116,7 @@ def _unordered(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"{noun_text(int(uploads.sum()), 'copy')} a step to the device run on a stream of their own. The file has no wait for "
-        "them: neither cudaStreamWaitEvent nor a synchronisation. Kernels may read data that is only half there.",
+        "them: neither cudaStreamWaitEvent nor a synchronisation. Kernels may read data that is only half copied.",
         kernels_seen(facts, uploads),
         None,
         "low",

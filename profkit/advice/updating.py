@@ -30,8 +30,8 @@ def _set_to_none(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
     return Evidence(
-        "Gradients are filled with zeros and then added to. With None, both kernels disappear: the first gradient is kept "
-        "as it is.",
+        "Gradients are filled with zeros and then added to. With None, both kernels disappear: the first gradient is stored "
+        "directly.",
         kernels_seen(case.facts, chosen),
         ["set-to-none"],
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 from profkit.api.inputs import PathLike, as_list, refuse_input
 from profkit.api.output_files import write_whole
 from profkit.errors import OutputError
-from profkit.readers.remote import shown_name
 from profkit.scrubbing import scrub_file
 
 __all__ = ["Copied", "scrub"]
@@ -46,12 +45,16 @@ def scrub(
     """
     files = [str(path) for path in as_list(paths)]
     folder = len(files) > 1 or Path(target).is_dir() or str(target).endswith("/")
-    places = [Path(target) / shown_name(file) if folder else Path(target) for file in files]
-    if len(set(places)) < len(places):
-        raise OutputError(target, "two files have one name", "Scrub them one after the other")
-    for file, place in zip(files, places, strict=True):
-        refuse_input(place, files)
+    written: set[Path] = set()
+    for file in files:
+        if not folder:
+            refuse_input(Path(target), files)
         done = scrub_file(file, threads=threads, words=tuple(words))
+        place = Path(target) / done.name if folder else Path(target)
+        if place in written:
+            raise OutputError(target, "two files have one name", "Scrub them one after the other")
+        refuse_input(place, files)
+        written.add(place)
         if folder:
             place.parent.mkdir(parents=True, exist_ok=True)
         write_whole(place, gzip.compress(done.data, 6, mtime=0) if place.suffix == ".gz" else done.data)

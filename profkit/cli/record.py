@@ -121,7 +121,7 @@ def nsys(
     if phases and not capture:
         folder = next_folder(folder)
         command = marked_command(command, str(folder))
-    echo(f"profkit: recording {shlex.join(program)}", err=True)
+    echo(f"profkit: recording {_shown(program)}", err=True)
     try:
         code, files = record_with_nsys(run, folder, command)
     finally:
@@ -158,10 +158,17 @@ def _script_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--wait",
     default=2,
     show_default=True,
+    type=click.IntRange(min=0),
     help="Steps to run first without the profiler, timed for comparison.",
 )
-@click.option("--warmup", default=2, show_default=True, help="Steps with the profiler that are discarded.")
-@click.option("--steps", default=3, show_default=True, help="Steps to record.")
+@click.option(
+    "--warmup",
+    default=2,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Steps with the profiler that are discarded.",
+)
+@click.option("--steps", default=3, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
 @click.option("--whole", is_flag=True, help="Record everything, e.g. for programs without an optimizer.")
 @click.option("--memory", is_flag=True, help="Record the CUDA memory history too.")
 @click.option("--stacks", is_flag=True, help="Record Python stacks (slow).")
@@ -178,7 +185,11 @@ def torch(
     **options: Any,
 ) -> None:
     """Record a Python script with torch.profiler, in every rank that it starts."""
+    from profkit.recording.recorder import record
+
     options |= {"steps": None if whole else steps, "ranks": _numbers(ranks)}
+    numbers = {name: options[name] for name in ("wait", "warmup", "steps", "every")}
+    record(output, **numbers)  # refuses what makes no schedule, before the program runs
     _run_recorded(output, program, analyze, options)
 
 
@@ -226,7 +237,7 @@ def _run_recorded(
     line = recorded_command(list(program), {"folder": output, **options}, runner)
     if (obstacle := missing_profkit(line)) is not None:
         raise obstacle
-    echo(f"profkit: recording {shlex.join(program)}", err=True)
+    echo(f"profkit: recording {_shown(program)}", err=True)
     try:
         code = run_and_wait(line)
     except OSError as error:
@@ -243,6 +254,14 @@ def _files_of(folder: Path) -> list[Path]:
     return [path for parent in parents for pattern in patterns for path in parent.glob(pattern)]
 
 
+def _shown(program: tuple[str, ...]) -> str:
+    """A command for the terminal, whose output is often kept: without the secrets among the program's arguments."""
+    from profkit.recording.environment import command_line
+
+    script = next((at for at, word in enumerate(program) if word.endswith(".py")), 0) + 1
+    return shlex.join([*program[:script], *command_line(list(program[script:]), with_places=True)])
+
+
 def _finish(code: int, files: list[Path], analyze: bool, runs: list[Path]) -> None:
     if code > 128 and code - 128 in set(signal.Signals):
         echo(f"profkit: the program ended by {signal.Signals(code - 128).name}", err=True)
@@ -253,7 +272,7 @@ def _finish(code: int, files: list[Path], analyze: bool, runs: list[Path]) -> No
     elif files:
         echo(f"Next: profkit analyze {files[0] if len(files) == 1 else files[0].parent}")
     else:
-        echo(f"profkit: nothing was recorded: {_why_nothing(runs)}", err=True)
+        echo(f"profkit: nothing was recorded: {_why_nothing(runs, code)}", err=True)
     click.get_current_context().exit(code or (0 if files else 1))
 
 
@@ -275,7 +294,7 @@ def _free_page(folder: Path) -> Path:
     return page
 
 
-def _why_nothing(runs: list[Path]) -> str:
+def _why_nothing(runs: list[Path], code: int) -> str:
     problems, cut_off = [], False
     for path in runs:
         try:
@@ -288,6 +307,8 @@ def _why_nothing(runs: list[Path]) -> str:
         return str(problems[-1])
     if cut_off:
         return "the program was killed before its recording was over: record fewer steps (--wait, --warmup, --steps)"
+    if code and not runs:
+        return f"the program ended with exit code {code} before it trained"
     return (
         "no process of the program trained under the recorder: name the script that trains, or the launcher (torchrun,"
         " accelerate launch, deepspeed)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib.util
 import os
 from dataclasses import dataclass
@@ -57,6 +56,8 @@ def recorders(checks: list[Check]) -> list[str]:
         found.append("nsys" if "GPU and driver" in ok else "nsys (no kernels)")
     if {"torch", "GPU and driver"} <= ok:
         found.append("memory")
+    if "torch" in ok:
+        found.append("numerics")
     return found
 
 
@@ -107,9 +108,7 @@ def _cupti() -> Check:
         return need.met("in this torch")
     found = "this torch has no CUDA activity"
     fix = (
-        "pip install a torch with CUDA: https://pytorch.org"
-        if not ctypes.util.find_library("cupti")
-        else "check the driver"
+        "pip install a torch with CUDA: https://pytorch.org" if not torch.version.cuda else "check the driver"
     )
     return need.unmet(found, fix)
 

@@ -107,8 +107,14 @@ def git_state(folder: Path) -> dict[str, Any] | None:
     return {"revision": revision.strip(), "dirty": None if status is None else bool(status.strip())}
 
 
-def command_line(arguments: list[str]) -> list[str]:
-    """The program's arguments, without folders, names of people and machines, and secrets."""
+def command_line(arguments: list[str], *, with_places: bool = False) -> list[str]:
+    """The program's arguments without secrets, and without folders and names of people and machines.
+
+    Args:
+        arguments: Those of the program.
+        with_places: Leave folders and names as they are.
+    """
+    without = _without_secrets if with_places else _without_places
     shown: list[str] = []
     hide_next = False
     for argument in map(str, arguments):
@@ -121,9 +127,9 @@ def command_line(arguments: list[str]) -> list[str]:
         elif value and SECRET_WORD.search(option) and not re.search(r"[{\[:\s]", option):
             shown.append(f"{option}=***")
         elif value and not re.search(r"[{\[\s]", option):
-            shown.append(f"{option}={_without_places(value)}")
+            shown.append(f"{option}={without(value)}")
         else:
-            shown.append(_without_places(argument))
+            shown.append(without(argument))
         named = argument.startswith("-") and not value and bool(SECRET_WORD.search(option))
         hide_next = named or (short is not None and len(argument) == 2)
     return shown
@@ -142,8 +148,12 @@ def output_of(command: list[str]) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def _without_secrets(text: str) -> str:
+    return SECRET_VALUE.sub("***", SECRET_PAIR.sub(r"\1***", text))
+
+
 def _without_places(text: str) -> str:
-    text = SECRET_VALUE.sub("***", SECRET_PAIR.sub(r"\1***", text))
+    text = _without_secrets(text)
     if "://" in text:
         return f"{text.split('://', 1)[0]}://***"
     if "/" in text or "\\" in text:

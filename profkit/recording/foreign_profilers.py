@@ -99,7 +99,8 @@ class ForeignProfilers:
         if not self._told:
             self._told = True
             self._tell(
-                "the program's own torch profiler records nothing: this recording was first, and torch runs one at a time"
+                "the program's own torch profiler records nothing, and its tables and traces are empty: this recording was first,"
+                " and torch runs one profiler at a time"
             )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 
-__all__ = ["RecordingWarning", "warn"]
+__all__ = ["RecordingWarning", "plain_lines", "warn"]
+
+_plain = False
 
 
 class RecordingWarning(UserWarning):
@@ -15,10 +17,19 @@ class RecordingWarning(UserWarning):
 def warn(problem: str) -> None:
     """Warn; also where warnings are errors, the program goes on."""
     message = f"profkit: {problem}"
+    if _plain:
+        sys.stderr.write(message + "\n")
+        return
     try:
         warnings.warn(message, RecordingWarning, stacklevel=_outside())
     except RecordingWarning:
         sys.stderr.write(message + "\n")
+
+
+def plain_lines() -> None:
+    """Write lines instead of warnings from now on: in an unedited program they would quote a line that is not at fault."""
+    global _plain
+    _plain = True
 
 
 def _outside() -> int:

@@ -23,7 +23,7 @@ from profkit.recording.plain_steps import PlainSteps
 from profkit.recording.program_events import Kind, listen, unlisten
 from profkit.recording.run_facts import describe_environment, first_facts
 from profkit.recording.shortfall import shortfall
-from profkit.recording.stages import Part, Schedule, Stage
+from profkit.recording.stages import Part, Schedule, Stage, schedule_problem
 from profkit.recording.step_ends import Evaluations, StepEnds
 from profkit.recording.torch_profiler import TorchProfiler
 from profkit.recording.triggers import Trigger, make_trigger
@@ -36,6 +36,7 @@ R = TypeVar("R")
 _active: Recorder | None = None
 
 _MOST_STEP_TIMES = 1000  # of a run that records for ever
+_OTHER_THREAD = "a step ended on another thread: start the recording on the one that trains"
 
 
 def running() -> bool:
@@ -93,12 +94,9 @@ class record:
     def __post_init__(self) -> None:
         if self.every is not None and self.steps is not None:
             self.wait, self.repeat = self.every - self.warmup - self.steps, 0
-        least = {"wait": 0, "warmup": 0, "repeat": 0} | ({} if self.steps is None else {"steps": 1})
-        for name, minimum in least.items():
-            value = getattr(self, name)
-            if type(value) is not int or value < minimum:
-                problem = f"{name} is {value!r}, which is not a whole number from {minimum} on"
-                raise RecordingError("profkit.record", problem, "A cycle is wait + warmup + steps steps")
+        problem = schedule_problem(self.wait, self.warmup, self.steps, self.repeat, self.every)
+        if problem is not None:
+            raise RecordingError("profkit.record", problem, "A cycle is wait + warmup + steps steps")
 
     def __enter__(self) -> Recorder:
         recorder = Recorder(self)
@@ -170,7 +168,7 @@ class Recorder:
         self._facts: dict[str, Any] = {}
         self._step = 0
         self._pid = os.getpid()
-        self._stopped = self.stopping = False
+        self._stopped = self.stopping = self._by_hooks = False
         self._trigger: Trigger | None = None
         self.phases: set[str] = set()
         self.heard: Mapping[str, int] | None = None
@@ -196,12 +194,13 @@ class Recorder:
     def step(self) -> None:
         """Tell that a training step is over. Within backward, it ends as soon as backward does."""
         if self.recording_here and not self._ends.end():
-            self._tell_once("step() is called on another thread than the one that records")
+            self._tell_once(_OTHER_THREAD)
 
     def step_heard(self) -> None:
         """Tell that a hook has heard a training step end: it ends outside of the program's ranges."""
+        self._by_hooks = True
         if self.recording_here and not self._ends.end_outside():
-            self._tell_once("the program trains on another thread than the one that records")
+            self._tell_once(_OTHER_THREAD)
 
     @property
     def stage(self) -> Stage:
@@ -264,7 +263,7 @@ class Recorder:
         if self._options.ranks is not None and (rank or 0) not in self._options.ranks:
             return
         if running():
-            self._tell("a recording is running already; the inner one is left out")
+            self._tell("a recording runs already in this process, so the inner one is left out")
             return
         try:
             import torch  # noqa: F401 - a recording without torch is one of NVTX phases only
@@ -317,7 +316,7 @@ class Recorder:
                 on = self._options.on or os.environ.get("PROFKIT_TRIGGER")
                 self._trigger = make_trigger(on, self._options.slower_than)
             except ValueError as error:  # signals are the main thread's
-                self._tell(f"cannot listen for requests to record: {error}")
+                self._tell(f"no request is heard ({error}): start on the main thread, or ask by a file")
 
     def _hear_no_more(self) -> None:
         if self._trigger is not None:
@@ -375,7 +374,8 @@ class Recorder:
             return  # a process that this one has started records
         cycles = self._torch.cycles if self._torch else []
         asked_by = self._trigger.asked_by if self._trigger else None
-        missing = shortfall(self._schedule, self._step, cycles, self.heard, asked_by)
+        hooks = self._by_hooks or self.heard is not None
+        missing = shortfall(self._schedule, self._step, cycles, asked_by, by_hooks=hooks, heard=self.heard)
         if missing is not None:
             self._tell(missing)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from profkit.recording.children import record_children
 from profkit.recording.event_marks import mark_recorded_steps
+from profkit.recording.notices import plain_lines
 from profkit.recording.program_events import in_backward, listen, unlisten
 from profkit.recording.recorder import Recorder, record
 from profkit.recording.signals import EndsFirst
@@ -44,6 +45,7 @@ def main(
         sys.exit(f"Error: {program[0]}: there is no such script")
     if importlib.util.find_spec("torch") is None:
         sys.exit(f"Error: {sys.executable}: torch is not installed here. Install PyTorch")
+    plain_lines()
     with (recorder or recorded)(options):
         run_as_main(program)
 

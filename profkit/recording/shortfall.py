@@ -14,8 +14,10 @@ def shortfall(
     schedule: Schedule,
     step: int,
     cycles: list[dict[str, Any]],
-    heard: Mapping[str, int] | None,
     asked_by: str | None,
+    *,
+    by_hooks: bool,
+    heard: Mapping[str, int] | None,
 ) -> str | None:
     """What is missing from a recording that has ended, and what helps; None where it is whole.
 
@@ -23,21 +25,28 @@ def shortfall(
         schedule: Which steps were to be recorded.
         step: How many steps ended.
         cycles: The traces that were written, as ``run.json`` has them.
-        heard: How often hooks heard what, where they tell of the steps.
         asked_by: What would have asked for a cycle.
+        by_hooks: Whether hooks tell of the steps, so that the person has called nothing.
+        heard: How often the hooks of an unedited script heard what.
     """
     if schedule.steps is None:
         return None
     if asked_by is not None and schedule.begin is None:
         return f"no trace was written: nothing asked for one by {asked_by}"
-    needs = f"{schedule.wait}+{schedule.warmup}+{schedule.steps}"
-    called = f"step() was called {step} times, the schedule needs {needs}"
+    called = _steps(schedule, step, by_hooks)
     if schedule.stage(step) in (Stage.WAIT, Stage.WARMUP) and step < schedule.cycle and not cycles:
-        hint = "Lower wait= or warmup=" if step else _why_no_step(heard)
+        hint = "Lower wait or warmup" if step else _why_no_step(heard)
         return f"no trace was written: {called}. {hint}"
     if cycles and not cycles[-1]["complete"]:
         return f"the last trace holds {cycles[-1]['steps']} of {schedule.steps} steps: {called}"
     return None
+
+
+def _steps(schedule: Schedule, step: int, by_hooks: bool) -> str:
+    if not by_hooks:
+        return f"step() was called {step} times, the schedule needs {schedule.wait}+{schedule.warmup}+{schedule.steps}"
+    parts = f"wait {schedule.wait}, warmup {schedule.warmup}, steps {schedule.steps}"
+    return f"the program made {step} training steps, and the schedule needs {schedule.cycle} ({parts})"
 
 
 def _why_no_step(heard: Mapping[str, int] | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-__all__ = ["Part", "Schedule", "Stage"]
+__all__ = ["Part", "Schedule", "Stage", "schedule_problem"]
 
 
 class Stage(Enum):
@@ -63,6 +63,21 @@ class Schedule:
             and self.stage(step) is Stage.ACTIVE
             and (step - (self.begin or 0)) % self.cycle == self.cycle - 1
         )
+
+
+def schedule_problem(wait: int, warmup: int, steps: int | None, repeat: int, every: int | None) -> str | None:
+    """Why these numbers make no schedule; None where they make one."""
+    least = {"warmup": (warmup, 0), "repeat": (repeat, 0)}
+    if steps is not None:
+        least |= {"steps": (steps, 1)}
+    for name, (value, minimum) in least.items():
+        if type(value) is not int or value < minimum:
+            return f"{name} is {value!r}, which is not a whole number from {minimum} on"
+    if every is not None and steps is not None and wait < 0:
+        return f"every is {every}, less than warmup + steps ({warmup} + {steps})"
+    if type(wait) is not int or wait < 0:
+        return f"wait is {wait!r}, which is not a whole number from 0 on"
+    return None
 
 
 class Part(Protocol):

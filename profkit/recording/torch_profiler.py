@@ -14,7 +14,10 @@ from profkit.recording.stages import Schedule, Stage
 
 __all__ = ["TorchProfiler", "make_profile"]
 
-_ANOTHER: Final = "another torch profiler is active in this process (profkit analyze reads its trace; or let the program run without it)"
+_ANOTHER: Final = (
+    "the program's own torch profiler was first, and torch runs one profiler at a time. Analyze the trace that it writes,"
+    " or turn it off"
+)
 
 
 class TorchProfiler:
@@ -36,7 +39,8 @@ class TorchProfiler:
         self._schedule = schedule
         self._folder = folder
         self._foreign = ForeignProfilers(tell)
-        self._owed = False
+        self._tell = tell
+        self._owed = self._yields = self._told = False
         self.cycles: list[dict[str, Any]] = []
         """``file``, ``first_step``, ``steps`` (whole ones) and ``complete`` of each trace that was written."""
         self._first = 0
@@ -52,18 +56,28 @@ class TorchProfiler:
         self._foreign.watch()
         self._owed = stage is Stage.ACTIVE
         with self._turn(stage):
+            if stage in (Stage.WARMUP, Stage.ACTIVE) and self._foreign.active:
+                raise RuntimeError(_ANOTHER)
             self._profile.start()
 
     def step(self, step: int, stage: Stage, following: Stage) -> None:
-        """Go on to the next step; at the end of a cycle its trace is written."""
-        if stage is Stage.ACTIVE:
+        """Go on to the next step; at the end of a cycle its trace is written.
+
+        While the program's own profiler is on, which was first then, steps are not traced.
+        """
+        was_on, ends = self._foreign.ours_is_on, self._schedule.ends_cycle(step)
+        if stage is Stage.ACTIVE and was_on:
             self._recorded += 1
-        ends = self._schedule.ends_cycle(step)
+        self._yields = following in (Stage.WARMUP, Stage.ACTIVE) and not was_on and self._foreign.active
+        if self._yields and not self._told:
+            self._told = True
+            self._tell(f"steps are not traced while another profiler is on: {_ANOTHER}")
         with self._turn(following):
             self._profile.step()
             if ends and self._owed:
                 self._save(self._profile)
-        if following is Stage.ACTIVE and (ends or stage is not Stage.ACTIVE):
+        begins = ends or stage is not Stage.ACTIVE or not was_on
+        if following is Stage.ACTIVE and begins and self._foreign.ours_is_on:
             self._owed, self._first, self._recorded = True, step + 1, 0
         if following is Stage.DONE:
             self._foreign.unwatch()
@@ -91,20 +105,19 @@ class TorchProfiler:
 
         Torch's advice on its own API (cleared events, acc_events) is for who calls it.
         """
-        will_be_on = following in (Stage.WARMUP, Stage.ACTIVE)
         try:
-            if will_be_on and self._foreign.active:
-                raise RuntimeError(_ANOTHER)
             with warnings.catch_warnings(action="ignore", category=UserWarning), self._foreign.own():
                 yield
         except BaseException:
             self._foreign.unwatch()  # this part is left out from here on
             raise
-        self._foreign.ours_is_on = will_be_on
+        self._foreign.ours_is_on = following in (Stage.WARMUP, Stage.ACTIVE) and not self._yields
 
     def _action(self, step: int) -> Any:
         from torch.profiler import ProfilerAction
 
+        if self._yields:
+            return ProfilerAction.NONE
         if self._schedule.ends_cycle(step):
             return ProfilerAction.RECORD_AND_SAVE
         actions = {Stage.WARMUP: ProfilerAction.WARMUP, Stage.ACTIVE: ProfilerAction.RECORD}

@@ -16,7 +16,7 @@ def list_traffic(name: str) -> tuple[float, float] | None:
     ``BinaryOpListAlphaFunctor<float, depth, r_args_depth, res_arg_index>`` reads ``r_args_depth`` lists and
     writes one; a fused step reads all its lists and writes all but the gradients.
     """
-    fused = re.search(r"Fused(\w+?)MathFunctor<[^,<>]{1,60}, (?:\(int\))?(\d{1,2})", name)
+    fused = re.search(r"Fused(\w{1,64}?)MathFunctor<[^,<>]{1,60}, (?:\(int\))?(\d{1,2})", name)
     if fused:
         depth = float(fused[2])
         return depth, max(depth - 1.0, 1.0)

@@ -20,7 +20,8 @@ _RANK: Final = re.compile(r'(?:^|;)((?:RANK|OMPI_COMM_WORLD_RANK|PMIX_RANK)="?\d
 _WHOLE: Final = re.compile(r"COMMAND|ARGUMENT|ENVIRON|WORKING", re.IGNORECASE)
 """Rows whose whole value may stand in another table too."""
 _PERSONAL: Final = re.compile(r"user|host|machine|computer|login", re.IGNORECASE)
-
+_TELLING: Final = ("/home/", "Users", "=", ".pt.trace.json", "--user", "name:", '":', "'':")
+"""What a text has that may name a person or a machine, as SQL."""
 
 _Value: TypeAlias = str | bytes | int | float | None
 
@@ -124,10 +125,8 @@ def _texts(database: sqlite3.Connection, table: str, columns: list[str]) -> Iter
     """The texts of a table that may name a person or a machine."""
     for column in columns:
         name = _quoted(column)
-        query = (
-            f"SELECT DISTINCT {name} FROM {_quoted(table)} WHERE typeof({name}) = 'text' "
-            f"AND ({name} LIKE '%/home/%' OR {name} LIKE '%Users%' OR {name} LIKE '%=%')"
-        )
+        told = " OR ".join(f"{name} LIKE '%{sign}%'" for sign in _TELLING)
+        query = f"SELECT DISTINCT {name} FROM {_quoted(table)} WHERE typeof({name}) = 'text' AND ({told})"
         for (value,) in database.execute(query):
             yield str(value)
 
@@ -136,9 +135,7 @@ def _scrubbed(value: _Value, scrub: Scrubber) -> _Value:
     if isinstance(value, str):
         return scrub(value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     if isinstance(value, bytes):
-        text = value.decode("latin-1")
-        made = scrub(text)
-        return value if made == text else made.encode("latin-1", "replace")
+        return scrub.bytes(value)
     return value
 
 

@@ -7,18 +7,19 @@ import io
 import pickle
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from profkit.access_keys import tokens_in
 from profkit.errors import OutputError, ReadError
+from profkit.readers.remote import shown_name
 from profkit.readers.snapshot.pickled import load
 from profkit.readers.sources import open_input
 from profkit.scrubbing.exports import scrub_export
 from profkit.scrubbing.json_files import scrub_json
-from profkit.scrubbing.texts import NAMES, Scrubber
+from profkit.scrubbing.texts import HIDDEN, NAMES, Scrubber, is_private_name
 
 __all__ = ["Scrubbed", "scrub_file"]
 
@@ -34,6 +35,8 @@ class Scrubbed:
     data: bytes
     removed: Mapping[str, int]
     """How many were removed, by what they were."""
+    name: str
+    """The file's own name, without names of people and machines: torch calls a trace after its machine."""
 
 
 def scrub_file(path: str, *, threads: bool = False, words: tuple[str, ...] = ()) -> Scrubbed:
@@ -64,7 +67,8 @@ def scrub_file(path: str, *, threads: bool = False, words: tuple[str, ...] = ())
         else:
             data = _snapshot(opened.content, path, scrub)
     _check(path, data, scrub)
-    return Scrubbed(data, {what: count for what, count in scrub.removed.items() if count})
+    removed = {what: count for what, count in scrub.removed.items() if count}
+    return Scrubbed(data, removed, scrub(shown_name(path)).replace(HIDDEN, "x"))
 
 
 def _export(source: Path, scrub: Scrubber, threads: bool) -> bytes:
@@ -79,6 +83,8 @@ def _table(data: bytes, scrub: Scrubber) -> bytes:
     """A table of ncu with the lines around it."""
     lines = data.decode("utf-8", "replace").splitlines(keepends=True)
     scrub.learn(lines)
+    for column, name in _people(lines):
+        scrub.learn_pair(column, name)
     header: list[str] = []
     made = []
     for line in lines:
@@ -99,29 +105,62 @@ def _table(data: bytes, scrub: Scrubber) -> bytes:
     return "".join(made).encode()
 
 
+def _people(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """The names in the columns of users and hosts."""
+    header: list[str] = []
+    for cells in csv.reader(line for line in lines if line.startswith('"')):
+        if "Kernel Name" in cells:
+            header = cells
+        for column, cell in zip(header, cells, strict=False):
+            if column in _HIDDEN_COLUMNS and cell != column:
+                yield column.replace(" ", "_"), cell
+
+
 def _snapshot(data: Any, path: str, scrub: Scrubber) -> bytes:
     """A memory snapshot: plain data, whose shared parts stay shared."""
     snapshot = load(data, path)
-    texts: dict[str, str] = {}
-    _walk(snapshot, lambda text: texts.setdefault(text, text), {})
-    scrub.learn(texts)
+    _learn(snapshot, scrub, set())
     return pickle.dumps(_walk(snapshot, scrub, {}), protocol=4)
 
 
-def _walk(value: Any, change: Callable[[str], str], seen: dict[int, Any]) -> Any:
+def _learn(value: Any, scrub: Scrubber, seen: set[int | str]) -> None:
+    """Names of people and machines, and secrets, in texts and in dictionaries of the environment."""
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
     if isinstance(value, str):
-        return change(value)
+        if value not in seen:
+            seen.add(value)
+            scrub.learn([value])
+    elif isinstance(value, dict | list | tuple) and id(value) not in seen:
+        seen.add(id(value))
+        if isinstance(value, dict):
+            for name, each in value.items():
+                if isinstance(name, str) and isinstance(each, str):
+                    scrub.learn_pair(name, each)
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
+            _learn(each, scrub, seen)
+
+
+def _walk(value: Any, scrub: Scrubber, seen: dict[int, Any]) -> Any:
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, bytes):
+        return scrub.bytes(value)
     if not isinstance(value, dict | list | tuple):
         return value
     if id(value) not in seen:
         if isinstance(value, dict):
-            made: Any = {
-                change(k) if isinstance(k, str) else k: _walk(v, change, seen) for k, v in value.items()
-            }
+            made: Any = {_walk(k, scrub, seen): _entry(k, v, scrub, seen) for k, v in value.items()}
         else:
-            made = type(value)(_walk(each, change, seen) for each in value)
+            made = type(value)(_walk(each, scrub, seen) for each in value)
         seen[id(value)] = made
     return seen[id(value)]
+
+
+def _entry(name: Any, value: Any, scrub: Scrubber, seen: dict[int, Any]) -> Any:
+    if isinstance(name, str) and isinstance(value, str | list | tuple) and is_private_name(name):
+        return scrub.hide(value, "private values") if isinstance(value, str) else type(value)()
+    return _walk(value, scrub, seen)
 
 
 def _check(path: str, data: bytes, scrub: Scrubber) -> None:

@@ -6,20 +6,21 @@ import json
 import re
 from typing import Final
 
-from profkit.scrubbing.texts import HIDDEN, Scrubber, kept_variable
+from profkit.scrubbing.texts import HIDDEN, Scrubber, is_option_of_secret, is_private_name
 
 __all__ = ["scrub_json"]
 
 _STRING: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s{0,64}:\s{0,64}(?=["\[]))?', re.DOTALL)
 """A literal, and whether it is the key of a text or a list."""
+_NEXT: Final = re.compile(rb'\s{0,64},\s{0,64}(?:"value"\s{0,64}:\s{0,64})?(?=")')
+"""What is between a name and its value in a list, or in an object that has both."""
 _LIST: Final = re.compile(rb"\[[^\[\]{}]{0,65536}\]")
-_ENVIRONMENT: Final = re.compile(r"[A-Z][A-Z0-9_]{2,63}")
-_PRIVATE: Final = frozenset(
-    {"user", "username", "user_name", "host", "hostname", "host_name", "cmdline", "command", "command_line", "argv", "cwd", "home", "home_dir"}
-)  # fmt: skip
 _THREAD: Final = re.compile(
     rb'"thread_name"[^{}]{0,300}"args":\s{0,16}\{\s{0,64}"name":\s{0,16}"((?:[^"\\]|\\.){0,300}+)"'
 )
+_BEGINS: Final = tuple(bytes([each]) for each in b"-ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_TELLING: Final = (b"/home", b"Users", b"=", b".pt.trace.json", b"--user", b"name:", b'":', b"':")
+"""What a text has that may name a person or a machine."""
 _NEEDED_THREADS: Final = (b"pt_autograd", b"stream ")
 """Threads by whose names an analysis knows what they are."""
 
@@ -50,44 +51,57 @@ def scrub_json(data: bytes, scrub: Scrubber, *, threads: bool = False) -> bytes:
 
 
 def _learn(data: bytes, literals: list[re.Match[bytes]], scrub: Scrubber) -> None:
-    scrub.learn(
-        _text(found[1])
-        for found in literals
-        if b"/home" in found[1] or b"Users" in found[1] or b"=" in found[1]
-    )
+    distinct = {found[1] for found in literals}
+    scrub.learn(_text(each) for each in distinct if any(sign in each for sign in _TELLING))
+    scrub.learn([scrub.name])
     for number, found in enumerate(literals[:-1]):
-        value = literals[number + 1]
-        if found[2] and value.start() == found.end() and len(found[1]) < 64:
-            scrub.learn_pair(_text(found[1]), _text(value[1]))
+        value = literals[number + 1] if _is_key_of(found, literals[number + 1]) else None
+        if value is None and _first_of_pair(found):
+            value = _second_of_pair(data, literals, number)
+        if value is not None and len(found[1]) < 64:
+            scrub.learn_pair(_text(found[1]).lstrip("-"), _text(value[1]))
+
+
+def _is_key_of(found: re.Match[bytes], value: re.Match[bytes]) -> bool:
+    return bool(found[2]) and value.start() == found.end()
+
+
+def _first_of_pair(found: re.Match[bytes]) -> bool:
+    """Whether a literal, no key itself, is a name whose value follows as the next literal of the list or object."""
+    return not found[2] and found[1][:1] in _BEGINS and is_option_of_secret(_text(found[1]))
+
+
+def _second_of_pair(data: bytes, literals: list[re.Match[bytes]], number: int) -> re.Match[bytes] | None:
+    between = _NEXT.match(data, literals[number].end())
+    if between is None:
+        return None
+    return next((each for each in literals[number + 1 : number + 3] if each.start() == between.end()), None)
 
 
 def _replaced(
     data: bytes, literals: list[re.Match[bytes]], number: int, scrub: Scrubber
 ) -> tuple[bytes | None, int]:
-    """What stands in place of a literal, None for the same; and where it ends. A private key takes its value along."""
+    """What stands in place of a literal, None for the same; and where it ends. A private name takes its value along."""
     found = literals[number]
-    own = _literal(found[1], scrub(_text(found[1])))
-    tail = found[2] or b""
-    if tail and _is_private(_text(found[1])):
-        if data[found.end() : found.end() + 1] == b"[":
-            listed = _LIST.match(data, found.end())
-            if listed:
-                scrub.removed["command lines"] += 1
-                return own + tail + b"[]", listed.end()
-        elif number + 1 < len(literals):
-            value = literals[number + 1]
-            hidden = json.dumps(scrub.hide(_text(value[1]), "private values")).encode()
-            return own + tail + hidden + (value[2] or b""), value.end()
-    return (None, 0) if own == b'"' + found[1] + b'"' else (own + tail, found.end())
-
-
-def _is_private(key: str) -> bool:
-    if key.lower() in _PRIVATE:
-        return True
-    return _ENVIRONMENT.fullmatch(key) is not None and not kept_variable(key)
+    own = _literal(found[1], scrub(_text(found[1]))) + (found[2] or b"")
+    value = None
+    if found[2] and is_private_name(_text(found[1])):
+        listed = _LIST.match(data, found.end())
+        if listed:
+            scrub.removed["command lines"] += 1
+            return own + b"[]", listed.end()
+        value = literals[number + 1] if number + 1 < len(literals) else None
+    elif _first_of_pair(found):
+        value = _second_of_pair(data, literals, number)
+    if value is not None:
+        hidden = json.dumps(scrub.hide(_text(value[1]), "private values")).encode()
+        return own + data[found.end() : value.start()] + hidden + (value[2] or b""), value.end()
+    return (None, 0) if own == found[0] else (own, found.end())
 
 
 def _text(literal: bytes) -> str:
+    if b"\\" not in literal:
+        return literal.decode("utf-8", "replace")
     try:
         return str(json.loads(b'"' + literal + b'"', strict=False))
     except ValueError:  # a literal that is no valid JSON, as of paths on Windows

@@ -65,7 +65,7 @@ def fit_program(
         before=FitNow(
             peak_bytes=int(program.replayed.allocated.max()),
             reserved_bytes=program.replayed.reserved_peak,
-            step_ns=round(step.plain_ns) if step else None,
+            step_ns=round(step.told_ns) if step else None,
         ),
         changes=[each.name for each in priced],
         settings={

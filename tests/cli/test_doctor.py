@@ -53,13 +53,21 @@ def test_without_a_driver_the_container_flag_is_named(monkeypatch):
     assert "--gpus all" in doctor._gpu().fix
 
 
+@pytest.mark.parametrize(("cuda", "fix"), [(None, "a torch with CUDA"), ("13.0", "check the driver")])
+def test_a_torch_without_cuda_is_not_the_drivers_fault(monkeypatch, cuda, fix):
+    torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.profiler, "supported_activities", set)
+    assert fix in doctor._cupti().fix
+
+
 def test_it_says_what_can_be_recorded_and_exits_accordingly(monkeypatch):
     def check(name, ok=True):
         return doctor.Check(name=name, ok=ok, found="", needed_for="")
 
     everything = [check(n) for n in ("torch", "GPU and driver", "CUPTI", "nvtx", "Nsight Systems")]
-    assert doctor.recorders(everything) == ["torch", "nsys", "memory"]
-    assert doctor.recorders([check("torch"), check("nvtx")]) == ["torch (CPU only)"]
+    assert doctor.recorders(everything) == ["torch", "nsys", "memory", "numerics"]
+    assert doctor.recorders([check("torch"), check("nvtx")]) == ["torch (CPU only)", "numerics"]
     monkeypatch.setattr(doctor, "examine", lambda: [check("torch", ok=False)])
     done = CliRunner().invoke(main, ["doctor"])
     assert done.exit_code == 1

@@ -202,6 +202,35 @@ def test_what_cannot_be_wrapped_says_so(program):
         recorded_command(program, {})
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--steps", "0"), "Error: Invalid value for '--steps': 0 is not in the range x>=1."),
+        (("--every", "4"), "Error: profkit.record: every is 4, less than warmup + steps (2 + 3)."),
+    ],
+)
+def test_numbers_that_make_no_schedule_are_refused_before_the_program_runs(program, options, said):
+    done = invoke("torch", *options, "--", *program, "1", "0")
+    assert done.exit_code
+    assert said in done.output
+    assert "recording" not in done.output
+
+
+def test_a_program_that_ends_before_it_trains_is_told(program, tmp_path):
+    done = invoke("torch", "-o", "out", "--", *program[:1], "gone.py")
+    assert done.exit_code == 1
+    assert "nothing was recorded: the program ended with exit code 1 before it trained" in done.output
+
+
+def test_the_told_command_has_no_secrets(program):
+    done = invoke("torch", "--", "ls", "--pw", "hunter2")
+    assert "hunter2" in done.output, "an error shows what cannot be run"
+    line = (*program[:1], "-u", "gone.py", "--pw", "hunter2", "-p", "hunter2", "data/x", "{'key': 'hunter2'}")
+    done = invoke("torch", "-o", "out", "--", *line)
+    assert "hunter2" not in done.output
+    assert "-u gone.py --pw '***' -p '***' data/x" in done.output
+
+
 def test_an_error_is_one_line(program, monkeypatch):
     done = invoke("torch", "--", "ls", "x")
     assert done.exit_code == 1
@@ -222,5 +251,5 @@ def test_the_verdict_is_told_and_a_page_of_another_recording_stays(program, tmp_
 def test_without_steps_the_exit_code_says_so_and_why(program, tmp_path):
     done = invoke("torch", "-o", "out", "--", *program, "0", "0")
     assert done.exit_code == 1
-    assert "nothing was recorded: no trace was written: step() was called 0 times" in done.output
+    assert "nothing was recorded: no trace was written: the program made 0 training steps" in done.output
     assert "No optimizer ran: --whole records everything" in done.output

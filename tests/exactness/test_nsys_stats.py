@@ -69,9 +69,9 @@ def test_the_kernels_of_the_file_are_those_of_nsys(path: Path, exports: Path) ->
     rows = stats(exports / f"{name_of(path)}.sqlite", "cuda_gpu_kern_sum")
     theirs = {row["Name"]: (int(row["Instances"]), int(row["Total Time (ns)"])) for row in rows}
     totals = profkit.analyze(path).document.totals
-    assert {row["name"]: (row["count"], row["total_ns"]) for row in totals["kernels"]} == theirs
-    assert totals["kernel_count"] == sum(count for count, _ in theirs.values())
-    assert totals["kernel_sum_ns"] == sum(total for _, total in theirs.values())
+    assert {row.name: (row.count, row.total_ns) for row in totals.kernels} == theirs
+    assert totals.kernel_count == sum(count for count, _ in theirs.values())
+    assert totals.kernel_sum_ns == sum(total for _, total in theirs.values())
 
 
 def projections(view: TraceView, own_thread: bool) -> dict[str, tuple[int, int, int]]:

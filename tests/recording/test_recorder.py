@@ -183,7 +183,7 @@ class TestNested:
     def test_an_inner_recording_is_left_out(self, tmp_path):
         with record(tmp_path / "outer", steps=None) as outer:
             with (
-                pytest.warns(UserWarning, match="running already"),
+                pytest.warns(UserWarning, match="runs already in this process"),
                 record(tmp_path / "inner", steps=None) as inner,
             ):
                 train(inner, 1)
@@ -195,7 +195,7 @@ class TestNested:
     def test_a_profiler_of_someone_else_stays_untouched(self, tmp_path):
         with torch.profiler.profile() as theirs:
             with (
-                pytest.warns(UserWarning, match="another torch profiler is active"),
+                pytest.warns(UserWarning, match="own torch profiler was first"),
                 record(tmp_path, steps=None) as recording,
             ):
                 train(recording, 1)

@@ -97,8 +97,9 @@ def test_a_range_around_many_steps_does_not_hold_their_ends_up(tmp_path):
     assert len(steps_of(recorder.files[0])) == 2
 
 
+@pytest.mark.parametrize("unedited", [False, True])
 @pytest.mark.parametrize("wait", [0, 1])
-def test_a_step_within_backward_ends_after_it(tmp_path, wait):
+def test_a_step_within_backward_ends_after_it(tmp_path, wait, unedited):
     """As programs do that step each parameter's optimizer where its gradient is ready."""
 
     def train(recorder, steps):
@@ -118,8 +119,12 @@ def test_a_step_within_backward_ends_after_it(tmp_path, wait):
         hook.remove()  # else the optimizer lives on with the weight
         return weight.detach()
 
-    with record(tmp_path, wait=wait, warmup=1, steps=2) as recorder:
-        weight = train(recorder, 6)
+    if unedited:
+        with recorded({"folder": str(tmp_path), "wait": wait, "warmup": 1, "steps": 2}) as recorder:
+            weight = train(None, 6)
+    else:
+        with record(tmp_path, wait=wait, warmup=1, steps=2) as recorder:
+            weight = train(recorder, 6)
     assert torch.equal(weight, train(None, 6))
     assert recorder.problems == []
     first = wait + 1
@@ -145,7 +150,16 @@ class TestForeignProfiler:
                     assert "Self CPU" not in theirs.key_averages().table()
                 loop(1, lambda: None)
         assert json.loads((tmp_path / "theirs.json").read_text()) == {"traceEvents": []}
-        assert len([w for w in caught if "records nothing: this recording was first" in str(w.message)]) == 1
+        assert (
+            len(
+                [
+                    w
+                    for w in caught
+                    if "its tables and traces are empty: this recording was first" in str(w.message)
+                ]
+            )
+            == 1
+        )
         assert [name for name, _, _ in spans(recorder.files[0])].count("update") == 4
 
     def test_one_with_a_schedule_that_was_first_keeps_the_profiler(self, tmp_path):
@@ -165,11 +179,28 @@ class TestForeignProfiler:
         assert recorder.files == []
         (problem,) = recorder.problems
         assert problem.startswith(
-            "torch.profiler is left out: another torch profiler is active in this process"
+            "steps are not traced while another profiler is on: the program's own torch profiler was first"
         )
-        assert "profkit analyze reads its trace" in problem
+        assert "Analyze the trace that it writes, or turn it off" in problem
         names = [e["name"] for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"]]
         assert names.count("mine") == 2
+
+    def test_steps_are_traced_once_one_that_was_first_has_ended(self, tmp_path):
+        """In a run of several cycles, and in the midst of one."""
+        with (
+            record(tmp_path, wait=1, warmup=1, steps=2, repeat=2) as recorder,
+            warnings.catch_warnings(action="ignore"),
+        ):
+            with torch.profiler.profile() as theirs:
+                loop(2, recorder.step)
+            loop(7, recorder.step)
+        assert [event.key for event in theirs.key_averages()].count("mine") == 1
+        (problem,) = recorder.problems
+        assert "was first" in problem
+        found = [(each["first_step"], each["steps"], each["complete"]) for each in recorder._torch.cycles]
+        assert found == [(3, 1, False), (6, 2, True)]
+        for trace, steps in zip(recorder.files, ([3], [6, 7]), strict=True):
+            assert [name for name, _, _ in steps_of(trace)] == [f"ProfilerStep#{step}" for step in steps]
 
     def test_the_legacy_profiler_is_heard_too(self, tmp_path):
         with record(tmp_path, steps=None) as recorder, warnings.catch_warnings():

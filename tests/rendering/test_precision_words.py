@@ -22,4 +22,7 @@ def test_an_unknown_unit_is_not_called_cuda_cores(units, said):
         PrecisionRow(phase=None, dtype="bf16", tensor_core=unit, matrix=True, ns=50, flop=None, count=1)
         for unit in units
     ]
-    assert note_of(SimpleNamespace(precision=rows)) == said
+    nvidia = SimpleNamespace(precision=rows, devices=[SimpleNamespace(name="NVIDIA H100 80GB HBM3")])
+    assert note_of(nvidia) == said
+    amd = SimpleNamespace(precision=rows, devices=[SimpleNamespace(name="AMD Instinct MI300X")])
+    assert note_of(amd) == said.replace("Tensor Cores", "Matrix Cores")

@@ -12,6 +12,7 @@ from contextlib import closing
 import pytest
 
 import profkit
+from profkit.api.scrubbing import scrub
 from profkit.scrubbing import scrub_file
 from profkit.scrubbing.texts import Scrubber
 from tests.shared import DATA
@@ -32,17 +33,32 @@ PRIVATE = [
     "192.168.7.23",
     "correct-horse-7",
     "aXs-pass9",
+    "swordfish",
 ]
 PLANTED = (
     f"{' '.join(KEYS)} wernher.b@moonshot.example.org in /home/wernher/x.py USER=wernher HOSTNAME=rocketbox "
-    "10.31.4.17 192.168.7.23 DB_PASSWORD=correct-horse-7 Authorization: Bearer aXs-pass9"
+    "10.31.4.17 192.168.7.23 DB_PASSWORD=correct-horse-7 Authorization: Bearer aXs-pass9 "
+    '{"password": "swordfish", "USER": "wernher"} --login-password swordfish --password="swordfish" '
+    "rocketbox_12.1700000000123456789.pt.trace.json"
 )
+ENTRIES = {
+    "env": [{"name": "DB_PASSWORD", "value": "swordfish"}, {"name": "USER", "value": "wernher"}],
+    "argv of launcher": ["--db-password", "swordfish", "--user", "wernher", "--host-name", "x"],
+    "environ": {
+        "MY_VARIABLE": "swordfish",
+        "password": "swordfish",
+        "user": "wernher",
+        "cmdline": ["swordfish"],
+    },
+    "pairs": [["DB_PASSWORD", "swordfish"], ["HOSTNAME", "rocketbox"]],
+}
+"""How launchers and containers write an environment and a command line."""
 
 
 def planted(value):
     if isinstance(value, str):
         return f"{value} {PLANTED}"
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value is not ENTRIES["environ"]:
         return {key: planted(each) for key, each in value.items()} | {PLANTED: 1}
     if isinstance(value, list | tuple):
         return type(value)(planted(each) for each in value)
@@ -56,12 +72,13 @@ def read(path):
 def trace(path):
     document = json.loads(read("kineto/sync_item_stack.json.gz"))
     document["traceEvents"] = document["traceEvents"][:200]
-    path.write_text(json.dumps(planted(document)))
+    path.write_text(json.dumps(planted(document) | ENTRIES))
 
 
 def snapshot(path):
     document = pickle.loads(read("snapshot/leak.pickle.gz"))
     document["device_traces"] = [entries[:40] for entries in document["device_traces"]]
+    document |= {"note": PLANTED.encode(), "environ": ENTRIES["environ"]}
     path.write_bytes(pickle.dumps(planted(document)))
 
 
@@ -108,6 +125,14 @@ def test_nothing_that_is_planted_in_any_text_is_left(name, tmp_path):
     assert [each for each in PRIVATE if each.encode() not in before] == []
     after = scrub_file(str(tmp_path / name)).data
     assert [each for each in PRIVATE if each.encode() in after] == []
+
+
+def test_a_trace_that_torch_named_after_its_machine_gets_another_name(tmp_path):
+    name = "rocketbox_12.1700000000123456789.pt.trace.json"
+    (tmp_path / name).write_text(json.dumps({"traceEvents": [], "traceName": f"/tmp/{name}"}))
+    (copied,) = scrub(tmp_path / name, f"{tmp_path}/out/")
+    assert copied.path.name == "x_12.1700000000123456789.pt.trace.json"
+    assert "rocketbox" not in copied.path.read_text()
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def _sign_text(sign: Fact) -> str:
 
 def _parallelism(params: Params) -> str:
     sign = _sign_text(Fact(str(params["sign"]), params))
-    return say(f"Work is spread over devices with {{kind}} ({sign}).", params)
+    return say(f"Parallelism: {{kind}} ({sign}).", params)
 
 
 def _ranks_text(params: Params) -> str:
