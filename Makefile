@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # torch is for the tests that record. Set TORCH to nothing to leave it out; they are then skipped, loudly.
 TORCH ?= torch==2.13.0
+comma := ,
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow coverage oldest wheel check bench calibration reports clean
@@ -20,7 +21,7 @@ $(VENV)/ready: pyproject.toml
 
 $(VENV)/ready-test: $(VENV)/ready
 	$(if $(TORCH),$(BIN)/python -m pip install --quiet "$(TORCH)")
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev$(if $(TORCH),$(comma)integrations)]'
 	bash .ci/browser
 	@touch $@
 
