@@ -45,13 +45,16 @@ _SIZE_UNITS = {
 }
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([KMGT]?I?)B\s*", re.ASCII | re.IGNORECASE)
 
+_ROUNDED_UP = 0.5e-3
+"""Of a unit: what lacks less rounds to 1000 of the smaller one, so it is told in the larger."""
+
 
 def duration_text(ns: float | None) -> str:
     """A time for people: ``1.23 ms``, ``850 ns``; ``–`` when unknown."""
     if ns is None:
         return "–"
     for unit, size in (("s", NS_PER_S), ("ms", NS_PER_MS), ("µs", NS_PER_US)):
-        if abs(ns) >= size:
+        if abs(ns) >= (1 - _ROUNDED_UP) * size:
             return f"{_three_digits(ns / size)} {unit}"
     return f"{ns:.0f} ns"
 
@@ -62,7 +65,7 @@ def bytes_text(size: float | None) -> str:
         return "–"
     value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
+        if abs(value) < 1024 - 1000 * _ROUNDED_UP:
             return f"{value:.0f} B" if unit == "B" else f"{_three_digits(value)} {unit}"
         value /= 1024
     return f"{_three_digits(value)} TiB"
@@ -73,8 +76,10 @@ def rate_text(per_second: float | None, unit: str) -> str:
     if per_second is None:
         return "–"
     value = float(per_second)
+    if not value:
+        return f"0 {unit}"
     for prefix in ("", "k", "M", "G", "T"):
-        if abs(value) < 1000:
+        if abs(value) < 1000 * (1 - _ROUNDED_UP):
             return f"{_three_digits(value)} {prefix}{unit}"
         value /= 1000
     return f"{_three_digits(value)} P{unit}"

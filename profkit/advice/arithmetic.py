@@ -125,9 +125,11 @@ def _alignment(case: Case) -> Evidence | None:
         return None
     sizes = misaligned_sizes(facts, chosen)
     named = ", ".join(f"{size} ({dimension})" for size, dimension in sizes[:_MOST_SIZES])
-    told = f"No multiple of 8: {named}." if named else "A size is no multiple of 8 (16-bit) or 4 (TF32)."
+    told = (
+        f"Not a multiple of 8: {named}." if named else "A size is not a multiple of 8 (16-bit) or 4 (TF32)."
+    )
     return Evidence(
-        f"Products over {percent_text(facts.share(chosen))} of the device's time use kernels for rows that are not aligned "
+        f"Products that take {percent_text(facts.share(chosen))} of the device's time use kernels for rows not aligned "
         f"to 16 bytes. {told}",
         kernels_seen(facts, chosen),
         ["aligned"],
@@ -149,9 +151,9 @@ def _accident(case: Case) -> Evidence | None:
         for row in rows[:4]
     ]
     said = (
-        "Under autocast, operators that nothing keeps in fp32 run in it, or cast more often than they need to"
+        "Under autocast, operators run in fp32 or cast their inputs without need"
         if found and found.types
-        else "In a model of 16 bits, smaller operands of a wider type widen others"
+        else "In a 16-bit model, small operands of a wider type widen others"
     )
     return Evidence(
         f"{said}: {percent_text(spent / whole)} of the device's time.",
@@ -212,7 +214,7 @@ RULES = (
         "fp64", "Compute in fp32 instead of fp64", _fp64,
         "Find where float64 enters (often a NumPy array) and convert it once.",
         "x = torch.as_tensor(array, dtype=torch.float32)",
-        "No kernel computes in double any more.",
+        "No kernel computes in fp64 any more.",
         ("Keep fp64 where the problem needs it.",),
         "https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
         change="fp32",

@@ -13,6 +13,7 @@ from profkit.simulation.launching import capture, lift_waits
 from profkit.simulation.loops import repeated
 from profkit.simulation.preconditions import breaks, eager_kernels, inner_waits, recompilation
 from profkit.simulation.registry import refusal
+from profkit.timeline.intervals import Intervals
 from profkit.units import duration_text, noun_text, percent_text
 
 __all__ = ["RULES"]
@@ -65,7 +66,7 @@ def _breaks(case: Case) -> Evidence | None:
     count, ways = len(facts.once(breaks_of)), len(graphs_of(facts))
     return Evidence(
         f"{noun_text(count, 'break')} in a step: {len(facts.once(regions))} compiled regions of {ways} graphs run, with "
-        f"{int(fusible(facts).sum())} eager kernels between them. Each entry checks its guards, and nothing is fused across regions.",
+        f"{int(fusible(facts).sum())} eager kernels between them. Each entry checks guards, and nothing is fused across regions.",
         breaks_seen(facts)[:4],
         ["no-graph-breaks"],
         "low",
@@ -82,7 +83,7 @@ def _recompiles(case: Case) -> Evidence | None:
     told = (
         f"A size changes: {sizes}."
         if sizes
-        else "Some property of the inputs changes from step to step, which this file does not tell."
+        else "Some property of the inputs changes from step to step; this file does not show which."
     )
     return Evidence(
         f"The step spends {duration_text(float(compiling))} on compilation, and graph {newest.graph} is in version "
@@ -108,15 +109,17 @@ def _graphs(case: Case) -> Evidence | None:
         if fetching > 0.01 * case.step.plain_ns
         else ""
     )
+    operations, rows = case.view.trace.operations, facts.program.row
+    busy = Intervals.of(operations.start_ns[rows], operations.end_ns[rows])  # kernels of two streams overlap
+    short = f"; {int(small.sum())} of them are shorter than {duration_text(_SMALL_NS)}" if small.any() else ""
     without = (
         f"The host also waits for the device {noun_text(waits, 'time')} inside, which a graph cannot: remove that first."
         if waits
         else "Every step launches the same operations without waiting, so a graph can replay them."
     )
     return Evidence(
-        f"The host needs {duration_text(host)}{besides} to launch {facts.count} operations that keep "
-        f"the device busy for {duration_text(float(program.duration_ns.sum()))}; {int(small.sum())} of them are shorter "
-        f"than {duration_text(_SMALL_NS)}. {without}",
+        f"The host needs {duration_text(host)}{besides} to launch {facts.count} operations, which keep "
+        f"the device busy for {duration_text(busy.total_ns)}{short}. {without}",
         kernels_seen(facts, small),
         ["no-sync", "cuda-graphs"] if waits else ["cuda-graphs"],
         "low" if waits else "medium",
@@ -130,7 +133,7 @@ def _loop(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
     return Evidence(
-        f"{int(chosen.sum()) + 1} launches in a row do the same to equal parts of a tensor: a Python loop over it.",
+        f"{int(chosen.sum()) + 1} launches in a row do the same to equal parts of a tensor: a Python loop runs over it.",
         kernels_seen(facts, chosen),
         ["vectorised-loops"],
         "low",
@@ -171,7 +174,7 @@ RULES = (
         "cuda-graphs", "Capture the step in a CUDA graph", _graphs,
         'Compile with mode="reduce-overhead", or capture the whole step. The optimizer must be capturable.',
         "graph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):\n    step()\ngraph.replay()   # each step, after copying the batch into static inputs",
-        "One cudaGraphLaunch a step replaces the launches, and the device no longer idles.",
+        "One cudaGraphLaunch per step replaces the launches, and the device is no longer idle.",
         ("Shapes, addresses and control flow must stay the same.", "Nothing inside may wait for the device (.item(), prints, blocking copies).",
          "Inputs are copied into static buffers, and the graph keeps its memory."),
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",

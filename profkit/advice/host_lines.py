@@ -49,11 +49,11 @@ def _lines(case: Case) -> Evidence | None:
         f"{frame_text(strings[names[at]])}: {duration_text(float(total[at]))} for {noun_text(int(launches[at]), 'launch', 'launches')}"
         for at in order
     ]
-    functions = "one function holds" if len(order) == 1 else f"{len(order)} functions hold"
+    functions = "one function spends" if len(order) == 1 else f"{len(order)} functions spend"
     backward = ", backward included" if facts.trains else ""
     return Evidence(
-        f"The host is the limit, and {functions} it for {duration_text(held)} a step with launches{backward}: "
-        f"{percent_text(held / host_ns)} of its time.",
+        f"The step is host-bound: {functions} {duration_text(held)} per step launching{backward}, "
+        f"{percent_text(held / host_ns)} of the host's time.",
         seen,
         None,
     )
@@ -66,7 +66,7 @@ def _is_function(name: str) -> bool:
 
 RULES = (
     Rule(
-        "host-lines", "Launch less in the functions that hold the host", _lines,
+        "host-lines", "Launch less in the functions that take most host time", _lines,
         "Begin with the first one: fuse its operators, batch its loop, or compile this function alone.",
         "attend = torch.compile(attend)   # the function named first",
         "The function has fewer launches, and the step is shorter.",

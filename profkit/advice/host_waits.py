@@ -44,13 +44,13 @@ def _loader(case: Case) -> Evidence | None:
     several = any("MultiProcessing" in n for n in names)
     workers = 2 if several else _WORKERS
     return Evidence(
-        f"Fetching data takes the launching thread {duration_text(fetching)} a step"
+        f"Fetching data takes the launching thread {duration_text(fetching)} per step"
         + (
             ", although workers prepare it: they are too few or too slow."
             if several
             else ", and nothing is prepared in parallel."
         ),
-        [*names[:2], f"fetching: {duration_text(fetching)} a step"],
+        [*names[:2], f"fetching: {duration_text(fetching)} per step"],
         ["loader-workers"],
         "medium" if several else "high",
         loader_workers=workers,
@@ -65,7 +65,7 @@ def _uneven_loader(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"The median step hardly waits for data, but others do: over all {steps} steps, the device is idle for "
-        f"{duration_text(idle / steps)} a step meanwhile. Workers prepare batches too slowly to keep ahead.",
+        f"{duration_text(idle / steps)} per step meanwhile. Workers prepare batches too slowly to keep ahead.",
         [f"input: {duration_text(idle)} in {steps} steps"],
         None,
         "medium",
@@ -86,9 +86,9 @@ def _own_work(case: Case) -> Evidence | None:
         return None
     steps = max(view.kept_count, 1)
     return Evidence(
-        f"The device is idle for {duration_text(idle / steps)} a step while the host does work that launches nothing, mostly in "
+        f"The device is idle for {duration_text(idle / steps)} per step while the host does work that launches nothing, mostly in "
         f"{rows[0].name}.",
-        [f"{row.name}: {duration_text(row.ns / steps)} a step" for row in rows[:4]],
+        [f"{row.name}: {duration_text(row.ns / steps)} per step" for row in rows[:4]],
         None,
         "medium",
     )
@@ -114,8 +114,8 @@ def _syncs(case: Case) -> Evidence | None:
         for r in rows
     ]
     return Evidence(
-        f"The host waits for the device {noun_text(len(inner), 'time')} a step. The device then stands idle for {duration_text(idle)} "
-        f"a step, the cost in the table of waits{_unlike(case.step.plain_ns - case.step.after_ns([lift_waits]), idle)}.",
+        f"The host waits for the device {noun_text(len(inner), 'time')} per step. After that, the device is idle for {duration_text(idle)} "
+        f"per step, the cost in the table of waits{_unlike(case.step.plain_ns - case.step.after_ns([lift_waits]), idle)}.",
         seen
         or kernels_seen(facts, facts.view.trace.operations.copy_kind[facts.program.row] == CopyKind.DTOH),
         ["no-sync"],
@@ -125,8 +125,10 @@ def _syncs(case: Case) -> Evidence | None:
 def _unlike(saving_ns: float, idle_ns: float) -> str:
     """Why the price is not that cost, where they differ."""
     if saving_ns > _ALIKE * idle_ns:
-        return "; without waits the host also runs ahead, so more is saved"
-    return "; the host fills part of it in any case, so less is saved" if saving_ns * _ALIKE < idle_ns else ""
+        return ". Without waits, the host also runs ahead, so more is saved"
+    return (
+        ". Part of this time would be idle anyway, so less is saved" if saving_ns * _ALIKE < idle_ns else ""
+    )
 
 
 def _scalars(case: Case) -> Evidence | None:
@@ -136,7 +138,7 @@ def _scalars(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"{int(rest.sum()) + 1} values are read from the device one by one, each with a copy and a wait. Stacked, one read "
-        "brings them all.",
+        "fetches them all.",
         kernels_seen(facts, rest),
         ["stacked-reads"],
     )
@@ -149,7 +151,7 @@ def _pageable(case: Case) -> Evidence | None:
         return None
     size = float(facts.view.trace.operations.bytes[facts.program.row][chosen].sum())
     return Evidence(
-        f"{bytes_text(size)} a step are copied from pageable memory, in {duration_text(float(facts.program.duration_ns[chosen].sum()))}. "
+        f"{bytes_text(size)} per step are copied from pageable memory, in {duration_text(float(facts.program.duration_ns[chosen].sum()))}. "
         "The driver stages them, so the host blocks and nothing overlaps.",
         kernels_seen(facts, chosen),
         ["pinned"],
@@ -181,8 +183,8 @@ def _allocator(case: Case) -> Evidence | None:
     emptied = any("empty_cache" in strings[name] for name in frames.tolist() if name >= 0)
     many = max((c for n, c in counted.items() if "Free" not in n), default=0) >= _MANY_ALLOCATIONS
     return Evidence(
-        f"After warm-up, steps still ask the driver for memory: {duration_text(spent)} a step. PyTorch's cache should serve these requests.",
-        [f"{name}: {count} a step" for name, count in counted.items()][:4],
+        f"After warm-up, steps still ask the driver for memory: {duration_text(spent)} per step. PyTorch's cache should serve these requests.",
+        [f"{name}: {count} per step" for name, count in counted.items()][:4],
         ["no-allocation"],
         # With Python's frames in the file, the call would show.
         action=_CACHE_IS_OFF if many and len(frames) and not emptied else "",
@@ -227,7 +229,7 @@ def _garbage(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"Python collects garbage within the step, for {duration_text(spent)}.",
-        [f"{int(chosen.sum())} collections a step"],
+        [f"{int(chosen.sum())} collections per step"],
         ["garbage-collection"],
     )
 
@@ -238,7 +240,7 @@ def _crumbs(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
     return Evidence(
-        f"{int(chosen.sum())} copies a step to the device have at most {bytes_text(SMALL_COPY_BYTES)}. Each is a launch, and from "
+        f"{int(chosen.sum())} copies per step to the device have at most {bytes_text(SMALL_COPY_BYTES)}. Each is a launch, and from "
         "pageable memory a wait.",
         kernels_seen(facts, chosen),
         ["packed-copies"],
@@ -259,7 +261,7 @@ _TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 RULES = (
     Rule(
         "loader-workers", "Prepare batches in loader workers", _loader,
-        "Give the DataLoader workers, keep them between epochs, and pin their batches.",
+        "Give the DataLoader workers that persist between epochs, and pin their batches.",
         f"DataLoader(dataset, batch_size=n, num_workers={_WORKERS}, persistent_workers=True, prefetch_factor=4, pin_memory=True)",
         "The loader's range shrinks to the time of taking a finished batch.",
         ("Workers share the host's cores with the step: too many make it slower.", "Each holds its own copy of the dataset's state."),
@@ -267,11 +269,11 @@ RULES = (
         change="loader-workers",
     ),
     Rule(
-        "host-work", "Do the host's own work beside the step", _own_work,
+        "host-work", "Overlap the host's own work with the step", _own_work,
         "Do it for the next step while the device works on this one: in a worker of the DataLoader, a thread or a process. Or do it less often.",
         "DataLoader(dataset, collate_fn=preprocess, num_workers=4)   # where it prepares inputs\nif step % 100 == 0:\n    log(...)   # where it writes results",
         "The function no longer fills idle time.",
-        ("A thread that computes in Python holds the interpreter: use a process.",), _TUNING,
+        ("A thread that computes in Python holds the interpreter lock: use a process.",), _TUNING,
     ),
     Rule(
         "hidden-sync", "Do not wait for the device inside the step", _syncs,
@@ -332,7 +334,7 @@ RULES = (
         "small-copies", "Send small inputs in one copy", _crumbs,
         "Pack them into one pinned tensor and slice it on the device.",
         "torch.cat(parts, out=pinned)                       # pinned once, before the loop\npacked = pinned.to(device, non_blocking=True)",
-        "One copy a step replaces many.", (), _TUNING,
+        "One copy per step replaces many.", (), _TUNING,
         change="packed-copies",
     ),
 )  # fmt: skip

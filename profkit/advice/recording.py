@@ -41,10 +41,10 @@ def _batch(case: Case) -> Evidence | None:
     memory = (
         f"{percent_text(used)} of its memory is used"
         if used is not None
-        else "how much of its memory is free is not recorded"
+        else "the file does not show how much of its memory is free"
     )
     return Evidence(
-        f"The device is busy for {percent_text(busy)} of the step, and {memory}. A larger batch costs the host next to "
+        f"The device is busy for {percent_text(busy)} of the step, and {memory}. A larger batch costs the host almost "
         "nothing, so throughput grows until the step is GPU-bound.",
         [f"device busy {duration_text(played.device_busy_ns)} of {duration_text(case.step.plain_ns)}"],
         None,
@@ -93,7 +93,7 @@ def _what_fits(fit: Sequence[FitRow]) -> str:
     result = "fits" if sure else "has the lowest peak of one change, which may not be enough"
     return (
         f" {_MAKES_ROOM[best.change]} {result}: {bytes_text(best.peak_bytes.likely)} instead of "
-        f"{bytes_text(before_bytes)} at the peak, and {duration_text(best.step_ns.likely)} a step."
+        f"{bytes_text(before_bytes)} at the peak, and {duration_text(best.step_ns.likely)} per step."
     )
 
 
@@ -160,7 +160,7 @@ def _stacks(case: Case) -> Evidence | None:
         return None
     what = "step" if case.view.steps.count else "recording"
     return Evidence(
-        f"The recorder wrote {noun_text(count, 'Python frame')} in the {what}. The GPU waits for the host, so recording stacks makes it longer.",
+        f"The recorder wrote {noun_text(count, 'Python frame')} in the {what}. The GPU waits for the host, and recording stacks slows the host.",
         [f"{noun_text(count, 'frame')} in the {what}"],
         None,
         "low",
@@ -202,6 +202,6 @@ RULES = (
         "profiler-stacks", "Measure times without Python stacks", _stacks,
         "Leave with_stack off when you measure times. Turn it on to find call sites.",
         "torch.profiler.profile(record_shapes=True)   # not: with_stack=True",
-        "The trace has no Python frames, and the device idles less.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
+        "The trace has no Python frames, and the device is idle for less time.", (), "https://docs.pytorch.org/docs/stable/profiler.html",
     ),
 )  # fmt: skip

@@ -35,7 +35,7 @@ def _layout(case: Case) -> Evidence | None:
     planes = planar_norms(facts)
     if facts.share(planes) >= max(0.05, facts.share(chosen)):
         return Evidence(
-            f"Batch norm works on planes (NCHW), one block a channel: {percent_text(facts.share(planes))} of the device's "
+            f"Batch norm works on planes (NCHW), with one block per channel: {percent_text(facts.share(planes))} of the device's "
             "time. In channels_last it uses the whole GPU.",
             kernels_seen(facts, planes),
             ["channels-last"],
@@ -98,8 +98,8 @@ def _benchmark(case: Case) -> Evidence | None:
     if facts.share(slow) < 0.03 or not _could_save(case, slow):
         return None
     return Evidence(
-        f"Convolutions over {percent_text(facts.share(slow))} of the device's time use general algorithms. cuDNN can try "
-        "all of them once, and keep the fastest.",
+        f"Convolutions that take {percent_text(facts.share(slow))} of the device's time use general algorithms. cuDNN can try "
+        "all of them once and keep the fastest.",
         kernels_seen(facts, slow),
         None,
         "low",
@@ -174,8 +174,8 @@ def _grids(case: Case) -> Evidence | None:
     if min(facts.share(chosen), of_step) < _NOTABLE_GRIDS:
         return None
     return Evidence(
-        f"Kernels over {percent_text(facts.share(chosen))} of the device's time have fewer blocks than half of its "
-        f"{gpu.sm_count} multiprocessors, so most of the GPU idles meanwhile.",
+        f"Kernels that take {percent_text(facts.share(chosen))} of the device's time have fewer blocks than half of its "
+        f"{gpu.sm_count} multiprocessors. Most of the GPU is idle while they run.",
         kernels_seen(facts, chosen),
         None,
         "low",
@@ -222,7 +222,7 @@ RULES = (
     ),
     Rule(
         "fused-loss", "Fuse the loss of the large vocabulary", _loss,
-        "Compute head and loss in one, chunk by chunk, so that the logits are never whole in memory; or compile the loss.",
+        "Compute head and loss together, chunk by chunk, so that all logits are never in memory at once; or compile the loss.",
         "loss_of = LigerFusedLinearCrossEntropyLoss()           # of liger_kernel\nloss = loss_of(head.weight, hidden, labels)             # not: cross_entropy(head(hidden), labels)",
         "No log_softmax and nll_loss kernels over the vocabulary, and a lower memory peak.",
         ("Code that reads the logits no longer has them.", "Compare the loss: sums are made in another order."),

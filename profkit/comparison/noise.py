@@ -41,6 +41,7 @@ _TRIED_RECORDINGS: Final = (2, 3, 4, 5, 7, 10, 15, 20)
 
 Times = Sequence[Sequence[float]]
 """The times of the steps of each recording of one side."""
+_Sides = Sequence[Sequence[NDArray[np.float64]]]
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ def measured_noise(before: Times, after: Times, *, expected: float, drift: float
     The spread of steps is Qn, which an outlier does not move. It and the spread of whole recordings are each drawn
     towards an expectation that is worth some observations (as Smyth 2004, doi:10.2202/1544-6115.1027), unless they
     refute it. So three steps that happen to be equal do not decide alone, and many equal steps do not pretend that
-    the next recording would be the same.
+    the next recording would be the same. A median that may jump, but only away from the other side, takes nothing off
+    a change.
 
     Args:
         before: The times of the steps of each recording of one side.
@@ -117,20 +119,30 @@ def measured_noise(before: Times, after: Times, *, expected: float, drift: float
     sides = [[np.asarray(run, float) for run in side if len(run)] for side in (before, after)]
     if not all(sides):
         return NO_NOISE
-    within, freedom = _moderated(*_pooled(sides), expected)
+    change = abs(median_of(after) - median_of(before))
+    noise = _noise(sides, expected, drift, apart=True)
+    return noise if change > noise.half_width else _noise(sides, expected, drift, apart=False)
+
+
+def _noise(sides: _Sides, expected: float, drift: float, *, apart: bool) -> Noise:
+    """The noise where the sides differ, if ``apart``: without what would only take them further apart."""
+    first, second = map(median_of, sides)
+    towards = (second, first) if apart else (None, None)
+    spreads = [_spread(run, end) for side, end in zip(sides, towards, strict=True) for run in side]
+    within, freedom = _moderated(*_pooled(sides, [spread for spread, _ in spreads]), expected)
     between, between_freedom = _between(sides, within, drift)
-    first, second = (tuple(len(run) for run in side) for side in sides)
-    jumps = any(_spread(run)[1] for side in sides for run in side)
-    return Noise(within, freedom, between, between_freedom, (first, second), jumps)
+    counts = tuple(len(run) for run in sides[0]), tuple(len(run) for run in sides[1])
+    return Noise(within, freedom, between, between_freedom, counts, any(jumps for _, jumps in spreads))
 
 
 def spread_of(before: Times, after: Times, expected: float) -> float:
     """The standard deviation of steps within recordings, drawn towards an expectation."""
     sides = [[np.asarray(run, float) for run in side if len(run)] for side in (before, after)]
-    return math.sqrt(_moderated(*_pooled(sides), expected)[0])
+    spreads = [_spread(run)[0] for side in sides for run in side]
+    return math.sqrt(_moderated(*_pooled(sides, spreads), expected)[0])
 
 
-def median_of(times: Times) -> float:
+def median_of(times: Times | Sequence[NDArray[np.float64]]) -> float:
     """The typical step of a side: the median of its recordings' medians; 0 without any."""
     medians = [float(np.median(run)) for run in times if len(run)]
     return float(np.median(medians)) if medians else 0.0
@@ -148,19 +160,24 @@ def student_quantile(z: float, freedom: float) -> float:
     return z + first / n + second / n**2 + third / n**3
 
 
-def _pooled(sides: Sequence[Sequence[NDArray[np.float64]]]) -> tuple[float, float]:
-    """The variance of steps within recordings, and its degrees of freedom."""
+def _pooled(sides: _Sides, spreads: Sequence[float]) -> tuple[float, float]:
+    """The variance of steps within recordings from the spread of each, and its degrees of freedom."""
     squares = freedom = 0.0
-    for run in (run for side in sides for run in side if len(run) > 1):
+    for run, spread in zip((run for side in sides for run in side), spreads, strict=True):
         free = _EFFICIENCY * (len(run) - 1) if len(run) in _QN_SMALL or len(run) > 9 else len(run) - 1.0
-        squares += free * _spread(run)[0] ** 2
+        squares += free * spread**2
         freedom += free
     return (squares / freedom if freedom else 0.0), freedom
 
 
-def _spread(run: NDArray[np.float64]) -> tuple[float, bool]:
-    """The standard deviation that the median's spread tells of, and whether that is a jump between two kinds."""
-    scale, jump = _scale(run), _jump(run)
+def _spread(run: NDArray[np.float64], towards: float | None = None) -> tuple[float, bool]:
+    """The standard deviation that the median's spread tells of, and whether that is a jump between two kinds.
+
+    Args:
+        run: The times of a recording's steps.
+        towards: Where a jump must lead; anywhere without.
+    """
+    scale, jump = _scale(run), _jump(run, towards)
     return (jump, True) if jump > _JUMPS * scale else (scale, False)
 
 
@@ -177,7 +194,7 @@ def _scale(run: NDArray[np.float64]) -> float:
     return float(apart[half * (half - 1) // 2 - 1]) * _QN * few
 
 
-def _jump(run: NDArray[np.float64]) -> float:
+def _jump(run: NDArray[np.float64], towards: float | None) -> float:
     """The standard deviation of steps whose median would move as far as to the ends of its 98 % interval.
 
     Qn is the spread within one of two kinds of steps, such as short and long batches, though half are of the other. The
@@ -188,7 +205,8 @@ def _jump(run: NDArray[np.float64]) -> float:
         return 0.0
     ordered, middle = np.sort(run), float(np.median(run))
     low = round(count / 2 - _Z98 * math.sqrt(count) / 2 + 0.5)
-    reach = max((ordered[low], ordered[count - 1 - low]), key=lambda end: abs(end - middle)) - middle
+    ends = [end - middle for end in (ordered[low], ordered[count - 1 - low])]
+    reach = max((e for e in ends if towards is None or e * (towards - middle) > 0), key=abs, default=0.0)
     if _periodic((run - middle) * np.sign(reach) > abs(reach) / 2):
         return 0.0
     return float(abs(reach)) / (_Z98 * math.sqrt(_of_medians(count) / count))
@@ -204,9 +222,7 @@ def _periodic(other: NDArray[np.bool_]) -> bool:
     return whole and (apart > 2 or len(other) % 2 == 0)
 
 
-def _between(
-    sides: Sequence[Sequence[NDArray[np.float64]]], within: float, drift: float
-) -> tuple[float, float]:
+def _between(sides: _Sides, within: float, drift: float) -> tuple[float, float]:
     """The variance between recordings of one side without what their steps explain, and its degrees of freedom."""
     squares, freedom = 0.0, 0
     for side in sides:

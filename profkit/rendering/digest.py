@@ -40,6 +40,7 @@ __all__ = [
     "parts_of",
     "phase_tree",
     "recorded_beside",
+    "recorded_label",
     "scale_of",
     "share_text",
     "syncs_by_cost",
@@ -198,6 +199,12 @@ def recorded_beside(report: Document) -> str | None:
     # The shares are of all steps: beside their mean length, not the median one.
     mean = f"{duration_text(scale(sum(shares.values())))} {scale.label}"
     return f"With the profiler: {mean}{' on average' if kept_steps(report) > 1 else ''}; {shown}."
+
+
+def recorded_label(report: Report) -> str:
+    """What idle times are of: they are those of the recording, also where the verdict is of the step without a profiler."""
+    step, label = report.step, scale_of(report).label
+    return label if step is None or step.source == "recorded" else f"{label}, with the profiler"
 
 
 def _with_profiler(report: Document, shares: Shares) -> Mapping[Any, int]:

@@ -24,6 +24,7 @@ from profkit.rendering.digest import (
     parts_of,
     phase_tree,
     recorded_beside,
+    recorded_label,
     scale_of,
     share_text,
     syncs_by_cost,
@@ -217,7 +218,7 @@ def _operators(report: Document, scale: Scale) -> Iterable[str]:
 def _idle(report: Document, scale: Scale) -> Iterable[str]:
     causes = sorted(((ns, name) for name, ns in report.idle.by_cause.items() if ns), reverse=True)
     if causes:
-        yield f"### Idle: {duration_text(scale(report.idle.total_ns))} {scale.label}"
+        yield f"### Idle: {duration_text(scale(report.idle.total_ns))} {recorded_label(report)}"
         rows = [
             [as_prose(cause_term(name).label), duration_text(scale(ns)), as_prose(cause_term(name).meaning),
              as_code(filled_by(report.idle, name, scale) or None)]
@@ -229,13 +230,13 @@ def _idle(report: Document, scale: Scale) -> Iterable[str]:
 def _syncs(report: Document, scale: Scale) -> Iterable[str]:
     ordered = syncs_by_cost(report)
     rows = [
-        [as_code(where_text(row.api, row.operator)), as_code(row.where or row.phase), count_text(row.count),
+        [as_code(where_text(row.api, row.operator)), as_code(row.where or row.phase), scale.count(row.count),
          duration_text(scale(row.blocked_ns)), duration_text(scale(row.cost_ns))]
         for row in ordered[:10]
     ]  # fmt: skip
     if rows:
-        yield f"### Synchronisation ({scale.label})"
-        yield from as_table(("call", "where", "count>", "blocked>", "cost at most>"), rows, len(ordered))
+        yield f"### Synchronisation ({recorded_label(report)})"
+        yield from as_table(("call", "where", "count>", "blocked>", "cost>"), rows, len(ordered))
 
 
 def _memory(report: Document, scale: Scale) -> Iterable[str]:

@@ -65,7 +65,11 @@ def formats_of(report: Document) -> list[Format]:
     """The map without its phases, most time first."""
     found: dict[tuple[str, str, str], list[PrecisionRow]] = {}
     for row in report.precision:
-        key = (row.dtype or "unknown", unit_label(row.tensor_core), "products" if row.matrix else "other")
+        key = (
+            row.dtype or "unknown",
+            unit_label(report, row.tensor_core),
+            "products" if row.matrix else "other",
+        )
         found.setdefault(key, []).append(row)
     total = sum(row.ns for row in report.precision) or 1
     formats = [_format(key, rows, total) for key, rows in found.items()]
@@ -79,9 +83,13 @@ def _format(key: tuple[str, str, str], rows: Sequence[PrecisionRow], total: int)
     return Format(dtype, unit, work, ns, ns / total, flop, sum(row.count for row in rows))
 
 
-def unit_label(tensor_core: bool | None) -> str:
-    """The unit in words."""
-    return "unknown" if tensor_core is None else "Tensor Cores" if tensor_core else "CUDA cores"
+def unit_label(report: Document, tensor_core: bool | None) -> str:
+    """The unit in its maker's words."""
+    if tensor_core is None:
+        return "unknown"
+    is_amd = any((device.name or "").startswith("AMD") for device in report.devices)
+    matrix, vector = ("Matrix Cores", "vector units") if is_amd else ("Tensor Cores", "CUDA cores")
+    return matrix if tensor_core else vector
 
 
 def note_of(report: Document) -> str:
@@ -93,7 +101,7 @@ def note_of(report: Document) -> str:
     on, unknown = (sum(row.ns for row in matrix if row.tensor_core is it) / total for it in (True, None))
     if unknown == 1:
         return "the unit that computes the products is unknown"
-    known = f"{share_text(on)} of the time of products is on Tensor Cores"
+    known = f"{share_text(on)} of the time of products is on {unit_label(report, True)}"
     return known if unknown < _NOTABLE else f"{known}, {share_text(unknown)} on an unknown unit"
 
 

@@ -46,12 +46,16 @@ class Terminal(Console):
         return table
 
     def print_table(self, table: Table, left_out: int = 0, noun: str = "row") -> None:
-        """A table whose first column takes what the others leave, and how many rows it left out."""
-        first, *others = table.columns
-        taken = sum(
-            2 + max(cell_len(_plain(cell)) for cell in (column.header, *column.cells)) for column in others
-        )
-        first.max_width = max(12, self.width - 2 - taken)
+        """A table whose text takes what the numbers leave, the longest cut first, and how many rows it left out."""
+        wide = {
+            i: max(cell_len(_plain(c)) for c in (each.header, *each.cells))
+            for i, each in enumerate(table.columns)
+        }
+        text = sorted((i for i in wide if i == 0 or table.columns[i].justify == "left"), key=wide.__getitem__)
+        left = self.width - 2 * len(wide) - sum(wide[i] for i in wide if i not in text)
+        for taken, i in enumerate(text):
+            table.columns[i].max_width = min(wide[i], max(12, left // (len(text) - taken)))
+            left -= min(wide[i], left // (len(text) - taken))
         self.print(Padding(table, (0, 0, 0, 2)))
         if left_out > 0:
             self.print(Text(f"  and {noun_text(left_out, noun)} more", style="dim"))

@@ -26,6 +26,7 @@ from profkit.rendering.digest import (
     parts_of,
     phase_tree,
     recorded_beside,
+    recorded_label,
     scale_of,
     share_text,
     syncs_by_cost,
@@ -248,7 +249,7 @@ def _idle(console: Terminal, report: Document, scale: Scale) -> None:
     causes = sorted(((ns, name) for name, ns in report.idle.by_cause.items() if ns), reverse=True)
     if not causes:
         return
-    console.heading("Idle", f"{duration_text(scale(report.idle.total_ns))} {scale.label}")
+    console.heading("Idle", f"{duration_text(scale(report.idle.total_ns))} {recorded_label(report)}")
     for ns, name in causes:
         term = cause_term(name)
         line = Text(f"  {duration_text(scale(ns)):>8}  ")
@@ -261,7 +262,7 @@ def _syncs(console: Terminal, report: Document, scale: Scale) -> None:
     rows = syncs_by_cost(report)
     if not rows:
         return
-    console.heading("Synchronisation", f"{scale.label}; cost is the idle time that it explains")
+    console.heading("Synchronisation", f"{recorded_label(report)}; cost is the idle time that it explains")
     table = console.table(
         ("call", "left"), ("where", "left"), ("count", "right"), ("blocked", "right"), ("cost", "right")
     )
@@ -309,7 +310,7 @@ def _ranks(console: Terminal, report: Document, scale: Scale) -> None:
     if len(report.ranks) < 2:
         return
     console.heading("Ranks", "")
-    heads = ("rank", "step", "late", "waits a step", "causes a step")
+    heads = ("rank", "step", "late", "waits per step", "causes per step")
     table = console.table(*((head, "right") for head in heads), ("", "left"))
     lines = rank_lines(report)
     shown = lines if len(lines) <= 16 else [*lines[:15], lines[-1]]

@@ -103,7 +103,7 @@ def host_facts(view: TraceView) -> list[Fact]:
         if part.total_ns
     ]
     facts.sort(key=lambda fact: -float(str(fact.params["part_share"])))
-    step = {"step_ns": int(np.median(end - start)), "steps": steps.count and count}
+    step = {"step_ns": round(whole.total_ns / count), "steps": steps.count and count}
     return [
         Fact("host-step", step | {f"{n}_share": p.total_ns / whole.total_ns for n, p in parts.items()}),
         *facts,

@@ -18,7 +18,7 @@ TRACE = str(DATA / "pairs" / "gpt_none.json.gz")
 )
 @pytest.mark.parametrize("name", ["x.pdf", "x.json.gz"])
 def test_a_suffix_that_no_format_has_is_refused_before_anything_is_read(command, name, tmp_path, monkeypatch):
-    monkeypatch.setattr("profkit.readers.read", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr("profkit.api.report.read", lambda *_: pytest.fail("it was read"))
     done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / name)])
     assert done.exit_code == 1
     assert "there is no format ." in done.output
@@ -46,7 +46,7 @@ def test_a_trend_is_a_page(tmp_path):
 
 @pytest.mark.parametrize("command", [["compare", TRACE, TRACE], ["gate", TRACE, "--baseline", TRACE]])
 def test_a_comparison_of_unknown_format_is_refused_before_anything_is_read(command, tmp_path, monkeypatch):
-    monkeypatch.setattr("profkit.readers.read", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr("profkit.api.report.read", lambda *_: pytest.fail("it was read"))
     done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "x.xyz")])
     assert done.exit_code == 1
     assert "Choose one of .html, .htm, .json, .md, .txt, .csv, or" in done.output

@@ -131,9 +131,9 @@ def _grown_export(field: tuple[str, str], value: Value, count: int, random: Rand
         if _refers_to_text(table, column):
             base = 1 << 20
             database.execute(f'UPDATE "{table}" SET "{column}" = rowid + {base}')
-            database.executemany(
-                "INSERT OR REPLACE INTO StringIds VALUES (?, ?)", [(base + n, value(n)) for n in range(count)]
-            )
+            texts = [(base + n, value(n)) for n in range(count)]
+            with suppress(sqlite3.IntegrityError):  # a text that is NULL: then the numbers lead nowhere
+                database.executemany("INSERT OR REPLACE INTO StringIds VALUES (?, ?)", texts)
         database.commit()
         return file.read_bytes(), ".sqlite"
 

@@ -1,12 +1,14 @@
 """What ``ncu --csv --page raw`` prints, in the ways in which people save it."""
 
 import gzip
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from profkit.errors import ReadError
 from profkit.readers import read
+from profkit.readers.ncu.table import CounterTable
 from tests.shared import DATA, SHARED, needs_shared
 
 MIXED = DATA / "ncu" / "mixed.csv.gz"
@@ -143,6 +145,20 @@ def test_hostile_cells_cost_nothing(tmp_path):
 
     assert len(trace.operations) == 2
     assert np.isnan(trace.counters.dram_bytes).all()
+
+
+def test_a_device_in_each_row_reads_no_column_again(tmp_path, monkeypatch):
+    read_columns, text = [], CounterTable.text
+    monkeypatch.setattr(
+        CounterTable, "text", lambda self, column: read_columns.append(column) or text(self, column)
+    )
+    header = '"ID","Process ID","Kernel Name","Block Size","Grid Size","Device","CC","dram__bytes.sum"\n'
+    rows = [f'"{n}","1","k","(32, 1, 1)","(1, 1, 1)","{n}","9.0","1"\n' for n in range(3000)]
+
+    with pytest.raises(ReadError, match="3000 devices"):
+        read(saved(tmp_path, header + "".join(rows)))
+
+    assert max(Counter(read_columns).values()) < 10
 
 
 @needs_shared

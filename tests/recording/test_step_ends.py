@@ -97,8 +97,9 @@ def test_a_range_around_many_steps_does_not_hold_their_ends_up(tmp_path):
     assert len(steps_of(recorder.files[0])) == 2
 
 
+@pytest.mark.parametrize("unedited", [False, True])
 @pytest.mark.parametrize("wait", [0, 1])
-def test_a_step_within_backward_ends_after_it(tmp_path, wait):
+def test_a_step_within_backward_ends_after_it(tmp_path, wait, unedited):
     """As programs do that step each parameter's optimizer where its gradient is ready."""
 
     def train(recorder, steps):
@@ -118,8 +119,12 @@ def test_a_step_within_backward_ends_after_it(tmp_path, wait):
         hook.remove()  # else the optimizer lives on with the weight
         return weight.detach()
 
-    with record(tmp_path, wait=wait, warmup=1, steps=2) as recorder:
-        weight = train(recorder, 6)
+    if unedited:
+        with recorded({"folder": str(tmp_path), "wait": wait, "warmup": 1, "steps": 2}) as recorder:
+            weight = train(None, 6)
+    else:
+        with record(tmp_path, wait=wait, warmup=1, steps=2) as recorder:
+            weight = train(recorder, 6)
     assert torch.equal(weight, train(None, 6))
     assert recorder.problems == []
     first = wait + 1

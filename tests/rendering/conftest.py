@@ -32,7 +32,7 @@ def open_page(chromium, folder, report, complaints, width=1280, measured=False, 
     path = folder / f"report{len(list(folder.iterdir()))}.html"
     path.write_text(render_html(report), "utf-8")
     page = chromium.new_context(viewport={"width": width, "height": 900}, **options).new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(120_000)  # only against hanging: how long a page takes is measured elsewhere
     page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
     page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
     page.on(

@@ -52,7 +52,7 @@ def test_a_late_rank_comes_before_advice_on_the_step():
 
 def test_a_snapshot_with_a_leak_says_what_grows():
     report = profkit.analyze(DATA / "snapshot" / "leak.pickle.gz")
-    action = "Find what keeps the tensors of memory_cases.py:29 leak alive: they grow by 8.00 MiB a step."
+    action = "Find what keeps the tensors of memory_cases.py:29 leak alive: they grow by 8.00 MiB per step."
     assert action in " ".join(str(report).split())
     assert action in report.render("html").replace("\u00a0", " ")
 

@@ -61,8 +61,8 @@ def test_a_headline_has_under_20_words_and_something_is_to_be_done(source):
         ("snapshot/leak.pickle.gz", "Memory peaked at 328 MiB, and it grows from step to step.", "Find what keeps"),
         ("snapshot/sync_item.pickle.gz", "Memory peaked at 528 MiB.", "To lower the peak, begin with workloads.py:61"),
         ("run_gpt/memory.pickle.gz", "Memory peaked at 101 MiB.", "Record from the start"),
-        ("ranks/gloo_pipeline_rank0.json.gz", "ms, on the CPU alone", "Look at the other ranks"),
-        ("ranks/gloo_ddp_rank0.json.gz", "A step takes 6.04 ms, on the CPU alone", "Look at "),
+        ("ranks/gloo_pipeline_rank0.json.gz", "ms on the CPU alone", "Look at the other ranks"),
+        ("ranks/gloo_ddp_rank0.json.gz", "A step takes 6.04 ms on the CPU alone", "Look at "),
     ],
 )  # fmt: skip
 def test_pages_without_advice_say_what_to_do(name, headline, action):

@@ -4,7 +4,9 @@ import pytest
 
 from profkit.rendering.digest import code_lines
 from profkit.rendering.markdown import render_markdown
+from profkit.rendering.terminal import Terminal
 from profkit.rendering.text import render_text
+from profkit.units import bytes_text, duration_text, rate_text
 from tests.rendering.sample_reports import HOSTILE, SAMPLES, compute_bound, launch_bound, multi_rank, unknown
 from tests.rendering.samples import edited
 
@@ -50,6 +52,40 @@ def test_durations_are_those_of_one_step_of_one_device():
     # 58.2 ms in three steps; 40 ms in three steps of two devices.
     assert re.search(r"Compute .* 57 %  19\.4 ms per step", render_text(compute_bound()))
     assert re.search(r"Compute .* 33 %  6\.67 ms per step and device", render_text(multi_rank()))
+
+
+def test_names_are_cut_before_times():
+    terminal = Terminal(60, color=False)
+    table = terminal.table(("call", "left"), ("where", "left"), ("cost", "right"))
+    table.add_row("cudaStreamSynchronize", "forward/" * 10, "2.38 ms")
+    terminal.print_table(table)
+    assert terminal.printed().rstrip().endswith("…  2.38 ms")
+    assert "cudaStreamSynchronize" in terminal.printed()
+
+
+def test_what_rounds_to_a_thousand_is_one_of_the_next_unit():
+    assert [duration_text(ns) for ns in (999.6, 999_600, 999_400)] == ["1.00 µs", "1.00 ms", "999 µs"]
+    assert (bytes_text(1023.6 * 1024), rate_text(999.6e9, "FLOP/s"), rate_text(0, "FLOP")) == (
+        "1.00 MiB",
+        "1.00 TFLOP/s",
+        "0 FLOP",
+    )
+
+
+def test_idle_times_say_that_they_are_those_of_the_profiled_step():
+    def unprofiled(values):
+        values["step"] = {
+            "recorded_ns": 60_000_000,
+            "unprofiled_ns": {"low": 50_000_000, "likely": 55_000_000, "high": 60_000_000},
+            "source": "estimated",
+            "found_by": "marks",
+            "startup_ns": 0,
+            "teardown_ns": 0,
+        }
+        values["verdict"]["unprofiled_shares"] = values["verdict"]["shares"]
+
+    assert "per step, with the profiler" in render_text(edited(compute_bound(), unprofiled))
+    assert "per step, with the profiler" not in render_text(compute_bound())
 
 
 def test_launch_shapes_of_a_kernel_are_one_line():

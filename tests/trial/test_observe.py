@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not installed")
 
+from profkit.trial import observe  # noqa: E402
 from profkit.trial.observe import Observer  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -77,3 +78,20 @@ def test_nothing_stays_wrapped(seen):
     before = torch.autocast.__enter__, torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad
     seen(lambda: None)
     assert before == (torch.autocast.__enter__, torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad)
+
+
+@pytest.mark.parametrize(
+    ("told", "free"),
+    [
+        ("MemFree: 1024 kB\nMemAvailable:   94371840 kB\n", 90 << 30),
+        ("MemFree: 1024 kB\n", 4 * 4096),
+        (None, 4 * 4096),
+    ],
+)
+def test_what_only_caches_files_is_free_memory(monkeypatch, tmp_path, told, free):
+    """Where it counted as held, a machine that had read much would start one program after the other."""
+    if told is not None:
+        (tmp_path / "meminfo").write_text(told)
+    monkeypatch.setattr(observe, "_MEMORY", tmp_path / "meminfo")
+    monkeypatch.setattr(observe.os, "sysconf", {"SC_AVPHYS_PAGES": 4, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert observe.free_bytes_of_host() == free

@@ -56,7 +56,7 @@ class Stand:
     def turn(self, steps):
         self.losses.append(1.0)
         time.sleep(self.machine.turn_s)
-        ns = 1e7
+        ns = 1e7 * (self.machine.seeds_differ if self.seed_shift else 1.0)
         for name in self.changes:
             ns /= self.machine.gains.get(name, 1.0)
         return ns
@@ -75,6 +75,7 @@ class Machine:
         self.gains = dict(GAINS)
         self.failures = {}
         self.turn_s = self.start_s = 0.0
+        self.seeds_differ = 1.0
         self.launched, self.started = [], []
 
     def side(self, program, changes=(), seed_shift=0, environment=None):
@@ -118,6 +119,21 @@ def test_where_nothing_helps_it_is_said(machine):
     found = run("tf32", "bf16")
     assert found.final.speedup is None
     assert found.sentence == "Nothing helps: the step takes 10.0 ms as it is."
+
+
+@pytest.mark.parametrize(("keep_going", "kept"), [(False, []), (True, ["bf16"])])
+def test_unchanged_programs_that_differ_much_end_a_trial_unless_it_is_to_go_on(machine, keep_going, kept):
+    machine.seeds_differ = 1.3
+    found = run("bf16", keep_going=keep_going)
+    assert found.notes[0].startswith("two unchanged programs differ by 30%: time more steps (--steps)")
+    assert found.final.changes == kept
+
+
+def test_a_change_that_gains_less_than_unchanged_programs_differ_is_not_kept(machine):
+    machine.seeds_differ, machine.gains["bf16"] = 1.1, 1.08
+    found = run("bf16")
+    assert found.final.changes == []
+    assert "not beyond the noise of 10.0%" in found.trials[-1].why
 
 
 @pytest.mark.parametrize("at_once", [1, 8])

@@ -165,15 +165,16 @@ def _first_known(table: CounterTable, metrics: tuple[str, ...]) -> NDArray[np.fl
 def _devices(table: CounterTable) -> tuple[NDArray[np.int64], list[Device]]:
     """The device of each kernel as a number from 0 on, and what the file says of each."""
     ordinals = table.whole("Device")
-    known, number = np.unique(ordinals, return_inverse=True)
+    known, rows, number = np.unique(ordinals, return_index=True, return_inverse=True)
+    names, capabilities = table.text("device__attribute_display_name"), table.text("CC")
+    sm_counts = table.whole("device__attribute_multiprocessor_count")
+    l2_sizes = _whole(table.number("device__attribute_l2_cache_size"))
     devices = []
-    for at, ordinal in enumerate(known.tolist()):
-        row = int(np.flatnonzero(number == at)[0])
-        name = table.text("device__attribute_display_name")[row] or None
-        major, _, minor = table.text("CC")[row].partition(".")
+    for ordinal, row in zip(known.tolist(), rows.tolist(), strict=True):
+        name = names[row] or None
+        major, _, minor = capabilities[row].partition(".")
         capability = (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
-        sm_count = int(table.whole("device__attribute_multiprocessor_count")[row])
-        l2_bytes = int(_whole(table.number("device__attribute_l2_cache_size"))[row])
+        sm_count, l2_bytes = int(sm_counts[row]), int(l2_sizes[row])
         devices.append(
             Device(
                 ordinal=max(ordinal, 0),

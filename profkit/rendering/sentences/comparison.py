@@ -128,7 +128,7 @@ SETUP: Final[Table] = {
     "unlike": "Unlike programs: they share {shared_share} of their busy time by kernel family, "
     "and no operators, kernels or marks. Compare recordings of one program",
     "devices": "Another number of devices: {before} before, {after} after; times are per device",
-    "no-times": "Left out of the times {side}, as it has no step: {files}",
+    "no-times": "Left out of the times {side}, because it has no step: {files}",
     "batch": _batch,
     "work": "The matmuls of a step take {ratio} times the FLOP they took before",
     "parameters": "The optimizer's launches cover {ratio} times as many elements as before",

@@ -62,7 +62,7 @@ def _of_memory(memory: Memory) -> str | None:
     grown = next((row for row in memory.growth if row.where), None)
     if "leak" in found and grown is not None:
         size = bytes_text(grown.bytes_per_step)
-        return f"Find what keeps the tensors of {grown.where} alive: they grow by {size} a step."
+        return f"Find what keeps the tensors of {grown.where} alive: they grow by {size} per step."
     params = found.get("fragmentation")
     if params is not None and not params["expandable_segments"]:
         return EXPANDABLE
@@ -74,7 +74,7 @@ def _of_the_peak(most: HolderRow, complete: bool) -> str:
     if most.where is None and complete:
         return "Record stacks too (profkit record memory), so that the report can say what holds the peak."
     if most.where is None:
-        return "Record from the start of the program: most of the peak was allocated before that, by unknown code."
+        return "Record from the start of the program: code that ran before the recording allocated most of the peak."
     remedy = _TO_HOLD_LESS.get(str(most.category))
     held = f"To lower the peak, begin with {most.where}, which holds the most: {bytes_text(most.bytes)}."
     return f"{held} {remedy}" if remedy else held

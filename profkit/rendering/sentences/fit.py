@@ -40,7 +40,7 @@ def cheapest_sentence(found: Fit) -> str:
     if found.fits or found.memory_bytes is None or any(note.code == "grows" for note in found.notes):
         return ""
     if found.cheapest is None:
-        return "No combination of the changes that profkit knows is sure to make it fit."
+        return "No combination of the changes that profkit knows is certain to make it fit."
     after = found.cheapest.after
     time = f", and a step takes {duration_text(after.step_ns.likely)}" if after.step_ns else ""
     reserved = bytes_text(after.reserved_bytes.likely)
@@ -64,7 +64,7 @@ def _value(value: float | str) -> str:
 def fits_sentence(found: Fit) -> str:
     """Whether it fits; empty where no limit is known."""
     if found.memory_bytes is None:
-        return "The memory of the GPU is not known: pass it with --memory."
+        return "The GPU's memory size is unknown: pass it with --memory."
     limit = bytes_text(found.memory_bytes)
     beside = f", with {bytes_text(found.outside_bytes)} beside the allocator" if found.outside_bytes else ""
     if found.fits is None and any(note.code in ("ran-out", "grows") for note in found.notes):
@@ -85,10 +85,10 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     ),
     "gives-back": lambda _: (
         "The allocator would reserve more if it could. With so little, it returns free segments to CUDA and asks for "
-        "others, and that time is not in the step's."
+        "others; the step time leaves this out."
     ),
     "bf16-already": lambda _: (
-        "The recorded step runs in 16 bits by autocast already: bf16 changes none of its blocks."
+        "The recorded step already uses 16 bits by autocast: bf16 changes none of its blocks."
     ),
     "some-layers": lambda note: (
         f"Of the {note.params['of']} layers of a step, in the order of the forward pass: {note.params['layers']}."
@@ -98,29 +98,29 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
         "but what the step would have taken after that is not known."
     ),
     "grows": lambda note: (
-        f"Memory grows by {bytes_text(float(note.params['bytes']))} a step: these figures are of the recorded steps, and later ones "
+        f"Memory grows by {bytes_text(float(note.params['bytes']))} per step: these figures are for the recorded steps, and later ones "
         "need more."
     ),
     "other-allocator": lambda _: (
-        "Blocks have other sizes than torch's own allocator gives: reserved memory is that of torch's allocator, and not of this one."
+        "Block sizes differ from those of PyTorch's allocator, but reserved memory is estimated for PyTorch's allocator."
     ),
     "scores-stored": lambda _: (
         "Several queries share a key, in fp32: with enable_gqa, as transformers asks for, PyTorch has no fused kernel for that "
         "and stores the scores. Use bf16, or repeat the keys before scaled_dot_product_attention."
     ),
     "offload-roughly-timed": lambda _: (
-        "Copies to and from the host, and its update of the weights, are in the step's time. How fast the host is, a "
-        "recording does not tell: the interval reaches from all cores of a server to one."
+        "Copies to and from the host, and its update of the weights, are in the step's time. The recording does not show "
+        "how fast the host is: the interval reaches from all cores of a server to one."
     ),
     "ranks-not-timed": lambda _: (
         "The time leaves out what the ranks exchange, and what sharing the update saves."
     ),
     "unshared-blocks": lambda note: (
-        f"{bytes_text(float(note.params['bytes']))} were allocated before the history, and what for is not known. Where they are "
-        "weights without a gradient, the ranks share them, too."
+        f"{bytes_text(float(note.params['bytes']))} were allocated before the history, for an unknown purpose. If they are "
+        "weights without a gradient, the ranks share them too."
     ),
     "unexplained-blocks": lambda note: (
-        f"{bytes_text(float(note.params['bytes']))} were allocated before the history, and what for is not known. Where they are "
+        f"{bytes_text(float(note.params['bytes']))} were allocated before the history, for an unknown purpose. If they are "
         "inputs, they grow with the batch."
     ),
 }

@@ -32,14 +32,14 @@ def _clock_went_back(params: Params) -> str:
         )
         if params[name]
     ]
-    return f"The clock went back: {'; '.join(seen)}. Do not trust times around there, nor idle times."
+    return f"The clock went back: {'; '.join(seen)}. Do not trust idle times, or times around there."
 
 
 def _clock_dropped(params: Params) -> str:
     since = "From {step}" if params["step"] else "From {since_ns} after the start"
     return say(
         f"{since} on, the same kernels on the same shapes take {{slowdown_share}} longer: the GPU became slower. "
-        "A power or temperature limit probably lowers its clock: watch clock, power and temperature while it runs.",
+        "A power or temperature limit probably lowers its clock: watch clock, power and temperature during a run.",
         params,
     )
 
@@ -67,7 +67,8 @@ def _efficiency_over_105(params: Params) -> str:
 def _step_outlier(params: Params) -> str:
     text = "{count:step} took much longer than the median of {median_ns}; {name} took {longest_ns}."
     grown = share_label(str(params["share"])).lower()
-    return say(f"{text} {grown[0].upper()}{grown[1:]} grew most, by {{more_ns}} on average.", params)
+    mean = "" if params["count"] == 1 else " on average"
+    return say(f"{text} {grown[0].upper()}{grown[1:]} grew most, by {{more_ns}}{mean}.", params)
 
 
 def _no_steps(params: Params) -> str:

@@ -63,9 +63,9 @@ CAUSES: Final = {
     "host_work": Term("Host work", "the host was in a range or function that launches nothing", "gold1"),
     "queue": Term("Queue latency", "the usual time between queued operations", "orange3"),
     "initialisation": Term(
-        "Initialisation", "the host was creating the CUDA context or loading kernels", "grey62"
+        "Initialisation", "the host was creating the GPU context or loading kernels", "grey62"
     ),
-    "allocation": Term("Memory allocation", "the host was in cudaMalloc, cudaFree or the like", "grey62"),
+    "allocation": Term("Memory allocation", "the host was in calls like cudaMalloc or cudaFree", "grey62"),
     "compilation": Term("Compilation", "the host was compiling kernels", "grey62"),
     "capture": Term("Graph capture", "the host was capturing a CUDA graph", "grey62"),
     "profiler": Term("Profiler", "the profiler itself was working", "grey62"),

@@ -110,7 +110,7 @@ def _leak(params: Params) -> str:
     where = params["where"] or "blocks without a stack"
     use = _use(str(params["category"]))
     return say(
-        "Memory of {where}{use} grows by {step_bytes} a step: in {count} of {steps} steps, by {grown_bytes} in all.",
+        "Memory of {where}{use} grows by {step_bytes} per step: in {count} of {steps} steps, by {grown_bytes} in all.",
         {**params, "where": where, "use": use},
     )
 
@@ -140,7 +140,7 @@ HISTORY_CLOCK: Final = _on_device(
 )
 
 FINDINGS: Final[Table] = {
-    "empty": "The snapshot holds no memory: nothing was allocated on a GPU.",
+    "empty": "The snapshot is empty: nothing was allocated on a GPU.",
     "memory-without-owners": "The timeline's memory events do not say who holds memory. Record a memory snapshot too.",
     "no-history": _on_device(
         "No history of allocations was recorded, so the peak is unknown. Call "

@@ -60,7 +60,7 @@ def _all_zero(params: Params) -> str:
     values: Params = {**params, "what": _MANY[cast(TensorKind, params["tensor"])]}
     text = "All {what} of `{name}` are zero in each step that was looked at, as in {count} of {tensors:gradient}: "
     lost = f"fp16 loses them. {_FROM_SCALED_FP16 if params['scaled'] else _FROM_FP16}"
-    return say(text, values) + (lost if params["fp16"] else "what is behind them does not learn.")
+    return say(text, values) + (lost if params["fp16"] else "parameters trained through them do not learn.")
 
 
 def _below(params: Params) -> str:

@@ -34,8 +34,8 @@ _CAUSES: Final = {
     "host": "mostly waiting for the host to launch",
     "queue": "mostly queue latency between very short kernels",
     "small_kernels": "mostly kernels too short to be useful",
-    "initialisation": "because CUDA initialises or loads kernels",
-    "allocation": "because of memory allocation (cudaMalloc, cudaFree)",
+    "initialisation": "because the GPU runtime initialises or loads kernels",
+    "allocation": "because of memory allocation (calls like cudaMalloc)",
     "compilation": "because kernels are compiled",
     "capture": "because CUDA graphs are captured",
     "profiler": "because of the profiler itself",
@@ -94,7 +94,7 @@ def _step_estimated(params: Params) -> str:
     low, high = (duration_text(int(str(params[name]))) for name in ("low_ns", "high_ns"))
     return say(
         f"Without the profiler, the step takes an estimated {low if low == high else f'{low} to {high}'}; "
-        f"with it, the median step took {{recorded_ns}} and was {words}. --plain-step gives the measured time.",
+        f"with it, {{step}} took {{recorded_ns}} and was {words}. Pass the measured time with --plain-step.",
         params,
     )
 
@@ -117,7 +117,7 @@ def _host_only(params: Params) -> str:
     parts = sorted(_HOST_PARTS, key=lambda part: -float(str(params[f"{part}_share"])))
     shown = [f"{_HOST_PARTS[p]} {{{p}_share}}" for p in parts if params[f"{p}_share"]][:_HOST_PARTS_TOLD]
     what = "A step takes {step_ns}" if params["steps"] else "The recording takes {step_ns}"
-    return say(f"{what}, on the CPU alone: {', '.join(shown)}.", params)
+    return say(f"{what} on the CPU alone: {', '.join(shown)}.", params)
 
 
 HARDLY_ANY: Final = 0.05
@@ -196,7 +196,8 @@ def _on_another_device(report: Report) -> bool:
 
 def verdict_caveats(report: Report) -> list[str]:
     """What may make the verdict another one."""
-    said = [_said(_DOUBTS, fact) for fact in report.verdict.doubts]
+    step = "it" if report.verdict.step_count == 1 else "the median step"
+    said = [say(_DOUBTS[fact.code], {**fact.params, "step": step}) for fact in report.verdict.doubts]
     return [*said, *straggler_caveats(report.verdict)]
 
 
