@@ -28,12 +28,12 @@ from profkit.model.rows import Interval
 from profkit.model.rows import replace as with_fields
 from profkit.simulation.answer import busiest_devices
 from profkit.simulation.exchanged import Exchanged
-from profkit.simulation.predict import Change, find_step
+from profkit.simulation.predict import Change, Step, find_step
 from profkit.simulation.registry import changes_named
 from profkit.timeline.view import TraceView
 from profkit.units import duration_text
 
-__all__ = ["MOST_DEVICES", "RULES", "WORTH_SAYING", "advise"]
+__all__ = ["MOST_DEVICES", "RULES", "WORTH_SAYING", "advise", "of_job"]
 
 RULES: Final[tuple[Rule, ...]] = (
     *arithmetic.RULES,
@@ -84,15 +84,18 @@ def advise(
     """
     found: dict[str, _Found] = {}
     exchanged = exchanged or Exchanged.of(views)
-    for view, device in busiest_devices(views)[:MOST_DEVICES]:
+    paces: Step | None = None
+    for view, device in busiest_devices(views, exchanged)[:MOST_DEVICES]:
         step = find_step(view, device, exchanged)
         if step is None:
             continue
+        paces = paces or step
         case = Case(view, device, step, memory, fit)
         audience = audience_of(view)
         for rule in filter(None, (suited(each, audience) for each in RULES)):
             evidence = rule.find(case)
-            # The device that did most is the one that what-if answers for.
+            if evidence and evidence.changes is not None and step is not paces:
+                continue  # What-if answers for the device that sets the pace.
             row = _priced(case, rule, evidence) if evidence and rule.id not in found else None
             if row is None or evidence is None:
                 continue
@@ -157,6 +160,15 @@ def _priced(case: Case, rule: Rule, evidence: Evidence) -> AdviceRow | None:
         limit=price.limit,
         confidence=confidence,
     )
+
+
+def of_job(row: AdviceRow, step_ns: Interval | None) -> AdviceRow:
+    """The advice told of the step of all devices together, as the report's first lines are: the gain stays."""
+    if step_ns is None or row.speedup is None or not row.before_ns:
+        return row
+    before = round(step_ns.likely)
+    after = round(step_ns.likely / row.speedup.likely)
+    return with_fields(row, before_ns=before, after_ns=after, saving_ns=before - after)
 
 
 def _at_most_medium(confidence: Level) -> Level:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from profkit.api.events import Recordings
 from profkit.api.inputs import PathLike, distinct_files, expand
 from profkit.api.output_files import write_whole
-from profkit.api.run_folder import run_steps, stated_step_ns
+from profkit.api.run_folder import compiled_lines, run_steps, stated_step_ns
 from profkit.api.tables import Per, table_of
 from profkit.errors import AnalysisError, OutputError, ReadError
 from profkit.hardware import Gpu, stated_gpu
@@ -274,6 +274,7 @@ def analyze(  # noqa: PLR0913 - options by name, as on the command line
         peaks=stated_gpu(peaks),
         plain_step_ns=stated_step_ns(plain_step, plain_step_ns),
         run_steps=run_steps(files),
+        compiled_lines=compiled_lines(files),
     )
     findings: list[Finding] = []
     if cluster is not None and (cluster != AUTO or len(files) >= MANY_FILES) and device is None:

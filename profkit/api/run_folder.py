@@ -1,4 +1,4 @@
-"""What a run folder tells about its recordings: ``run.json``, which `profkit.record` writes beside them."""
+"""What lies beside recordings: ``run.json``, which `profkit.record` writes, and the debug folder of a compiler."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from statistics import median
 from typing import Final
 
 from profkit.errors import ProfkitError
+from profkit.readers.compiled_code import DEBUG_FOLDER, lines_of_kernels
 from profkit.readers.remote import is_remote
 from profkit.saved_runs.run_file import RunFile, read_run_file
 from profkit.units import parse_duration_ns
 
-__all__ = ["run_steps", "stated_step_ns"]
+__all__ = ["compiled_lines", "run_steps", "stated_step_ns"]
 
 _LONGEST_NS: Final = 1e15
 """Eleven days: a longer step is a damaged file."""
@@ -24,7 +25,7 @@ def run_steps(files: Sequence[str]) -> dict[str, int]:
     Of several that list files of one name, each in its own folder, the median counts.
     """
     told: dict[str, list[int]] = {}
-    for folder in sorted({Path(f).parent for f in files if f != "-" and not is_remote(f)}):
+    for folder in _folders(files):
         mine = [Path(f).name for f in files if f != "-" and Path(f).parent == folder]
         for description in map(read_run_file, sorted(folder.glob("run*.json"))):
             step = (description or {}).get("plain_step_median_ns")
@@ -35,6 +36,19 @@ def run_steps(files: Sequence[str]) -> dict[str, int]:
                 if name.partition(".")[0] in listed:
                     told.setdefault(name, []).append(round(step))
     return {name: round(median(steps)) for name, steps in told.items()}
+
+
+def compiled_lines(files: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The program's lines that each compiled kernel comes from, as the debug folders beside some files tell them."""
+    told: dict[str, tuple[str, ...]] = {}
+    for folder in _folders(files):
+        for kernel, frames in lines_of_kernels(folder / DEBUG_FOLDER).items():
+            told[kernel] = tuple(dict.fromkeys((*told.get(kernel, ()), *frames)))
+    return told
+
+
+def _folders(files: Sequence[str]) -> list[Path]:
+    return sorted({Path(f).parent for f in files if f != "-" and not is_remote(f)})
 
 
 def _stems(run: RunFile) -> set[str]:

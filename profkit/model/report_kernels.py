@@ -106,7 +106,8 @@ class KernelRow(Row, frozen=True, kw_only=True):
     modules: Mapping[str, Count]
     """Launches by ``nn.Module``, where the file has Python frames."""
     source_lines: Mapping[str, Count]
-    """Launches by line of the program, where the file has Python frames."""
+    """Launches by line of the program, where the file has Python frames. A compiled kernel counts at each line that it was
+    fused from, where the compiler's debug folder lies beside the file."""
 
 
 class OperatorRow(Row, frozen=True, kw_only=True):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from profkit.recording.numerics import numerics
 from profkit.recording.run_script import main
 from profkit.recording.signals import EndsFirst
 
@@ -18,6 +18,11 @@ __all__ = ["recorded_numerics"]
 @contextmanager
 def recorded_numerics(options: dict[str, Any]) -> Iterator[None]:
     """Record the numerics of a program that says nothing of them; Ctrl-C and SIGTERM keep what was recorded."""
+    if importlib.util.find_spec("msgspec") is None:  # other recordings need none of profkit's packages
+        install = f"Install it there: {sys.executable} -m pip install msgspec"
+        sys.exit(f"Error: {sys.executable}: has no msgspec, which writes numerics.json. {install}")
+    from profkit.recording.numerics import numerics
+
     with numerics(every=options["every"], folder=options["folder"]) as recorder:
 
         def end(cause: str) -> bool:

@@ -20,9 +20,9 @@ from profkit.report.identity import Identity, identity_of, joined_recording
 from profkit.report.joining import Told
 from profkit.report.part import Part
 from profkit.report.views import Options, analysed_views
-from profkit.simulation.exchanged import Exchanged
+from profkit.simulation.exchanged import Exchanged, paces_ns
 from profkit.timeline.lanes import timeline_row
-from profkit.timeline.view import Span, TraceView, step_device_ns
+from profkit.timeline.view import Span, step_device_ns
 
 __all__ = ["FileSummary", "summarise_file", "tell"]
 
@@ -54,6 +54,8 @@ class FileSummary:
     """Which steps the tables leave out."""
     work_ns: list[int]
     """The summed time of the operations of each device."""
+    own_ns: list[int]
+    """The window of each device without its collectives: of ranks, the one with most sets the pace."""
 
 
 def summarise_file(
@@ -88,7 +90,8 @@ def summarise_file(
         kinds=view.steps.kinds if view else [],
         damaged=view.steps.damaged if view else np.zeros(0, bool),
         left_out=~view.kept_steps if view else np.zeros(0, bool),
-        work_ns=_work_ns(view) if view else [],
+        work_ns=paces_ns(view, of_ranks=False) if view else [],
+        own_ns=paces_ns(view, of_ranks=True) if view else [],
     )
 
 
@@ -123,9 +126,3 @@ def tell(
         advice=advise([v for v in views if v.has_timeline], known.memory, known.fit, exchanged),
         timeline=timeline_row(views, offsets, [list(range(len(v.trace.devices))) for v in views]),
     )
-
-
-def _work_ns(view: TraceView) -> list[int]:
-    operations = view.trace.operations
-    length = (operations.end_ns - operations.start_ns).astype(np.int64)
-    return [int(length[operations.device == d].sum()) for d in range(len(view.trace.devices))]

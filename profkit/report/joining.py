@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from profkit.advice import of_job
 from profkit.model.findings import Fact
 from profkit.model.report import DeviceRow, InputRow, Method, Report
 from profkit.model.report_memory import FitRow, Memory
@@ -134,7 +135,7 @@ class Joined:
             precision_findings=part.precision_findings,
             autocast=shown_autocast(part.autocast),
             numerics=numerics,
-            advice=told.advice,
+            advice=[of_job(row, self.unprofiled.length_ns) for row in told.advice],
             timeline=told.timeline,
             utilisation=[
                 replace(row, device=row.device + first, time_ns=[time + offset for time in row.time_ns])

@@ -75,9 +75,14 @@ class Merged:
 
     def shown(self) -> set[int]:
         """The files whose advice and timeline the report has: those of the devices that did most."""
-        work = [(-ns, at) for at, f in enumerate(self.files) for ns in f.work_ns]
+        work = [(-ns, at) for at in range(len(self.files)) for ns in self._paces_ns(at)]
         busiest = self.busiest
         return {at for _, at in sorted(work)[:MOST_DEVICES]} | ({busiest} if busiest is not None else set())
+
+    def _paces_ns(self, file: int) -> list[int]:
+        """For each device of a file, how much it has to do with the step's length."""
+        found = self.files[file]
+        return found.own_ns if self.joined.part.exchanged.devices > 1 else found.work_ns
 
     @property
     def busiest(self) -> int | None:
@@ -110,7 +115,7 @@ class Merged:
             memory=memory.memory,
             fit=memory.fit,
             advice=_advice(
-                [shown[at] for at in sorted(shown, key=lambda at: -max(self.files[at].work_ns, default=0))]
+                [shown[at] for at in sorted(shown, key=lambda at: -max(self._paces_ns(at), default=0))]
             ),
             timeline=self._timeline(shown),
         )
@@ -138,8 +143,10 @@ class Merged:
 
 
 def _advice(told: Iterable[Told]) -> list[AdviceRow]:
-    """Each advice once, from the first file that has it: that of the device that did most, for which what-if answers."""
+    """Each advice once, from the first file that has it; prices of the first alone, for which what-if answers."""
     found: dict[str, AdviceRow] = {}
-    for row in (row for each in told for row in each.advice):
-        found.setdefault(row.id, row)
+    for at, each in enumerate(told):
+        for row in each.advice:
+            if not at or row.speedup is None:
+                found.setdefault(row.id, row)
     return sorted(found.values(), key=order_of)

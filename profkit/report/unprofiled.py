@@ -15,10 +15,11 @@ from profkit.model.names import RESOURCES, Resource
 from profkit.model.report_kernels import FusionRow
 from profkit.model.report_verdict import Step
 from profkit.model.rows import Interval, replace
-from profkit.model.states import BUSY_STATES, State
+from profkit.model.states import State
 from profkit.simulation.exchanged import Shortest
 from profkit.simulation.flop_use import FlopUse, flop_use
 from profkit.simulation.fusion_chains import fusion_rows
+from profkit.simulation.job_step import Length, mean_length, recorded_states, step_length, weakest
 from profkit.simulation.kernel_facts import find_facts
 from profkit.simulation.pace import Exchange, Pace, Savings, exchange_of, pace_of, savings_of
 from profkit.simulation.unprofiled import Source, unprofiled_step
@@ -61,15 +62,8 @@ def device_steps(view: TraceView) -> list[DeviceStep]:
 
 def _device_step(view: TraceView, device: int) -> DeviceStep:
     replayed = unprofiled_step(view, device)
-    # A replay is of one step. As recorded, two in the middle stand for their mean.
-    at = view.middle_steps(device)[: None if replayed is None or replayed.source == "recorded" else 1]
-    start, end = view.steps.tile_start_ns[device, at], view.steps.tile_end_ns[device, at]
-    states = view.segments[device].within(start, end).sum(axis=1) // len(at)
-    if replayed is None:
-        length, source = _not_replayed(view, states)
-    else:
-        off = float(states.sum()) / replayed.likely_ns if replayed.source == "recorded" else 1.0
-        length, source = _scaled(replayed.length_ns, off), replayed.source
+    states = recorded_states(view, device, replayed)
+    length, source = step_length(view, states, replayed)
     facts = None if replayed is None else find_facts(view, device, replayed.recorded)
     return DeviceStep(
         length_ns=length,
@@ -89,18 +83,6 @@ def with_few_exchanges(steps: Sequence[DeviceStep]) -> list[DeviceStep]:
         step if step.exchange is None or next(had) <= _MOST_EXCHANGES else with_fields(step, exchange=None)
         for step in steps
     ]
-
-
-def _scaled(length: Interval, factor: float) -> Interval:
-    return Interval(low=length.low * factor, likely=length.likely * factor, high=length.high * factor)
-
-
-def _not_replayed(view: TraceView, states: NDArray[np.int64]) -> tuple[Interval, Source]:
-    if view.plain_step_ns is not None:
-        plain = float(view.plain_step_ns)
-        return Interval(low=plain, likely=plain, high=plain), "measured"
-    recorded, busy = float(states.sum()), float(states[list(BUSY_STATES)].sum())
-    return Interval(low=busy, likely=recorded, high=recorded), "recorded"
 
 
 def _without_profiler(states: NDArray[np.int64], length_ns: int, *, named: bool) -> NDArray[np.int64]:
@@ -145,23 +127,16 @@ class UnprofiledSteps:
     @property
     def source(self) -> Source:
         """Where their length comes from: the weakest of the sources."""
-        found = {step.source for step in self.steps}
-        order: Sequence[Source] = ("estimated", "recorded", "measured")
-        return next((source for source in order if source in found), "recorded")
+        return weakest(self._lengths)
 
     @property
     def length_ns(self) -> Interval | None:
         """The mean over the devices."""
-        if not self.steps:
-            return None
-        low, likely, high = (
-            float(np.mean([getattr(step.length_ns, name) for step in self.steps]))
-            for name in ("low", "likely", "high")
-        )
-        # The median of the devices' means is not the mean of their medians.
-        off = self.recorded_ns / likely if self.source == "recorded" and self.recorded_ns and likely else 1.0
-        length = _scaled(Interval(low=low, likely=likely, high=high), off)
-        return Interval(low=round(length.low), likely=round(length.likely), high=round(length.high))
+        return mean_length(self._lengths, self.recorded_ns)
+
+    @property
+    def _lengths(self) -> Sequence[Length]:
+        return [(step.length_ns, step.source) for step in self.steps]
 
     @property
     def fusion(self) -> Sequence[FusionRow]:

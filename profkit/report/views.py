@@ -71,6 +71,8 @@ class Options:
     """The step's time without a profiler."""
     run_steps: Mapping[str, int] = field(default_factory=dict)
     """The same as ``run.json`` tells it, by the base name of each recording that it lists."""
+    compiled_lines: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The program's lines that each compiled kernel comes from, by its name, as frames ``model.py(12): forward``."""
 
 
 def analysed_views(
@@ -103,7 +105,8 @@ def analysed_views(
         ],
         left_out,
     )
-    return [replace(_with_plain_step(view, options), only_phase=options.phase) for view in views]
+    told = [replace(each, compiled_lines=options.compiled_lines) for each in views]
+    return [replace(_with_plain_step(view, options), only_phase=options.phase) for view in told]
 
 
 def _with_plain_step(view: TraceView, options: Options) -> TraceView:

@@ -58,6 +58,7 @@ def add_call_sites(owners: Sequence[Origins], view: TraceView, rows: Column, gro
     devices = {at: at for at in range(len(view.trace.devices))}
     _add([each.devices for each in owners], group, operations.device[rows], duration, devices)
     _add_captured(owners, view, rows, group)
+    _add_compiled(owners, view, rows, group)
     _add_program(owners, view, rows, group)
     if view.operator_trace is not None:
         matched = view.match[rows]
@@ -71,12 +72,30 @@ def _add_captured(owners: Sequence[Origins], view: TraceView, rows: Column, grou
     _add([each.modules for each in owners], group, modules, np.ones(len(rows), np.int64), names)
 
 
+def _is_told(view: TraceView, rows: Column) -> NDArray[np.bool_]:
+    """Kernels whose lines the compiler tells: a frame around their launch is only where the compiled code was called."""
+    operations = view.trace.operations
+    return matching(view.trace.strings, operations.name[rows], lambda name: name in view.compiled_lines)
+
+
+def _add_compiled(owners: Sequence[Origins], view: TraceView, rows: Column, group: Column) -> None:
+    """Lines of compiled kernels: a launch counts at each line that its kernel was fused from."""
+    told = np.flatnonzero(_is_told(view, rows))
+    named = view.trace.operations.name[rows[told]].astype(np.int64)
+    once = np.ones(len(told), np.int64)
+    for at, by_name in weights_by_pair(group[told], named, once).items():
+        lines = owners[at].source_lines
+        for name, count in by_name.items():
+            for frame in view.compiled_lines[view.trace.strings[name]][:_MOST_LINES]:
+                lines[frame_text(frame)] = lines.get(frame_text(frame), 0) + count
+
+
 def _add_program(owners: Sequence[Origins], view: TraceView, rows: Column, group: Column) -> None:
     """Lines and modules, where the recording has Python frames."""
     python, strings = view.trace.ranges.kind == RangeKind.PYTHON, view.trace.strings
     if not python.any() and not (view.trace.calls.stack >= 0).any():
         return
-    linked = np.flatnonzero(view.launches.linked[rows])
+    linked = np.flatnonzero(view.launches.linked[rows] & ~_is_told(view, rows))
     once = np.ones(len(linked), np.int64)
     thread, time = forward_of_launches(view, rows[linked])
     own = view.trace.calls.stack[view.launches.call[rows[linked]]].astype(np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
@@ -11,7 +12,8 @@ import numpy as np
 from profkit.hardware import Gpu
 from profkit.model.rows import Interval, Ns, Row
 from profkit.model.rows import replace as with_fields
-from profkit.simulation.exchanged import Exchanged
+from profkit.simulation.exchanged import Exchanged, paces_ns
+from profkit.simulation.job_step import job_step_ns
 from profkit.simulation.predict import Change, Prediction, Step, find_step
 from profkit.simulation.registry import CHANGES, LOADER_WORKERS, ON, changes_named, refusal
 from profkit.timeline.view import TraceView
@@ -128,7 +130,7 @@ def what_if(
         rows.append(_row(" + ".join(can), step.predict(made(can))))
     unchanged = step.predict([])
     return WhatIf(
-        recorded_ns=step.facts.program.step_ns,
+        recorded_ns=step.recorded_ns,
         before_ns=round(unchanged.before_ns),
         source=step.unprofiled.source,
         limit=unchanged.limit,
@@ -147,7 +149,7 @@ def _after_previous(
     step: Step, rows: Sequence[WhatIfChange], names: Sequence[str], made: Made
 ) -> list[WhatIfChange]:
     """The rows of single changes, each with what it adds to those before it; then what else there is."""
-    found, before = [], step.plain_ns
+    found, before = [], step.told_ns
     for at, row in enumerate(rows[: len(names)]):
         # Alone, the first is after nothing.
         after = row.after_ns if not at else step.after_ns(made(names[: at + 1]))
@@ -163,19 +165,22 @@ def _changes(names: Sequence[str], workers: int, gpu: Gpu | None) -> list[Change
 
 
 def first_step(views: Sequence[TraceView]) -> Step | None:
-    """The step of the device that did most, of those that can be replayed."""
+    """The step of the device that sets the pace, of those that can be replayed, told as that of the whole job."""
     exchanged = Exchanged.of(views)
-    steps = (find_step(view, device, exchanged) for view, device in busiest_devices(views))
-    return next(filter(None, steps), None)
+    for view, device in busiest_devices(views, exchanged):
+        step = find_step(view, device, exchanged)
+        if step is not None:
+            return replace(step, job_ns=job_step_ns(views, (view, device, step.unprofiled)))
+    return None
 
 
-def busiest_devices(views: Sequence[TraceView]) -> list[tuple[TraceView, int]]:
-    """Every trace with each of its devices, those first that did most."""
+def busiest_devices(views: Sequence[TraceView], exchanged: Exchanged) -> list[tuple[TraceView, int]]:
+    """Every trace with each of its devices, those first that did most; of ranks, those that wait least for others.
+
+    The rank that waits least is the one that the others wait for: a step is shorter only as far as its own is.
+    """
     every = [(v, d) for v in views for d in range(len(v.trace.devices))]
-    busy = [
-        int(((v.trace.operations.end_ns - v.trace.operations.start_ns)[v.trace.operations.device == d]).sum())
-        for v, d in every
-    ]
+    busy = [ns for view in views for ns in paces_ns(view, of_ranks=exchanged.devices > 1)]
     return [every[at] for at in np.argsort(-np.array(busy, np.int64), kind="stable").tolist()]
 
 

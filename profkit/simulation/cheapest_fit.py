@@ -9,7 +9,7 @@ from typing import Final
 
 from profkit.model.report_fit import Fit, FitChoice
 from profkit.simulation.block_operators import BlockOperators
-from profkit.simulation.fit import fit_program
+from profkit.simulation.fit import fit_program, may_fit, room_bytes
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import MemoryProgram
@@ -54,13 +54,14 @@ def cheapest_fit(
             program, changes, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=gpu_bytes
         )
 
+    room = room_bytes(program, memory_bytes, gpu_bytes)
     best: Fit | None = None
     fitting: list[frozenset[str]] = []
     for names in _sets(program, asked, operators):
         if any(each <= names for each in fitting):
             continue
         changes = replace(asked, **{name: getattr(_OFFERED, name) for name in names})
-        if not fit(changes).fits:
+        if room is None or not (may_fit(program, changes, operators, room) and fit(changes).fits):
             continue
         fitting.append(names)
         if "recompute" in names:

@@ -13,7 +13,7 @@ from profkit.simulation.step_program import Program
 from profkit.timeline.grouping import group_rows
 from profkit.timeline.view import TraceView
 
-__all__ = ["Exchanged", "Kind", "Shortest", "kinds_of", "transfer_ns"]
+__all__ = ["Exchanged", "Kind", "Shortest", "kinds_of", "paces_ns", "transfer_ns"]
 
 Floats = NDArray[np.float64]
 Column = NDArray[np.int64]
@@ -59,6 +59,27 @@ def transfer_ns(exchanged: Exchanged, own: TraceView, program: Program) -> Float
     kinds, number = kinds_of(own, program)
     known = np.array([exchanged.shortest[kind][0] for kind in kinds] or [0], float)
     return np.where(number >= 0, known[number], program.duration_ns)
+
+
+def paces_ns(view: TraceView, *, of_ranks: bool) -> list[int]:
+    """How much each device of a trace has to do with the step's length: the one with most sets the pace.
+
+    Args:
+        view: The analysed trace.
+        of_ranks: Whether ranks wait for each other. Then that is the window without collectives: who waits least is the
+            one that the others wait for. Else it is what the device did.
+    """
+    operations, count = view.trace.operations, len(view.trace.devices)
+    duration = (operations.end_ns - operations.start_ns).astype(np.int64)
+    if not of_ranks:
+        return [int(duration[operations.device == device].sum()) for device in range(count)]
+    rows = describe_communication(view).rows
+    kept = np.ones(len(rows), bool)
+    if view.steps.count:
+        step = view.step_of_operation[rows]
+        kept = view.kept_steps[np.maximum(step, 0)] & (step >= 0)
+    collectives = np.bincount(operations.device[rows][kept], duration[rows][kept], count)
+    return [view.windows[device].total_ns - int(collectives[device]) for device in range(count)]
 
 
 def _shortest(view: TraceView) -> Shortest:

@@ -27,7 +27,7 @@ from profkit.simulation.predict import Step
 from profkit.simulation.recompute_memory import cheapest_places, find_segments
 from profkit.simulation.reserved_memory import reserved_bytes
 
-__all__ = ["failed_request", "fit_program", "gpu_bytes", "largest_batch", "room_bytes"]
+__all__ = ["failed_request", "fit_program", "gpu_bytes", "largest_batch", "may_fit", "room_bytes"]
 
 _MOST_BATCH: Final = 64 * 1024
 
@@ -59,15 +59,13 @@ def fit_program(
     room = room_bytes(program, memory_bytes, gpu_bytes)
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
     failed, grows = failed_request(program), _grows(program)
-    priced = changes.priced(program, operators)
-    program = program if failed is None else _with_request(program, failed)
-    changed = _applied(program, priced)
+    priced, program, changed = _changed(program, changes, operators)
     peak, reserved = _peak(changed, priced), _reserved(program, changed, priced, room)
     return Fit(
         before=FitNow(
             peak_bytes=int(program.replayed.allocated.max()),
             reserved_bytes=program.replayed.reserved_peak,
-            step_ns=round(step.plain_ns) if step else None,
+            step_ns=round(step.told_ns) if step else None,
         ),
         changes=[each.name for each in priced],
         settings={
@@ -88,6 +86,22 @@ def fit_program(
             *([FitNote(code="gives-back")] if reserved.high == room else []),
         ],
     )
+
+
+def may_fit(program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None, room: int) -> bool:
+    """Whether a step may surely run in so much: never where the upper end of its peak is more. The allocator is not played."""
+    priced, _, changed = _changed(program, changes, operators)
+    return _peak(changed, priced).high <= room
+
+
+@lru_cache(maxsize=4)
+def _changed(
+    program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None
+) -> tuple[Sequence[PricedChange], MemoryProgram, MemoryProgram]:
+    """The changes, the blocks with a request that failed, and these changed."""
+    priced, failed = changes.priced(program, operators), failed_request(program)
+    program = program if failed is None else _with_request(program, failed)
+    return priced, program, _applied(program, priced)
 
 
 def failed_request(program: MemoryProgram) -> int | None:
@@ -248,11 +262,15 @@ def _time(step: Step | None, priced: Sequence[PricedChange], on_host: int) -> In
     missed = (1 - _LEAST_GAIN) * sum(max(math.log(speedup), 0.0) for speedup in alone)
     low = math.exp(min(math.log(found.low), math.log(found.likely) - missed) - _ANOTHER_RUN)
     high = math.exp(math.log(found.high) + _ANOTHER_RUN)
+    slowest = found.before_ns / low
+    if any(each.slowest for each in priced):
+        after = step.after_ns([change for each in priced for change in each.slowest or each.time])
+        slowest = max(slowest, after * math.exp(_ANOTHER_RUN))
     beside = offload_ns(on_host, step.facts.gpu)
     return _around(
         found.after_ns + beside.likely,
         found.before_ns / high + beside.low,
-        found.before_ns / low + beside.high,
+        slowest + beside.high,
     )
 
 

@@ -45,6 +45,8 @@ class PricedChange:
     value: float | str | None
     memory: MemoryChange
     time: tuple[Change, ...]
+    slowest: tuple[Change, ...] = ()
+    """The same where the host takes as long as it was seen to at most, for the upper end."""
 
     @property
     def unsure(self) -> float:
@@ -145,8 +147,9 @@ class FitChanges:
     def _of_layers(self, program: MemoryProgram) -> Iterator[PricedChange]:
         if self.recompute is not None:
             segments = find_segments(program, self.recompute)
-            again = _forward_again(layer_times(program, segments))
-            yield PricedChange("recompute", self.recompute, recompute_memory(segments), (again,))
+            layers, memory = layer_times(program, segments), recompute_memory(segments)
+            times = (_forward_again(layers),), (_forward_again(layers, _MOST_OF_A_FORWARD),)
+            yield PricedChange("recompute", self.recompute, memory, *times)
 
     def _of_optimizer(self, operators: BlockOperators | None) -> Iterator[PricedChange]:
         if self.optimizer is not None:
@@ -192,6 +195,9 @@ _OF_A_LAYER_NS: Final = 270_000.0
 _OF_A_TENSOR_NS: Final = 27_000.0
 """Host time of torch.utils.checkpoint beyond the second forward: for a layer, and for each tensor that it keeps, which hooks
 pack, drop and unpack (blocks of one to six convolutions with norm and relu on a CPU, torch 2.11)."""
+_MOST_OF_A_FORWARD: Final = 2.7
+"""The same as a multiple of the layers' forward: 1.6 to 2.7 in RegNet, ResNet, Swin, ConvNeXt, ViT and EfficientNet with tiny
+inputs on a CPU, torch 2.13. Bare layers spread further: reports/memory/checkpoint_hooks.py."""
 
 
 def _longer(factor: float) -> Change:
@@ -218,8 +224,11 @@ def _forward_only(edited: EditedStep) -> None:
     edited.drop(facts.backward | facts.optimizer | facts.zeroing)
 
 
-def _forward_again(layers: LayerTimes) -> Change:
-    """Some layers of the forward pass run twice; where in the step does not matter for its length."""
+def _forward_again(layers: LayerTimes, hooks: float = 0.0) -> Change:
+    """Some layers of the forward pass run twice; where in the step does not matter for its length.
+
+    The hooks take so many times the layers' forward at least.
+    """
 
     def change(edited: EditedStep) -> None:
         facts = edited.facts
@@ -237,7 +246,7 @@ def _forward_again(layers: LayerTimes) -> Change:
         edited.duration_ns = np.where(again, edited.duration_ns * 2, edited.duration_ns)
         told = _OF_A_LAYER_NS * len(layers.shares) + _OF_A_TENSOR_NS * layers.tensors
         tokens = np.unique(facts.token[again & edited.alive])
-        edited.scale_host(again, 2.0 + told / max(edited.host_ns(tokens), 1.0))
+        edited.scale_host(again, 2.0 + max(told / max(edited.host_ns(tokens), 1.0), hooks))
 
     return change
 

@@ -79,6 +79,8 @@ class Step:
 
     facts: StepFacts
     unprofiled: UnprofiledStep
+    job_ns: tuple[int, int] | None = None
+    """The step of the whole job without a recorder and as recorded: prices are told of that; None is of this device."""
 
     @cached_property
     def _programs(self) -> dict[float, tuple[Program, float]]:
@@ -92,6 +94,21 @@ class Step:
     def plain_ns(self) -> float:
         """The step's time without a recorder: measured, or an estimate."""
         return self.unprofiled.likely_ns
+
+    @property
+    def told_ns(self) -> float:
+        """The same of the whole job."""
+        return self.plain_ns if self.job_ns is None else float(self.job_ns[0])
+
+    @property
+    def told(self) -> float:
+        """The step of the whole job over that of this device."""
+        return self.told_ns / max(self.plain_ns, 1.0)
+
+    @property
+    def recorded_ns(self) -> int:
+        """The step as it was recorded, of the whole job."""
+        return self.facts.program.step_ns if self.job_ns is None else self.job_ns[1]
 
     @property
     def program(self) -> Program:
@@ -168,7 +185,7 @@ class Step:
     def after_ns(self, changes: Sequence[Change]) -> float:
         """The step with some changes, likely: one replay, without an interval."""
         played, least = self.changed(changes)
-        return max(played.step_ns * self.unprofiled.scale, least, 1.0)
+        return max(played.step_ns * self.unprofiled.scale, least, 1.0) * self.told
 
     def predict_where_worth(self, changes: Sequence[Change], share: float) -> Prediction | None:
         """The same, or None where the likely saving is under a share of the step: one replay shows it."""
@@ -181,7 +198,7 @@ class Step:
         before, after = self.plain_ns, max(played.step_ns * self.unprofiled.scale, least, 1.0)
         limit = _limit(played, least)
         if not changes:
-            return Prediction(before, after, 1 / _TIMED, 1.0, _TIMED, limit)
+            return Prediction(before * self.told, after * self.told, 1 / _TIMED, 1.0, _TIMED, limit)
         gains = [math.log(before / after), *(self._gain(changes, constants) for constants in SCENARIOS)]
         busy_host = max(r.host_ns / r.step_ns for r in (self.unchanged, played) if r.step_ns)
         by_host = limit != "device" or busy_host >= _SLACK
@@ -194,6 +211,7 @@ class Step:
         lower = _together([staged, guessed, gain - for_device, *(gain - each for each in gains)], unsure)
         higher = _together([staged, guessed, resumed, *(each - gain for each in gains)], unsure)
         low, likely, high = (math.exp(each) for each in (gain - lower, gain, gain + higher))
+        before *= self.told
         return Prediction(before, before / likely, low, likely, high, limit)
 
     def _gain(self, changes: Sequence[Change], constants: Constants) -> float:

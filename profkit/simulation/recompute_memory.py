@@ -269,10 +269,24 @@ def recompute_memory(segments: Sequence[Segment]) -> MemoryChange:
     """The activations of some layers recomputed, each layer by itself."""
 
     def change(program: MemoryProgram) -> MemoryProgram:
-        recorded = program.recorded
-        for segment in segments:
-            program = _recomputed(program, recorded, segment, backward_begin(recorded, segment))
-        return program
+        if not segments:
+            return program
+        blocks = _Blocks(program)
+        layers = [blocks.recomputed(each, backward_begin(program.recorded, each)) for each in segments]
+        rows = np.concatenate([each.rows for each in layers])
+        again = program.with_rows(
+            rows,
+            requested=np.concatenate([each.requested for each in layers]),
+            allocated=np.concatenate([each.allocated for each in layers]),
+            freed=np.concatenate([each.freed for each in layers]),
+            reusable=np.concatenate([each.reusable for each in layers]),
+        )
+        columns = {name: getattr(again, name).copy() for name in ("freed", "reusable")}
+        for each in layers:
+            for column in columns.values():
+                kept = column[each.kept]
+                column[each.kept] = np.minimum(kept, np.maximum(again.allocated[each.kept] + 1, each.after))
+        return again.with_columns(**columns)
 
     return change
 
@@ -307,44 +321,71 @@ def _allocations_before(recorded: MemoryProgram, state: int) -> tuple[int, int]:
     return begin, last + 1
 
 
-def _recomputed(
-    program: MemoryProgram, recorded: MemoryProgram, segment: Segment, begin: int
-) -> MemoryProgram:
-    dropped = np.zeros(len(recorded.requested), bool)
-    dropped[segment.rows] = True
-    dropped[segment.result(recorded)] = False
-    rows = np.flatnonzero(program.like(dropped) & (program.allocated < begin) & (program.requested > 0))
-    rows = rows[np.argsort(program.allocated[rows], kind="stable")]
-    again = _with_temporaries(program, rows, segment.first(recorded) + 1, segment.last(recorded), begin)
-    again = again.with_rows(rows, allocated=np.full(len(rows), begin))
-    after = segment.last(recorded) + 1
-    changed = {name: getattr(again, name).copy() for name in ("freed", "reusable")}
-    for column in changed.values():
-        column[rows] = np.minimum(column[rows], np.maximum(again.allocated[rows] + 1, after))
-    return again.with_columns(**changed)
+@dataclass(frozen=True)
+class _Again:
+    """A layer that is recomputed: rows to copy, with what their copies have, and rows that end behind its forward."""
+
+    rows: NDArray[np.int64]
+    requested: NDArray[np.int64]
+    allocated: NDArray[np.int64]
+    freed: NDArray[np.int64]
+    reusable: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    after: int
 
 
-def _with_temporaries(
-    program: MemoryProgram, kept: NDArray[np.int64], first: int, last: int, begin: int
-) -> MemoryProgram:
-    """With what the layer's forward takes for a moment beyond all that it keeps, as one block."""
-    passing = (program.allocated >= first) & (program.freed <= last) & (program.requested > 0)
-    passing[kept] = False
-    rows = np.flatnonzero(passing)
-    if not len(rows) or begin >= program.end:
-        return program
-    length = last - first + 2
-    starts, stops = np.minimum(program.allocated - first, length - 1), program.freed - first
-    held = curve_of(program.bytes[kept], starts[kept], np.full(len(kept), length), length)
-    held += curve_of(program.bytes[rows], starts[rows], stops[rows], length)
-    beyond = int(held.max()) - int(program.bytes[kept].sum())
-    if beyond <= 0:
-        return program
-    largest = rows[[program.requested[rows].argmax()]]
-    return program.with_rows(
-        largest,
-        requested=np.array([beyond]),
-        allocated=np.array([begin]),
-        freed=np.array([begin + 1]),
-        reusable=np.array([begin + 1]),
-    )
+class _Blocks:
+    """The rows of a program by what they stand for and by when they are allocated."""
+
+    def __init__(self, program: MemoryProgram) -> None:
+        self.program, self.bytes = program, program.bytes
+        self.by_source = np.argsort(program.source, kind="stable")
+        self.sources = program.source[self.by_source]
+        self.by_time = np.argsort(program.allocated, kind="stable")
+        self.times = program.allocated[self.by_time]
+
+    def recomputed(self, segment: Segment, begin: int) -> _Again:
+        """A layer whose backward begins at a state."""
+        program, recorded = self.program, self.program.recorded
+        kept = self._standing_for(segment.rows[segment.rows != segment.result(recorded)])
+        kept = kept[(program.allocated[kept] < begin) & (program.requested[kept] > 0)]
+        kept = kept[np.lexsort((kept, program.allocated[kept]))]
+        last = segment.last(recorded)
+        passing, beyond = self._passing(kept, segment.first(recorded) + 1, last, begin)
+        ends = np.full(len(passing), begin + 1)
+        return _Again(
+            rows=np.concatenate([passing, kept]),
+            requested=np.concatenate([beyond, program.requested[kept]]),
+            allocated=np.full(len(passing) + len(kept), begin),
+            freed=np.concatenate([ends, program.freed[kept]]),
+            reusable=np.concatenate([ends, program.reusable[kept]]),
+            kept=kept,
+            after=last + 1,
+        )
+
+    def _standing_for(self, recorded: NDArray[np.int64]) -> NDArray[np.int64]:
+        first = np.searchsorted(self.sources, recorded)
+        counts = np.searchsorted(self.sources, recorded, side="right") - first
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        found: NDArray[np.int64] = self.by_source[np.repeat(first, counts) + within]
+        return found
+
+    def _passing(
+        self, kept: NDArray[np.int64], first: int, last: int, begin: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What the layer's forward takes for a moment beyond all that it keeps, as one block: its row and size, or none."""
+        program, none = self.program, np.zeros(0, np.int64)
+        since, until = np.searchsorted(self.times, (first, last + 1))
+        rows = np.setdiff1d(self.by_time[since:until], kept)
+        rows = rows[(program.freed[rows] <= last) & (program.requested[rows] > 0)]
+        if not len(rows) or begin >= program.end:
+            return none, none
+        length = last - first + 2
+        starts = np.minimum(program.allocated[kept] - first, length - 1)
+        held = curve_of(self.bytes[kept], starts, np.full(len(kept), length), length)
+        starts, stops = program.allocated[rows] - first, program.freed[rows] - first
+        held += curve_of(self.bytes[rows], starts, stops, length)
+        beyond = int(held.max()) - int(self.bytes[kept].sum())
+        if beyond <= 0:
+            return none, none
+        return rows[[program.requested[rows].argmax()]], np.array([beyond])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -89,6 +89,8 @@ class TraceView:
     """The step's time without a profiler, where it is known."""
     only_phase: str | None = None
     """The phase that tables by phase are about; None for all."""
+    compiled_lines: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The frames that each compiled kernel comes from, by its name, where the compiler's debug folder tells them."""
 
     @cached_property
     def windows(self) -> Sequence[Intervals]:

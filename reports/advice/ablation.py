@@ -31,6 +31,7 @@ from profkit.report.assembly import timelines  # noqa: E402
 from profkit.report.views import Options  # noqa: E402
 from profkit.simulation import changes_named, find_step  # noqa: E402
 from profkit.simulation.constants import LIKELY, Constants  # noqa: E402
+from profkit.simulation.exchanged import Exchanged  # noqa: E402
 from profkit.simulation.predict import Step  # noqa: E402
 from profkit.simulation.registry import refusal  # noqa: E402
 
@@ -66,7 +67,7 @@ class Pair:
 
 def step_in(paths: Sequence[Path]) -> Step | None:
     views, _ = timelines([read(path) for path in paths], Options())
-    return find_step(views[0], 0, views)
+    return find_step(views[0], 0, Exchanged.of(views))
 
 
 def public(folder: Path) -> Iterator[Pair]:

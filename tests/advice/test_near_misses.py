@@ -269,7 +269,7 @@ def test_a_graph_of_a_few_launches_is_not_advised(launches, told):
 
 
 @pytest.mark.parametrize(
-    ("steps", "compiling_us", "told"), [(1, 30_000, False), (1, 3, True), (4, 30_000, True)]
+    ("steps", "compiling_us", "told"), [(1, 3_000, False), (1, 3, True), (4, 3_000, True)]
 )
 def test_code_that_ran_once_and_cold_is_not_compiled(steps, compiling_us, told):
     def body(step, number):
@@ -280,6 +280,15 @@ def test_code_that_ran_once_and_cold_is_not_compiled(steps, compiling_us, told):
             arithmetic.chain(step, number)
 
     assert ("torch-compile" in advised(body, steps=steps)) is told
+
+
+def test_a_model_with_compiled_parts_is_not_to_be_compiled():
+    def body(step, number):
+        arithmetic.compiled_chain(step, number)
+        arithmetic.chain(step, number)
+
+    assert "torch-compile" not in advised(body)
+    assert "torch-compile" in advised(arithmetic.chain)
 
 
 def test_a_gradient_of_indices_that_takes_next_to_nothing_is_not_told():

@@ -1,10 +1,12 @@
 """profkit.numerics: what tensors hold, found where it was planted, and nothing of the training changes."""
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -433,3 +435,18 @@ def test_an_unedited_script_is_recorded(tmp_path):
     subprocess.run([sys.executable, "-m", "profkit", *line], check=True, timeout=300)
     numerics = profkit.analyze(tmp_path / "run").document.numerics[0]
     assert (numerics.model, list(numerics.steps), numerics.step_count) == ("Linear", [0, 2, 4], 5)
+
+
+def test_a_python_without_the_packages_of_profkit_is_told_what_is_missing(tmp_path):
+    (tmp_path / "train.py").write_text("print('trained')\n")
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['msgspec'] = None\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "profkit.recording.run_numerics", '{"folder": "runs", "every": 1}', "train.py"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(profkit.__file__).parents[1])])},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 1
+    assert f"{sys.executable} -m pip install msgspec" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not ended.stdout
