@@ -123,7 +123,7 @@ def _prefetch(case: Case) -> Evidence | None:
     if not _could_save(case, gathers):
         return None
     return Evidence(
-        f"{int(gathers.sum())} all-gathers of sharded parameters a step run alone for {duration_text(alone)}: layers wait "
+        f"{int(gathers.sum())} all-gathers of sharded parameters per step run alone for {duration_text(alone)}: layers wait "
         "for their parameters.",
         kernels_seen(facts, gathers),
         None if facts.once(of_one_rank) else ["prefetched-parameters"],
@@ -141,7 +141,7 @@ def _unused(case: Case) -> Evidence | None:
         f"DistributedDataParallel searches the graph for unused parameters in each step ({duration_text(spent)} on the host) "
         "and reduces the result, although every parameter gets a gradient.",
         [
-            f"{SEARCH}: {int(searches.sum())} a step, {duration_text(spent)}",
+            f"{SEARCH}: {int(searches.sum())} per step, {duration_text(spent)}",
             *kernels_seen(case.facts, counts, 2),
         ],
         ["no-unused-search"],
@@ -155,7 +155,7 @@ def _buckets(case: Case) -> Evidence | None:
     if small.sum() < _FEWEST_BUCKETS or facts.share(facts.once(collectives_of)) < _NOTABLE:
         return None
     told = (
-        f"{int(small.sum())} collectives a step are shorter than {duration_text(SMALL_NS)}, so latency limits them, "
+        f"{int(small.sum())} collectives per step are shorter than {duration_text(SMALL_NS)}, so latency limits them, "
         "not bandwidth."
     )
     if case.facts.once(of_one_rank):

@@ -44,13 +44,13 @@ def _loader(case: Case) -> Evidence | None:
     several = any("MultiProcessing" in n for n in names)
     workers = 2 if several else _WORKERS
     return Evidence(
-        f"Fetching data takes the launching thread {duration_text(fetching)} a step"
+        f"Fetching data takes the launching thread {duration_text(fetching)} per step"
         + (
             ", although workers prepare it: they are too few or too slow."
             if several
             else ", and nothing is prepared in parallel."
         ),
-        [*names[:2], f"fetching: {duration_text(fetching)} a step"],
+        [*names[:2], f"fetching: {duration_text(fetching)} per step"],
         ["loader-workers"],
         "medium" if several else "high",
         loader_workers=workers,
@@ -65,7 +65,7 @@ def _uneven_loader(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"The median step hardly waits for data, but others do: over all {steps} steps, the device is idle for "
-        f"{duration_text(idle / steps)} a step meanwhile. Workers prepare batches too slowly to keep ahead.",
+        f"{duration_text(idle / steps)} per step meanwhile. Workers prepare batches too slowly to keep ahead.",
         [f"input: {duration_text(idle)} in {steps} steps"],
         None,
         "medium",
@@ -86,9 +86,9 @@ def _own_work(case: Case) -> Evidence | None:
         return None
     steps = max(view.kept_count, 1)
     return Evidence(
-        f"The device is idle for {duration_text(idle / steps)} a step while the host does work that launches nothing, mostly in "
+        f"The device is idle for {duration_text(idle / steps)} per step while the host does work that launches nothing, mostly in "
         f"{rows[0].name}.",
-        [f"{row.name}: {duration_text(row.ns / steps)} a step" for row in rows[:4]],
+        [f"{row.name}: {duration_text(row.ns / steps)} per step" for row in rows[:4]],
         None,
         "medium",
     )
@@ -151,7 +151,7 @@ def _pageable(case: Case) -> Evidence | None:
         return None
     size = float(facts.view.trace.operations.bytes[facts.program.row][chosen].sum())
     return Evidence(
-        f"{bytes_text(size)} a step are copied from pageable memory, in {duration_text(float(facts.program.duration_ns[chosen].sum()))}. "
+        f"{bytes_text(size)} per step are copied from pageable memory, in {duration_text(float(facts.program.duration_ns[chosen].sum()))}. "
         "The driver stages them, so the host blocks and nothing overlaps.",
         kernels_seen(facts, chosen),
         ["pinned"],
@@ -183,8 +183,8 @@ def _allocator(case: Case) -> Evidence | None:
     emptied = any("empty_cache" in strings[name] for name in frames.tolist() if name >= 0)
     many = max((c for n, c in counted.items() if "Free" not in n), default=0) >= _MANY_ALLOCATIONS
     return Evidence(
-        f"After warm-up, steps still ask the driver for memory: {duration_text(spent)} a step. PyTorch's cache should serve these requests.",
-        [f"{name}: {count} a step" for name, count in counted.items()][:4],
+        f"After warm-up, steps still ask the driver for memory: {duration_text(spent)} per step. PyTorch's cache should serve these requests.",
+        [f"{name}: {count} per step" for name, count in counted.items()][:4],
         ["no-allocation"],
         # With Python's frames in the file, the call would show.
         action=_CACHE_IS_OFF if many and len(frames) and not emptied else "",
@@ -229,7 +229,7 @@ def _garbage(case: Case) -> Evidence | None:
         return None
     return Evidence(
         f"Python collects garbage within the step, for {duration_text(spent)}.",
-        [f"{int(chosen.sum())} collections a step"],
+        [f"{int(chosen.sum())} collections per step"],
         ["garbage-collection"],
     )
 
@@ -240,7 +240,7 @@ def _crumbs(case: Case) -> Evidence | None:
     if not chosen.any():
         return None
     return Evidence(
-        f"{int(chosen.sum())} copies a step to the device have at most {bytes_text(SMALL_COPY_BYTES)}. Each is a launch, and from "
+        f"{int(chosen.sum())} copies per step to the device have at most {bytes_text(SMALL_COPY_BYTES)}. Each is a launch, and from "
         "pageable memory a wait.",
         kernels_seen(facts, chosen),
         ["packed-copies"],
@@ -334,7 +334,7 @@ RULES = (
         "small-copies", "Send small inputs in one copy", _crumbs,
         "Pack them into one pinned tensor and slice it on the device.",
         "torch.cat(parts, out=pinned)                       # pinned once, before the loop\npacked = pinned.to(device, non_blocking=True)",
-        "One copy a step replaces many.", (), _TUNING,
+        "One copy per step replaces many.", (), _TUNING,
         change="packed-copies",
     ),
 )  # fmt: skip

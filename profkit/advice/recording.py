@@ -93,7 +93,7 @@ def _what_fits(fit: Sequence[FitRow]) -> str:
     result = "fits" if sure else "has the lowest peak of one change, which may not be enough"
     return (
         f" {_MAKES_ROOM[best.change]} {result}: {bytes_text(best.peak_bytes.likely)} instead of "
-        f"{bytes_text(before_bytes)} at the peak, and {duration_text(best.step_ns.likely)} a step."
+        f"{bytes_text(before_bytes)} at the peak, and {duration_text(best.step_ns.likely)} per step."
     )
 
 

@@ -131,4 +131,4 @@ def kernels_seen(facts: StepFacts, chosen: Flags, most: int = 4) -> list[str]:
         entry[0] += 1
         entry[1] += float(facts.program.duration_ns[row])
     order = sorted(totals.items(), key=lambda item: -item[1][1])
-    return [f"{name}: {count:.0f} a step, {duration_text(ns)}" for name, (count, ns) in order[:most]]
+    return [f"{name}: {count:.0f} per step, {duration_text(ns)}" for name, (count, ns) in order[:most]]

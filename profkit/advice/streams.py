@@ -115,7 +115,7 @@ def _unordered(case: Case) -> Evidence | None:
     if not uploads.any():
         return None
     return Evidence(
-        f"{noun_text(int(uploads.sum()), 'copy')} a step to the device run on a stream of their own. The file has no wait for "
+        f"{noun_text(int(uploads.sum()), 'copy')} per step to the device run on a stream of their own. The file has no wait for "
         "them: neither cudaStreamWaitEvent nor a synchronisation. Kernels may read data that is only half copied.",
         kernels_seen(facts, uploads),
         None,
@@ -146,7 +146,7 @@ RULES = (
         "unordered-copies", "Wait for the copies of the other stream", _unordered,
         "Let the computing stream wait before it uses what was copied, and tell the allocator that it does.",
         "torch.cuda.current_stream().wait_stream(side)   # before the batch is used\nbatch.record_stream(torch.cuda.current_stream())",
-        "cudaStreamWaitEvent appears once a step.",
+        "cudaStreamWaitEvent appears once per step.",
         ("A file that was cut or filtered may lack the calls that wait.",), _STREAMS,
     ),
     Rule(

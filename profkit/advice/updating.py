@@ -17,7 +17,7 @@ def _fused(case: Case) -> Evidence | None:
     chosen = facts.optimizer & ~facts.zeroing
     how = "on one parameter at a time" if style == "single" else "in several passes over lists of parameters"
     return Evidence(
-        f"The optimizer works {how}: {int(chosen.sum())} kernels a step, {percent_text(facts.share(chosen))} of the "
+        f"The optimizer works {how}: {int(chosen.sum())} kernels per step, {percent_text(facts.share(chosen))} of the "
         "device's time. Fused, one kernel reads and writes each byte once.",
         kernels_seen(facts, chosen),
         ["fused-optimizer"],

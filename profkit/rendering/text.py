@@ -310,7 +310,7 @@ def _ranks(console: Terminal, report: Document, scale: Scale) -> None:
     if len(report.ranks) < 2:
         return
     console.heading("Ranks", "")
-    heads = ("rank", "step", "late", "waits a step", "causes a step")
+    heads = ("rank", "step", "late", "waits per step", "causes per step")
     table = console.table(*((head, "right") for head in heads), ("", "left"))
     lines = rank_lines(report)
     shown = lines if len(lines) <= 16 else [*lines[:15], lines[-1]]

@@ -21,7 +21,7 @@ def test_of_what_surely_fits_the_shortest_step_is_named():
     told = _what_fits(fit)
     assert told.startswith(" Autocast to bf16 fits: ")
     assert "9.00 GiB instead of 20.0 GiB" in told
-    assert "60.0 ms a step" in told
+    assert "60.0 ms per step" in told
 
 
 def test_where_nothing_surely_fits_the_lowest_peak_is_named_with_that_doubt():

@@ -4,8 +4,27 @@ from types import SimpleNamespace
 
 import pytest
 
-from profkit.model.report_precision import PrecisionRow
+from profkit.model.report_precision import PrecisionRow, Tf32Row
 from profkit.rendering.precision_tables import note_of
+from profkit.rendering.sentences.precision import tf32_message
+
+
+@pytest.mark.parametrize(
+    ("tf32_ns", "fp32_ns", "said"),
+    [
+        (
+            0,
+            3_520,
+            "No products ran in TF32: 3.52 µs in fp32 on CUDA cores. Where TF32 is off, this turns it on: x",
+        ),
+        (7_000, 3_520, "TF32 is on for products: 7.00 µs in TF32, 3.52 µs in fp32 on CUDA cores."),
+        (7_000, 0, "TF32 is on for products: 7.00 µs in TF32."),
+    ],
+)
+def test_only_a_kernel_in_tf32_says_whether_it_is_on(tf32_ns, fp32_ns, said):
+    row = Tf32Row(work="products", tf32_ns=tf32_ns, fp32_ns=fp32_ns, switch="x")
+
+    assert tf32_message(row, 1) == said
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
         "but what the step would have taken after that is not known."
     ),
     "grows": lambda note: (
-        f"Memory grows by {bytes_text(float(note.params['bytes']))} a step: these figures are for the recorded steps, and later ones "
+        f"Memory grows by {bytes_text(float(note.params['bytes']))} per step: these figures are for the recorded steps, and later ones "
         "need more."
     ),
     "other-allocator": lambda _: (

@@ -96,8 +96,8 @@ def autocast_summary(autocast: Autocast, per: int, *, timed: bool) -> str:
 
 def tf32_message(row: Tf32Row, per: int) -> str:
     """Whether TF32 was on for products or convolutions, and what switches it."""
-    if not row.tf32_ns:
-        text = "TF32 is off for {work}: {fp32_ns} in fp32 on CUDA cores. To turn it on: {switch}"
+    if not row.tf32_ns:  # also where it is on, libraries may compute a small product in fp32
+        text = "No {work} ran in TF32: {fp32_ns} in fp32 on CUDA cores. Where TF32 is off, this turns it on: {switch}"
     elif row.fp32_ns:
         text = "TF32 is on for {work}: {tf32_ns} in TF32, {fp32_ns} in fp32 on CUDA cores."
     else:

@@ -88,7 +88,7 @@ def _why_late(late: Straggler) -> str:
     enters = f"Rank {late.rank} enters {duration_text(late.late_ns)} after the first on average"
     if late.bound is None:
         return f"{enters}, which its own time in these steps does not explain"
-    return f"{enters}, and spends {duration_text(late.extra_ns)} more a step than the others {_MORE_TIME[late.bound]}"
+    return f"{enters}, and spends {duration_text(late.extra_ns)} more per step than the others {_MORE_TIME[late.bound]}"
 
 
 def _in_turn(late: Straggler) -> str:
@@ -151,7 +151,7 @@ def _uneven(params: Params) -> str:
 def _small_buckets(params: Params) -> str:
     each = "half of them up to {half_bytes}" if params["half_bytes"] is not None else "{each_ns} each"
     return say(
-        f"{{per_step:all-reduce}} a step, {each}: each pays for the start of a collective. "
+        f"{{per_step:all-reduce}} per step, {each}: each pays for the start of a collective. "
         "Make the buckets larger (bucket_cap_mb of DDP, 25 by default).",
         params,
     )
