@@ -12,8 +12,9 @@ from typing import Any, Final
 from profkit.recording.program_events import Kind, listen, unlisten
 from profkit.trial.changes.wrapping import is_compiled, replace
 from profkit.trial.messages import Facts, LoaderFacts, OptimizerFacts
+from profkit.trial.objects import models
 
-__all__ = ["Observer", "free_bytes_of_host", "models", "optimizers"]
+__all__ = ["Observer", "free_bytes_of_host"]
 
 _MEMORY: Final = Path("/proc/meminfo")
 
@@ -105,15 +106,6 @@ class Observer:
         )
 
 
-def models() -> list[Any]:
-    """The program's modules with weights that are no part of another."""
-    import torch
-
-    modules = _all_of(torch.nn.Module)
-    parts = {id(part) for each in modules for part in each.__dict__.get("_modules", {}).values()}
-    return [each for each in modules if id(each) not in parts and any(True for _ in each.parameters())]
-
-
 def free_bytes_of_host() -> int:
     """Memory that nobody holds: what only caches files makes way."""
     with contextlib.suppress(OSError):  # not Linux
@@ -122,18 +114,6 @@ def free_bytes_of_host() -> int:
             if name == "MemAvailable":
                 return int(value.split()[0]) << 10
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def optimizers() -> list[Any]:
-    """The program's optimizers."""
-    import torch
-
-    return _all_of(torch.optim.Optimizer)
-
-
-def _all_of(kind: type) -> list[Any]:
-    # not isinstance, which asks an object for its class, and a proxy does more than answer
-    return [each for each in gc.get_objects() if issubclass(type(each), kind)]
 
 
 def _cpu_bf16() -> bool:

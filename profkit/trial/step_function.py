@@ -15,7 +15,8 @@ from profkit.trial.devices import peak_bytes, wait_for_device
 from profkit.trial.forks import undone_in_children
 from profkit.trial.losses import Losses
 from profkit.trial.messages import RECORDED, Block
-from profkit.trial.observe import Observer, models, optimizers
+from profkit.trial.objects import models, optimizers
+from profkit.trial.observe import Observer
 from profkit.trial.running import Failed
 from profkit.trial.seeds import random_states, seed, set_random_states
 

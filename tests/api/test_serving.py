@@ -12,7 +12,7 @@ from tests.shared import DATA
 
 pytest.importorskip("mcp")
 
-from mcp import Client, StdioServerParameters
+from mcp import Client, StdioServerParameters, stdio_client
 
 from profkit.api.serving import Desk, server
 from profkit.errors import ReadError
@@ -59,7 +59,9 @@ def test_the_server_answers_over_standard_input_and_output(runs):
         command=sys.executable, args=["-m", "profkit", "mcp", str(runs)], env={**os.environ}
     )
     found, failed = asked(
-        command, ("analyze", {"path": "trace.json.gz"}), ("analyze", {"path": "../secret.json.gz"})
+        stdio_client(command),
+        ("analyze", {"path": "trace.json.gz"}),
+        ("analyze", {"path": "../secret.json.gz"}),
     )
     assert told(found)["bound"] == "launch"
     assert failed.is_error

@@ -11,7 +11,7 @@ from profkit.trial.changes.base import ALREADY, Change
 from profkit.trial.changes.precision import AMPERE, Bf16
 from profkit.trial.changes.wrapping import replace
 from profkit.trial.messages import Facts
-from profkit.trial.observe import optimizers
+from profkit.trial.objects import optimizers
 
 __all__ = ["Fp16"]
 
