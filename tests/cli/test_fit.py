@@ -80,7 +80,7 @@ def test_text_says_what_is_not_known():
     alone = str(DATA / "run_gpt" / "memory.pickle.gz")
     shown = called(alone, "--sequence", "2").stdout
     assert "the square of the sequence" in shown
-    assert "what for is not known. Where they are inputs, they grow" in shown
+    assert "for an unknown purpose. If they are inputs, they grow" in shown
     assert "pass it with --memory" in shown
     assert "its update of the weights" in called(RUN, "--offload-optimizer", "--keep-gradients").stdout
     assert "returns free segments to CUDA" in fit_note(FitNote(code="gives-back"))
