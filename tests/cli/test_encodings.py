@@ -3,12 +3,14 @@
 import gzip
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
 
 import pytest
 
+from tests.fuzz.grown import numerics_file
 from tests.shared import DATA
 
 HOSTILE = "=\x1b[31m\x9b2J\u202eé×\u2066\u4e2d\x07\r\n"
@@ -21,7 +23,9 @@ COMMANDS = [
     ["analyze", "trace.json", "--format", "csv"], ["compare", "trace.json", "trace.json"],
     ["gate", "trace.json", "--baseline", "trace.json"], ["whatif", "trace.json"], ["show", "kept.db#1"],
     ["history", "--db", "kept.db"], ["export", "trace.json", "-o", "é\u202e.json.gz"], ["doctor"], ["hardware"],
-    ["analyze", "\u202e\x1b[2J.json"],
+    ["analyze", "\u202e\x1b[2J.json"], ["analyze", "memory.pickle"], ["fit", "memory.pickle"],
+    ["analyze", "numerics.json"], ["compare", "numerics.json", "other.json"], ["scrub", "memory.pickle", "-o", "\u202e"],
+    ["mcp", "\u202e\x1b[2J"], ["try", "--", "\u202e\x1b[2J"],
 ]  # fmt: skip
 SCRIPT = """
 import contextlib, io, json, sys
@@ -40,6 +44,16 @@ for encoding, line in json.loads(sys.argv[1]):
 """
 
 
+def _renamed(value):
+    """The same with each name of code, file or tensor made hostile."""
+    if isinstance(value, dict):
+        named = ("name", "filename", "model", "dtype")
+        return {
+            k: v + HOSTILE if k in named and isinstance(v, str) else _renamed(v) for k, v in value.items()
+        }
+    return [_renamed(each) for each in value] if isinstance(value, list) else value
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """What each command prints in each encoding: encoding, command, exit code, output, errors."""
@@ -49,6 +63,11 @@ def runs(tmp_path_factory):
         if event.get("ph") == "X" and not event["name"].startswith("ProfilerStep"):
             event["name"] += HOSTILE
     (folder / "trace.json").write_text(json.dumps(trace))
+    snapshot = pickle.loads(gzip.decompress((DATA / "run_gpt/memory.pickle.gz").read_bytes()))
+    (folder / "memory.pickle").write_bytes(pickle.dumps(_renamed(snapshot), 4))
+    numerics = json.loads(json.dumps(numerics_file()))  # no part of it twice
+    (folder / "other.json").write_text(json.dumps(numerics))
+    (folder / "numerics.json").write_text(json.dumps(_renamed(numerics)))
     lines = [["utf-8", ["analyze", "trace.json", "-q", "--db", "kept.db", "--tag", f"name={HOSTILE}"]]]
     lines += [[encoding, command] for command in COMMANDS for encoding in ENCODINGS]
     done = subprocess.run(
