@@ -32,9 +32,9 @@ class Terminal(Console):
         return "\n".join(line.rstrip() for line in self._out.getvalue().splitlines()) + "\n"
 
     def heading(self, title: str, note: str) -> None:
-        """The title of a section, with a note beside it."""
+        """The title of a section, with a note beside it, which may hold names from a file."""
         line = Text(f"\n{title}", style="bold")
-        line.append(f"  {note}" if note else "", style="not bold dim")
+        line.append(f"  {printable(note)}" if note else "", style="not bold dim")
         self.print(line)
 
     @staticmethod

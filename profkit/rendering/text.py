@@ -229,7 +229,7 @@ def _numerics(console: Terminal, report: Document, scale: Scale) -> None:
         if console.width >= _WIDE:
             table.add_column(section.scale, no_wrap=True)
         for row in section.first[:_TOP]:
-            cells = [_clean(row.label), row.dtype, row.zeros, row.lost, row.norm, row.range]
+            cells = [_clean(row.label), _clean(row.dtype), row.zeros, row.lost, row.norm, row.range]
             table.add_row(*map(Text, [*cells, row.histogram][: len(table.columns)]))
         console.print_table(table, len(section.rows) - _TOP, "tensor")
 
