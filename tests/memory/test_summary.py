@@ -395,7 +395,7 @@ def test_a_torn_history_says_since_when_it_is_complete():
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.slow
-def test_a_million_entries_take_under_ten_cpu_seconds(tmp_path):
+def test_a_million_entries_cost_few_times_their_unpickling(tmp_path):
     import pickle
     import runpy
 
@@ -406,9 +406,13 @@ def test_a_million_entries_take_under_ten_cpu_seconds(tmp_path):
     del value
 
     started = time.process_time()
+    entries = len(pickle.loads(data)["device_traces"][0])
+    loaded = time.process_time()
     section = summarise_memory(read_snapshot(data, "big"))
+    ratio = (time.process_time() - loaded) / (loaded - started)
 
-    assert time.process_time() - started < 10
+    assert entries >= 1_000_000
+    assert ratio < 2.8  # 2.0 to 2.2; 10 s where unpickling takes 3.6
     assert section.peak_allocated_bytes == 9294640640
     assert len(msgspec.json.encode(section)) < 2_000_000
 
