@@ -85,7 +85,7 @@ class _SlowStep:
         self.asked_by = f"a step of more than {seconds:g} s"
 
     def fired(self, step_ns: int) -> bool:
-        """Whether the step was slow; the first one, which holds the program's start, always is."""
+        """Whether the step was slow; the first one does not count, since it holds the program's start."""
         first, self._first = self._first, False
         return step_ns > self._ns and not first
 

@@ -20,7 +20,7 @@ __all__ = ["search_short", "start_bundles"]
 
 _BUNDLES_TURNS: Final = 12
 """To choose one: what is kept is measured again."""
-_FEW_TURNS: Final = ENOUGH_TURNS
+_TURNS_BESIDE_A_COMPILER: Final = ENOUGH_TURNS
 """The same while a compiler stands still for them: three, or as many as a verdict takes."""
 
 
@@ -80,7 +80,7 @@ class _Best:
                 why = "the budget ended before its turn"
                 tries.add(TrialRow(change=bundle[0], together=bundle[1:], why=why))
                 continue
-            turns = _FEW_TURNS if tries.ahead.is_compiling() else _BUNDLES_TURNS
+            turns = _TURNS_BESIDE_A_COMPILER if tries.ahead.is_compiling() else _BUNDLES_TURNS
             row, side = tries.attempt(bundle, [], tries.baseline, len(waiting) + 1, turns)
             tries.add(row)
             self.tried |= set(bundle)

@@ -172,6 +172,14 @@ def test_what_sets_the_pace_is_said_where_it_is_not_the_largest_share():
     assert verdict_sentence(judged(times, pace=("balanced", ["memory", "host"], [host]))).endswith(
         " Both memory bandwidth and the host set its pace."
     )
+    nothing = LimitRow(resource="memory", saving_if_twice_as_fast_ns=Interval(low=0, likely=0, high=0))
+    assert verdict_sentence(judged(times, pace=("balanced", ["host", "memory"], [host, nothing]))).endswith(
+        " No single resource sets its pace: twice as fast, the host would save most, 3.00 ms per step."
+    )
+    unlike = LimitRow(resource="host", saving_if_twice_as_fast_ns=nothing.saving_if_twice_as_fast_ns)
+    assert verdict_sentence(judged(times, pace=("balanced", ["host", "memory"], [unlike, nothing]))).endswith(
+        " No single resource sets its pace."
+    )
     for same in (("compute", (), []), ("balanced", ["compute", "host"], []), ("unknown", (), [])):
         assert "pace" not in verdict_sentence(judged(times, pace=same))
     assert "pace" not in verdict_sentence(judged({State.HOST: 90}, pace=("host", (), [host])))

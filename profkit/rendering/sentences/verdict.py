@@ -271,12 +271,24 @@ def _pace_sentence(report: Report) -> str:
     if pace in ("unknown", resource) or resource in report.between:
         return ""
     if pace == "balanced":
-        first, second = (_RESOURCES[each] for each in report.between)
-        return f" Both {first} and {second} set its pace."
+        return _balanced_sentence(report)
     saving = next(row.saving_if_twice_as_fast_ns for row in report.limits if row.resource == pace)
     assert saving is not None
     what = _RESOURCES[pace]
     return f" Yet {what} sets the pace: twice as fast, it would save {duration_text(saving.likely)} per step."
+
+
+def _balanced_sentence(report: Report) -> str:
+    """That two resources set the pace in turns, or that none does: the second may save nothing, whatever the host's speed."""
+    first, second = report.between
+    savings = {row.resource: row.saving_if_twice_as_fast_ns for row in report.limits}
+    most, least = savings.get(first), savings.get(second)
+    if least is None or least.high:
+        return f" Both {_RESOURCES[first]} and {_RESOURCES[second]} set its pace."
+    if most is None or not most.likely:
+        return " No single resource sets its pace."
+    would = f"{_RESOURCES[first]} would save most, {duration_text(most.likely)} per step"
+    return f" No single resource sets its pace: twice as fast, {would}."
 
 
 def _subject(report: Report) -> tuple[str, str]:
