@@ -73,12 +73,12 @@ class Bf16(Change):
 
     def obstacle(self, facts: Facts) -> str | None:
         """It takes a device that computes in bf16."""
+        if facts.half or facts.autocast:
+            return ALREADY
         if facts.cuda and (facts.capability or (0, 0)) < AMPERE:
             return "this GPU does not compute in bf16"
         if not facts.cuda and not facts.cpu_bf16:
             return "this CPU does not compute in bf16"
-        if facts.half or facts.autocast:
-            return ALREADY
         return None if facts.modules else "no module of torch.nn runs"
 
     def install(self, undo: ExitStack, beside: Sequence[Change]) -> None:
