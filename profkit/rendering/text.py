@@ -201,7 +201,7 @@ def _precision(console: Terminal, report: Document, scale: Scale) -> None:
             row.work,
             duration_text(scale(row.ns)),
             share_text(row.share),
-            flop_cell(row.flop, scale),
+            flop_cell(row, scale),
             scale.count(row.count),
         )
     if formats:
