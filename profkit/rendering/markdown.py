@@ -99,7 +99,7 @@ def _advice(report: Document, scale: Scale) -> Iterable[str]:
         yield nothing
     for number, row in enumerate(report.advice, 1):
         gain = where_text(
-            gain_text(row, scale.saved),
+            gain_text(report, row),
             f"{row.speedup.likely:.2f}x likely" if row.speedup else None,
             row.confidence,
         )

@@ -83,7 +83,14 @@ def _format(key: tuple[str, str, str], rows: Sequence[PrecisionRow], total: int)
     ns, known = sum(row.ns for row in rows), [row.flop for row in rows if row.flop is not None]
     flop = sum(known) if known else None
     return Format(
-        dtype, unit, work, ns, ns / total, flop, sum(row.flop_ns for row in rows), sum(row.count for row in rows)
+        dtype,
+        unit,
+        work,
+        ns,
+        ns / total,
+        flop,
+        sum(row.flop_ns for row in rows),
+        sum(row.count for row in rows),
     )
 
 
