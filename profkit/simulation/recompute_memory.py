@@ -70,7 +70,6 @@ class Segment:
         return int(made[program.requested[made].argmax()])
 
 
-@lru_cache(maxsize=4)
 def find_segments(program: MemoryProgram, which: str = "all") -> Sequence[Segment]:
     """The layers of all steps of a program, in order.
 
@@ -80,9 +79,14 @@ def find_segments(program: MemoryProgram, which: str = "all") -> Sequence[Segmen
             many of a step: those first that keep the most for their time on the host.
     """
     if which.isdecimal():
-        every = find_segments(program)
+        every = _found_segments(program, "all")
         places = cheapest_places(program, every, int(which))
         return [each for each, place in zip(every, _places(every), strict=True) if place in places]
+    return _found_segments(program, which)
+
+
+@lru_cache(maxsize=4)
+def _found_segments(program: MemoryProgram, which: str) -> Sequence[Segment]:
     kept = (program.use == ACTIVATION) & ~program.before
     phases = [
         each for each in program.stretches.phases if each.path == which or each.path.startswith(f"{which}/")
@@ -170,12 +174,13 @@ class _Layers:
         return found
 
     def _lines(self, rows: NDArray[np.int64], depth: int) -> dict[str, NDArray[np.int64]]:
+        stacks, stack_of = np.unique(self.program.stack[rows], return_inverse=True)
         lines: dict[str, list[int]] = defaultdict(list)
-        for row in rows.tolist():
-            path = self.paths[int(self.program.stack[row])]
+        for place, stack in enumerate(stacks.tolist()):
+            path = self.paths[stack]
             if len(path) > depth:
-                lines[path[depth]].append(row)
-        return {line: np.array(mine) for line, mine in lines.items()}
+                lines[path[depth]].append(place)
+        return {line: rows[np.isin(stack_of, mine)] for line, mine in lines.items()}
 
     def _turns(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each row how often its stack comes: three blocks at once are the results of one operator."""
@@ -311,14 +316,19 @@ def backward_begin(recorded: MemoryProgram, segment: Segment) -> int:
 
 def _allocations_before(recorded: MemoryProgram, state: int) -> tuple[int, int]:
     """The first event and the one behind the last of those that allocate, uninterrupted, before what is freed at a state."""
+    latest, begins = _allocations(recorded)
+    last = int(latest[state - 1])
+    return int(begins[last]), last + 1
+
+
+@lru_cache(maxsize=4)
+def _allocations(recorded: MemoryProgram) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each event the last that allocates up to it, and the first of those that allocate, uninterrupted, before it."""
     allocates = recorded.replayed.events.action == Action.ALLOC
-    last = state - 1
-    while last > 0 and not allocates[last]:
-        last -= 1
-    begin = last
-    while begin > 0 and allocates[begin - 1]:
-        begin -= 1
-    return begin, last + 1
+    events = np.arange(len(allocates))
+    latest = np.maximum.accumulate(np.where(allocates, events, 0))
+    others = np.maximum.accumulate(np.where(allocates, 0, events + 1))
+    return latest, np.append(0, others[:-1])
 
 
 @dataclass(frozen=True)
@@ -343,6 +353,7 @@ class _Blocks:
         self.sources = program.source[self.by_source]
         self.by_time = np.argsort(program.allocated, kind="stable")
         self.times = program.allocated[self.by_time]
+        self.is_kept = np.zeros(len(self.bytes), bool)
 
     def recomputed(self, segment: Segment, begin: int) -> _Again:
         """A layer whose backward begins at a state."""
@@ -376,7 +387,10 @@ class _Blocks:
         """What the layer's forward takes for a moment beyond all that it keeps, as one block: its row and size, or none."""
         program, none = self.program, np.zeros(0, np.int64)
         since, until = np.searchsorted(self.times, (first, last + 1))
-        rows = np.setdiff1d(self.by_time[since:until], kept)
+        self.is_kept[kept] = True
+        rows = self.by_time[since:until]
+        rows = np.sort(rows[~self.is_kept[rows]])
+        self.is_kept[kept] = False
         rows = rows[(program.freed[rows] <= last) & (program.requested[rows] > 0)]
         if not len(rows) or begin >= program.end:
             return none, none
