@@ -8,7 +8,7 @@ operators nothing is said.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,8 +17,16 @@ from numpy.typing import NDArray
 from profkit.model.report_precision import Autocast, AutocastOperator, Cast
 from profkit.model.rows import replace
 from profkit.model.summing import Summed
-from profkit.roofline.autocast_calls import SIXTEEN_BITS, Calls, bare
-from profkit.roofline.autocast_lists import LOSSES, LOWER, NORMS, PROMOTE, PROMOTING, losses_and_norms
+from profkit.roofline.autocast_calls import SIXTEEN_BITS, Calls, Casts, bare
+from profkit.roofline.autocast_lists import (
+    LOSSES,
+    LOWER,
+    NORMS,
+    NORMS_CAST,
+    PROMOTE,
+    PROMOTING,
+    losses_and_norms,
+)
 from profkit.roofline.operator_shapes import Tensor
 from profkit.timeline.call_sites import frame_text, frames_at
 from profkit.timeline.phases import phase_at
@@ -40,10 +48,7 @@ _LAYS_OUT: Final = frozenset(
 )  # fmt: skip
 """Operators that compute nothing: what lies between a cast and the operator that takes its result."""
 _NARROW: Final = sorted(SIXTEEN_BITS)
-_NOT_CUSTOM: Final = frozenset({"CompiledFunctionBackward", "CheckpointFunctionBackward"})
-"""Functions of torch itself; those of operators end with a digit."""
 _BITS: Final = {"bf16": 16, "fp16": 16, "fp32": 32, "fp64": 64}
-_NORMS_CAST: Final = NORMS - {"softmax", "log_softmax"}
 _ONLY_FORWARD: Final = frozenset(
     {"linear", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", *NORMS, *LOSSES}
 )
@@ -214,9 +219,7 @@ def _outside(calls: Calls) -> Iterator[_Seen]:
         row = calls.parent[row]
     names = kept | LOWER
     chosen = np.array([r for r in _forward(calls, names) if not around[r]], np.int64)
-    listed = calls.operator & calls.named(lambda n: bare(n) in names)
-    above = calls.parent[chosen] if len(chosen) else chosen
-    for at in chosen[calls.nearest(above, listed) < 0].tolist():
+    for at in calls.outermost(chosen):
         tensors, name = calls.inputs(at), _name(calls, at)
         if name in kept and tensors and tensors[0].dtype in SIXTEEN_BITS:
             yield _Seen(at, "loss-outside" if name in LOSSES else "norm-outside", (at,), _text(tensors))
@@ -234,7 +237,7 @@ def _multiplies_fp32(tensors: list[Tensor]) -> bool:
 
 def _around_backward(calls: Calls) -> Iterator[_Seen]:
     """Operators that autocast wrapped in the backward pass, but for a forward pass that is run again in it."""
-    wrapped = np.flatnonzero(calls.wrapper)
+    wrapped, own = np.flatnonzero(calls.wrapper), calls.own_function
     node = calls.node[wrapped]
     again = {
         n
@@ -242,31 +245,38 @@ def _around_backward(calls: Calls) -> Iterator[_Seen]:
         if _name(calls, row) in _ONLY_FORWARD
     }
     for at, row in zip(node.tolist(), wrapped.tolist(), strict=True):
-        if at >= 0 and at not in again:
+        # What torch.amp.custom_bwd decorates opens the region of its forward pass by design.
+        if at >= 0 and at not in again and not own[at]:
             yield _Seen(row, "around-backward", (row,))
 
 
 def _custom_backward(calls: Calls) -> Iterator[_Seen]:
     """Products in fp32 in the backward pass of a function of the program's own, which autocast does not reach."""
-    node, strings, name = calls.node, calls.view.trace.strings, calls.view.trace.ranges.name
+    node, own = calls.node, calls.own_function
     again = set(node[np.flatnonzero(calls.wrapper)].tolist())
-    listed = calls.operator & calls.named(lambda n: bare(n) in LOWER)
-    rows = np.flatnonzero(listed & (node >= 0))
-    for row in rows[calls.nearest(calls.parent[rows], listed) < 0].tolist() if len(rows) else []:
-        function = strings[name[node[row]]].rpartition(" ")[2]
-        own = function.endswith("Backward") and function not in _NOT_CUSTOM and node[row] not in again
-        if own and _multiplies_fp32(tensors := calls.inputs(row)):
+    rows = np.flatnonzero(calls.operator & calls.named(lambda n: bare(n) in LOWER) & (node >= 0))
+    for row in calls.outermost(rows):
+        if own[node[row]] and node[row] not in again and _multiplies_fp32(tensors := calls.inputs(row)):
             yield _Seen(row, "custom-backward", (row,), _text(tensors))
 
 
 def _by_hand(calls: Calls, types: list[str]) -> Iterator[_Seen]:
-    """Casts of the forward pass to the 16-bit type that autocast does not use."""
-    casts = calls.casts
+    """Casts of the forward pass to the 16-bit type that autocast does not use, and weights that are in it."""
+    casts, made = calls.casts, set()
     for at in np.flatnonzero((casts.wrapper < 0) & (calls.node[casts.row] < 0)).tolist():
         target, row = casts.target[at], int(casts.row[at])
         if target in SIXTEEN_BITS and target not in types and not calls.in_optimizer[row]:
-            shape = list(casts.shape[at])
-            yield _Seen(row, "other-type-by-hand", (row,), f"{casts.source[at]} {shape}, {target} {shape}")
+            made.add(casts.shape[at])
+            yield _Seen(row, "other-type-by-hand", (row,), _cast_text(casts, at))
+    for at in _weight_casts(calls, SIXTEEN_BITS - set(types)).tolist():
+        if casts.shape[at] not in made:
+            row = int(casts.row[at])
+            yield _Seen(int(casts.wrapper[at]), "other-type-by-hand", (row,), _cast_text(casts, at))
+
+
+def _cast_text(casts: Casts, at: int) -> str:
+    shape = list(casts.shape[at])
+    return f"{casts.source[at]} {shape}, {casts.target[at]} {shape}"
 
 
 def _undone(calls: Calls) -> Iterator[_Seen]:
@@ -299,7 +309,7 @@ def _norms_cast_twice(calls: Calls) -> Iterator[_Seen]:
     added = added[np.argsort(start[casts.row[added]], kind="stable")]
     for one, next_one in zip(added.tolist(), _next_wrapped(calls, added), strict=True):
         wrapper = int(casts.wrapper[one])
-        up = casts.target[one] == "fp32" and _name(calls, wrapper) in _NORMS_CAST
+        up = casts.target[one] == "fp32" and _name(calls, wrapper) in NORMS_CAST
         first = calls.inputs(wrapper)[:1]
         if not up or not first or first[0].dtype == "fp32" or first[0].shape != casts.shape[one]:
             continue
@@ -331,7 +341,7 @@ def _next_wrapped(calls: Calls, added: Column) -> Iterator[list[int]]:
 
 def _weights_again(calls: Calls) -> Iterator[_Seen]:
     """Weights that are cast in each micro-batch: in a forward pass that follows a backward pass of the same update."""
-    weights = _weight_casts(calls)
+    weights = _weight_casts(calls, {"fp32"})
     ranges, view = calls.view.trace.ranges, calls.view
     nodes = np.unique(calls.node[calls.node >= 0])
     updates = calls.named(lambda n: n.startswith("Optimizer.step#"))
@@ -357,15 +367,14 @@ def _weights_again(calls: Calls) -> Iterator[_Seen]:
             yield _Seen(int(calls.casts.wrapper[at]), "weights-cast-again", (row,))
 
 
-def _weight_casts(calls: Calls) -> Column:
-    """Casts of what a product of the forward pass takes besides its first input, in order of time."""
+def _weight_casts(calls: Calls, sources: Set[str]) -> Column:
+    """Casts to 16 bits of what a product of the forward pass takes besides its first input, in order of time."""
     casts = calls.casts
-    down = np.isin(casts.target.astype(str), sorted(SIXTEEN_BITS)) & (casts.wrapper >= 0)
+    down = np.isin(casts.target.astype(str), _NARROW) & np.isin(casts.source.astype(str), sorted(sources))
     found = []
-    for at in np.flatnonzero(down).tolist():
+    for at in np.flatnonzero(down & (casts.wrapper >= 0)).tolist():
         wrapper = int(casts.wrapper[at])
-        others = calls.inputs(wrapper)[1:]
-        is_weight = any(t.dtype == "fp32" and t.shape == casts.shape[at] for t in others)
+        is_weight = any(t.shape == casts.shape[at] for t in calls.operands(wrapper)[1:])
         if is_weight and _name(calls, wrapper) in LOWER and calls.node[wrapper] < 0:
             found.append(at)
     rows = np.array(found, np.int64)

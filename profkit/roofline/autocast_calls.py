@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.model import OperationKind, RangeKind
-from profkit.roofline.autocast_lists import LISTED, LOWER
-from profkit.roofline.operator_shapes import Tensor, parse_call
+from profkit.roofline.autocast_lists import LOWER, wrapped_by_autocast
+from profkit.roofline.operator_shapes import Tensor, argument_kinds, parse_call
 from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
 
@@ -25,6 +25,8 @@ Column = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 SIXTEEN_BITS: Final = frozenset({"bf16", "fp16"})
+_OF_TORCH: Final = frozenset({"CompiledFunctionBackward", "CheckpointFunctionBackward"})
+"""Functions of torch itself; those of operators end with a digit."""
 
 
 def bare(name: str) -> str:
@@ -72,12 +74,18 @@ class Calls:
 
     @cached_property
     def inner(self) -> Column:
-        """Operators as they ran inside autocast."""
+        """Operators as they ran inside autocast: with the arguments of the one around them.
+
+        Without autocast, some call another form of themselves: ``sum(x)`` is ``sum(x, dims, keepdim)``.
+        """
         name, parent = self.view.trace.ranges.name, self.parent
-        listed = np.flatnonzero(self.operator & self.named(lambda n: bare(n) in LISTED))
+        names = wrapped_by_autocast(gpu=self.on_gpu)
+        listed = np.flatnonzero(self.operator & self.named(lambda n: bare(n) in names))
         around = parent[listed]
-        rows: Column = listed[(around >= 0) & (name[np.maximum(around, 0)] == name[listed])]
-        return rows
+        rows = listed[(around >= 0) & (name[np.maximum(around, 0)] == name[listed])]
+        alike = [self._arguments(row) == self._arguments(int(parent[row])) for row in rows.tolist()]
+        found: Column = rows[np.array(alike, bool)]
+        return found
 
     @cached_property
     def wrapper(self) -> Flags:
@@ -91,6 +99,18 @@ class Calls:
         """Of each range: the node of the backward pass around it, or -1."""
         nodes = self.operator & self.named(lambda n: n.startswith("autograd::engine::evaluate_function"))
         return self.nearest(np.arange(len(self.parent)), nodes)
+
+    @cached_property
+    def own_function(self) -> Flags:
+        """Nodes that are the backward pass of a ``torch.autograd.Function`` of the program's own."""
+        name, strings = self.view.trace.ranges.name, self.view.trace.strings
+        nodes = np.unique(name[self.node[self.node >= 0]]).tolist()
+        functions = {each: strings[each].rpartition(" ")[2] for each in nodes}
+        # Before torch 1.10 the nodes of operators had no digit at their end.
+        numbered = any(function[-1:].isdigit() for function in functions.values())
+        own = [each for each, f in functions.items() if f.endswith("Backward") and f not in _OF_TORCH]
+        found: Flags = np.isin(name, own if numbered else [])
+        return found
 
     @cached_property
     def in_optimizer(self) -> Flags:
@@ -161,15 +181,37 @@ class Calls:
             at, row = at[~hit], self.parent[row[~hit]]
         return found
 
+    def outermost(self, rows: Column) -> list[int]:
+        """Those of some operators that are within no other of them; one whose types are unknown holds none."""
+        typed = np.zeros(len(self.parent), bool)
+        typed[[row for row in rows.tolist() if self.inputs(row)]] = True
+        inside = self.nearest(self.parent[rows] if len(rows) else rows, typed)
+        found: list[int] = rows[inside < 0].tolist()
+        return found
+
     def inputs(self, row: int) -> list[Tensor]:
         """The tensors with a floating type and at least one dimension that an operator took."""
+        return [t for t in self.operands(row) if t.dtype]
+
+    def operands(self, row: int) -> list[Tensor]:
+        """The same, and those in lists, of which no type is recorded."""
         ranges = self.view.trace.ranges
         key = (int(ranges.shapes[row]), int(ranges.dtypes[row]))
         if key not in self._parsed:
             shapes, dtypes = (self.view.trace.strings[i] if i >= 0 else "" for i in key)
             tensors = parse_call("", shapes, dtypes, "", "").tensors()
-            self._parsed[key] = [t for t in tensors if t.dtype and t.dtype[:2] in ("fp", "bf")]
+            self._parsed[key] = [t for t in tensors if t.dtype is None or t.dtype[:2] in ("fp", "bf")]
         return self._parsed[key]
+
+    def _arguments(self, row: int) -> tuple[bool, ...]:
+        text = int(self.view.trace.ranges.dtypes[row])
+        if text not in self._kinds:
+            self._kinds[text] = argument_kinds(self.view.trace.strings[text]) if text >= 0 else ()
+        return self._kinds[text]
+
+    @cached_property
+    def _kinds(self) -> dict[int, tuple[bool, ...]]:
+        return {}
 
     @cached_property
     def _parsed(self) -> dict[tuple[int, int], list[Tensor]]:

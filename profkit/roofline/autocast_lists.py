@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["IN_FP32", "LISTED", "LOSSES", "LOWER", "NORMS", "PROMOTE", "PROMOTING", "losses_and_norms"]
+__all__ = [
+    "IN_FP32",
+    "LOSSES",
+    "LOWER",
+    "NORMS",
+    "NORMS_CAST",
+    "PROMOTE",
+    "PROMOTING",
+    "losses_and_norms",
+    "wrapped_by_autocast",
+]
 
 LOWER: Final = frozenset(
     [
@@ -150,13 +160,33 @@ PROMOTE: Final = frozenset(
 """Run in the widest of their inputs' types."""
 
 IN_FP32: Final = LOSSES | NORMS | _OTHERS_IN_FP32
-LISTED: Final = LOWER | IN_FP32 | PROMOTE
-"""Everything that autocast wraps."""
+
+NORMS_CAST: Final = frozenset(["layer_norm", "native_layer_norm", "group_norm", "rms_norm"])
+"""Norms over features, kept in fp32 on GPUs: ``rms_norm`` since torch 2.12."""
+
+_ALSO_ON_GPUS: Final = frozenset(
+    ["rms_norm", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
+     "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"]
+)  # fmt: skip
+
+_ON_CPUS: Final = frozenset(
+    ["avg_pool3d", "binary_cross_entropy", "grid_sampler", "polar", "prod", "quantile", "nanquantile", "stft",
+     "cdist", "trace", "view_as_complex", "ctc_loss", "max_pool3d", "max_unpool2d", "max_unpool3d",
+     "adaptive_avg_pool3d", "adaptive_max_pool3d", "fractional_max_pool2d", "fractional_max_pool3d",
+     "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "cat",
+     "stack", "index_copy"]
+)  # fmt: skip
+"""Besides products and losses; linear algebra and Fourier transforms are left out."""
 
 PROMOTING: Final = frozenset(
     ["add", "sub", "rsub", "mul", "div", "where", "maximum", "minimum", "lerp", "addcmul", "addcdiv"]
 )
 """Not wrapped on any device: torch's own promotion makes their result fp32 where an operand is."""
+
+
+def wrapped_by_autocast(*, gpu: bool) -> frozenset[str]:
+    """Everything that autocast wraps on a GPU, or on a CPU, whose list of fp32 has no sums, powers and norms."""
+    return LOWER | IN_FP32 | PROMOTE | _ALSO_ON_GPUS if gpu else LOWER | LOSSES | _ON_CPUS
 
 
 def losses_and_norms(*, gpu: bool) -> frozenset[str]:

@@ -56,7 +56,7 @@ _TENSOR_WORDS = re.compile(r"tensorop|wmma|hmma|imma|gmma|tcgen05|nvjet|tensor\d
 _MATRIX_CORE_WORDS = re.compile(r"mfma|(?<![a-z])xdl(?:ops)?(?![a-z])|_gtcx")
 """Of AMD's kernels; its matrix cores multiply fp32 as it is."""
 _VECTOR_WORDS = re.compile(
-    r"simt|pointwise_mult_and_sum|sgemm|dgemm(?!.*d884)|scudnn|hcudnn|hgemm|gemv|gemmsn|gemmk1|dot_kernel|winograd|convolve_sgemm|ffma|fft|_grouped_direct"
+    r"simt|pointwise_mult_and_sum|(?<![a-z])sgemm|(?<![a-z])dgemm(?!.*d884)|scudnn|hcudnn|(?<![a-z])hgemm|gemv|gemmsn|gemmk1|dot_kernel|winograd|convolve_sgemm|ffma|fft|_grouped_direct"
     r"|conv_depthwise|im2col|col2im|_alg[01]_|_engine|scal_kernel|splitkreduce|cgemm"
 )
 
@@ -207,9 +207,9 @@ def _multiplied_type(signature: Signature) -> str | None:
 def _coded_type(lower: str, unit: str | None) -> str | None:
     """The input type that a library's own code in the name says."""
     for pattern, dtype in (
-        (r"bf16", "bf16"), (r"fp16|(?<![a-z])f16|[^b]f16_|h884|hgemm|hcudnn", "fp16"), (r"tf32|s1688(?:gemm|fprop|dgrad|wgrad|cudnn)", "tf32"),
-        (r"d884|dgemm|f64", "fp64"), (r"e4m3|e5m2|fp8", "fp8"), (r"i8816|i16832|igemm_int8|int8", "int8"),
-        (r"cgemm", "complex64"), (r"sgemm|scudnn|_fp32_", "fp32"),
+        (r"bf16", "bf16"), (r"fp16|(?<![a-z])f16|[^b]f16_|h884|(?<![a-z])hgemm|hcudnn", "fp16"), (r"tf32|s1688(?:gemm|fprop|dgrad|wgrad|cudnn)", "tf32"),
+        (r"d884|(?<![a-z])dgemm|f64", "fp64"), (r"e4m3|e5m2|fp8", "fp8"), (r"i8816|i16832|igemm_int8|int8", "int8"),
+        (r"cgemm", "complex64"), (r"(?<![a-z])sgemm|scudnn|_fp32_", "fp32"),
     ):  # fmt: skip
         if re.search(pattern, lower) and not (dtype == "tf32" and unit == VECTOR):
             return dtype

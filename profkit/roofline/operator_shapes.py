@@ -11,7 +11,15 @@ from typing import Any
 from profkit.hardware import DTYPE_BYTES
 from profkit.roofline.cpp_signature import element_type
 
-__all__ = ["Call", "Tensor", "floating_input_type", "parse_call", "tensor_shapes", "tensor_types"]
+__all__ = [
+    "Call",
+    "Tensor",
+    "argument_kinds",
+    "floating_input_type",
+    "parse_call",
+    "tensor_shapes",
+    "tensor_types",
+]
 
 _LARGEST_SIDE, _MOST_ELEMENTS = 2**48, 2**62
 _LONGEST_TEXT = 200_000
@@ -127,6 +135,11 @@ def tensor_types(dtypes: str) -> tuple[str, ...]:
     """The types of an operator's tensors in order, from the JSON text of `profkit.model.Ranges.dtypes`."""
     written = (item for item in _list(dtypes) if isinstance(item, str) and item not in _NO_TENSOR)
     return tuple(t for item in written if (t := element_type(item)))
+
+
+def argument_kinds(dtypes: str) -> tuple[bool, ...]:
+    """Of each argument of an operator: whether it is a tensor or a list of them."""
+    return tuple(isinstance(item, str) and item not in _NO_TENSOR for item in _list(dtypes))
 
 
 def floating_input_type(dtypes: str) -> str | None:

@@ -146,6 +146,22 @@ class OwnFunction(Program):
         return Product.apply(wide.abs(), self.first.weight.clone())
 
 
+class HeadByEinsum(HeadOutside):
+    """Of operators that take a list of tensors, no types are recorded."""
+
+    def planted(self, hidden):
+        return self.torch.einsum("bc,oc->bo", hidden.float(), self.last.weight)
+
+
+class HalfWeights(Program):
+    def __init__(self, torch):
+        super().__init__(torch)
+        self.inserted = torch.nn.Linear(WIDTH, WIDTH, bias=False).half()
+
+    def planted(self, hidden):
+        return self.inserted(hidden)
+
+
 class OwnWeightsIn16Bits(Program):
     """No autocast: the model's own weights are bf16."""
 
@@ -197,6 +213,8 @@ PLANTED = {
     BufferInFp32: ("fp32-operand", "aten::add", f"bf16 [4, {WIDTH}], fp32 [1, {WIDTH}]", 2),
     LossOutside: ("loss-outside", "aten::cross_entropy_loss", "bf16 [4, 8]", 2),
     HeadOutside: ("product-outside", "aten::linear", f"fp32 [4, {WIDTH}], fp32 [8, {WIDTH}], fp32 [8]", 2),
+    HeadByEinsum: ("product-outside", "aten::bmm", f"fp32 [1, 4, {WIDTH}], fp32 [1, {WIDTH}, 8]", 2),
+    HalfWeights: ("other-type-by-hand", "aten::linear", f"fp16 {[WIDTH] * 2}, bf16 {[WIDTH] * 2}", 2),
     Stacked: ("promoted", "aten::cat", f"bf16 [4, {WIDTH}]", 2),
     HalfByHand: ("other-type-by-hand", "aten::to", f"fp32 [4, {WIDTH}], fp16 [4, {WIDTH}]", 2),
     Rotated: ("fp32-operand", "aten::mul", f"bf16 [4, {WIDTH}], fp32 [{WIDTH}]", 2),
@@ -291,6 +309,39 @@ class Averaged(Program):
         self.optimizer.zero_grad()
 
 
+class Convolved(Program):
+    """The gradient of a bias is a sum that calls another form of itself, with casts inside."""
+
+    def __init__(self, torch):
+        super().__init__(torch)
+        self.convolution = torch.nn.Conv2d(1, 2, 3, padding=1)
+
+    def planted(self, hidden):
+        return self.convolution(hidden.view(4, 1, 4, 4)).flatten(1)[:, :WIDTH] + hidden.sum()
+
+
+class DecoratedFunction(Program):
+    """Its backward pass opens the region of its forward pass again."""
+
+    def planted(self, hidden):
+        torch = self.torch
+
+        class Product(torch.autograd.Function):
+            @staticmethod
+            @torch.amp.custom_fwd(device_type="cpu")
+            def forward(ctx, x, weight):
+                ctx.save_for_backward(x, weight)
+                return x @ weight
+
+            @staticmethod
+            @torch.amp.custom_bwd(device_type="cpu")
+            def backward(ctx, gradient):
+                x, weight = ctx.saved_tensors
+                return gradient @ weight.t(), x.t() @ gradient
+
+        return Product.apply(hidden, self.first.weight)
+
+
 class In16BitsUnderAutocast(OwnWeightsIn16Bits):
     def region(self, dtype=None):
         return Program.region(self, dtype)
@@ -299,7 +350,7 @@ class In16BitsUnderAutocast(OwnWeightsIn16Bits):
         return hidden
 
 
-@pytest.mark.parametrize("kind", [Softmax, Averaged, In16BitsUnderAutocast])
+@pytest.mark.parametrize("kind", [Softmax, Averaged, Convolved, DecoratedFunction, In16BitsUnderAutocast])
 def test_what_is_meant_is_no_accident(kind, torch, tmp_path):
     view = recorded(kind(torch), tmp_path)
 
@@ -353,11 +404,12 @@ class Spelled:
 HALF, FLOAT = "c10::Half", "float"
 
 
-def test_a_norm_that_is_cast_up_and_down_again_costs_both_casts():
+@pytest.mark.parametrize("name", ["aten::layer_norm", "aten::rms_norm"])
+def test_a_norm_that_is_cast_up_and_down_again_costs_both_casts(name):
     made, shape, weight = Spelled(), [8, 32], [32]
-    with made.operator("aten::layer_norm", (HALF, shape), (FLOAT, weight)):
+    with made.operator(name, (HALF, shape), (FLOAT, weight)):
         made.cast(HALF, FLOAT, shape)
-        with made.operator("aten::layer_norm", (FLOAT, shape), (FLOAT, weight), kernel=50):
+        with made.operator(name, (FLOAT, shape), (FLOAT, weight), kernel=50):
             pass
     with made.operator("aten::linear", (FLOAT, shape), (FLOAT, [64, 32])):
         made.cast(FLOAT, HALF, [64, 32], ns=11)
@@ -369,10 +421,10 @@ def test_a_norm_that_is_cast_up_and_down_again_costs_both_casts():
     (kept,) = [row for row in found.operators if row.by_design]
 
     assert (norm.code, norm.name, norm.takes, norm.ns, norm.count) == (
-        "norm-cast-twice", "aten::layer_norm", "fp16 [8, 32]", 7 + 9, 1,
+        "norm-cast-twice", name, "fp16 [8, 32]", 7 + 9, 1,
     )  # fmt: skip
     # The cast counts once.
-    assert (kept.name, kept.ns) == ("aten::layer_norm", 50)
+    assert (kept.name, kept.ns) == (name, 50)
     assert (found.fp32_by_design_ns, found.fp32_by_accident_ns) == (50, 7 + 9)
     assert (found.casts, found.casts_ns, found.types) == (3, 7 + 11 + 9, ["fp16"])
 

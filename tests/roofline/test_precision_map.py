@@ -1,7 +1,9 @@
 """Which arithmetic ran where: the map adds up to the kernels, and the type of a product is that of its inputs."""
 
+import runpy
 from collections import Counter
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,7 @@ from profkit.model import Device, OperationKind, RangeKind, Trace
 from profkit.model.report_precision import PrecisionRow
 from profkit.readers import read
 from profkit.report.views import Options, analysed_views, view_trace
-from profkit.roofline.input_types import takes_fp32
 from profkit.roofline.kernel_names import classify
-from profkit.roofline.operator_shapes import tensor_types
 from profkit.roofline.precision_findings import precision_findings
 from profkit.roofline.precision_map import operator_types, precision_rows, precision_together, tf32_rows
 from tests.builders import TraceBuilder
@@ -27,6 +27,8 @@ OTHERS = sorted(
      *(SHARED / "recordings/nsys").glob("emit_*"),
      *(SHARED / "corpus/kineto").glob("*.json*")]
 )  # fmt: skip
+COUNTING = runpy.run_path(str(Path(__file__).parents[2] / "reports/precision/product_types.py"))
+products, reason = COUNTING["products"], COUNTING["reason"]
 TENSOR_GEMM, SIMT_GEMM = "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NTN", "ampere_sgemm_128x64_tn"
 TF32_GEMM = (
     "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8_kernel"
@@ -43,43 +45,47 @@ def viewed(path):
     return view
 
 
-def products(view):
-    """Each product whose operator's types are known: its kernel, what it computes in, and the floating types taken."""
-    trace, operator = view.trace, view.launches.operator
-    for row in np.flatnonzero((trace.operations.kind == OperationKind.KERNEL) & (operator >= 0)).tolist():
-        kernel = view.work.class_of_name[int(trace.operations.name[row])]
-        text = trace.ranges.dtypes[operator[row]]
-        taken = [t for t in tensor_types(trace.strings[text]) if t[:2] in ("fp", "bf")] if text >= 0 else []
-        if kernel.is_product and taken:
-            code = view.work.dtype[row]
-            yield (
-                trace.strings[trace.operations.name[row]],
-                view.work.dtypes[code] if code >= 0 else None,
-                taken,
-            )
-
-
-def agrees(name, computes, taken):
-    """A type of the inputs, TF32 of fp32, or fp32 where the kernel's own name says that it takes 16 bits."""
-    return (
-        computes in taken
-        or (computes == "tf32" and "fp32" in taken)
-        or (computes == "fp32" and not takes_fp32(name, None))
-    )
-
-
 @pytest.mark.parametrize("path", [*OURS, *OTHERS], ids=lambda path: path.name[:60])
-def test_every_product_computes_in_a_type_that_its_operator_took(path):
+def test_every_product_computes_in_the_type_of_what_it_multiplies(path):
     view = viewed(path)
     if view is None:
         pytest.skip("no recording")
-    wrong = Counter(each for each in products(view) if not agrees(*[*each[:2], each[2]]))
 
-    assert not wrong
+    assert not [each for each in products(view) if reason(each) is None]
 
 
 def test_our_recordings_have_thousands_of_such_products():
-    assert sum(1 for path in OURS for _ in products(viewed(path))) > 2000
+    assert sum(products(viewed(path)).total() for path in OURS) > 2000
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "computes", "agrees"),
+    [
+        ("aten::mm", '["double", "double"]', "fp32", False),
+        ("aten::addmm", '["float", "c10::Half", "c10::Half", "Scalar"]', "fp32", False),
+        ("aten::addmm", '["float", "c10::Half", "c10::Half", "Scalar"]', "fp16", True),
+        ("aten::mm", '["float", "float"]', "tf32", True),
+        ("aten::mm", '["float", "float"]', None, False),
+    ],
+)
+def test_another_type_than_that_of_what_is_multiplied_is_a_disagreement(name, types, computes, agrees):
+    product = COUNTING["Product"](SIMT_GEMM, name, COUNTING["multiplied"](name, types), computes)
+
+    assert (reason(product) is not None) == agrees
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype"),
+    [
+        ("void gemmk1_kernel<int, double, 256, 5, false>(cublasGemmk1Params<double, double const*>)", "fp64"),
+        ("void gemmSN_TN_kernel<__half, 128>(cublasGemmSmallNParams<__half const*>)", "fp16"),
+        ("void ck::kernel_batchedgemm_xdlops<unsigned short>(int)", "bf16"),
+        ("void implicit_convolve_sgemm<float, float, 1024>(int)", "fp32"),
+        ("volta_gcgemm_32x32_nt", "complex64"),
+    ],
+)
+def test_letters_within_another_word_are_no_type(kernel, dtype):
+    assert classify([kernel])[0].dtype == dtype
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)

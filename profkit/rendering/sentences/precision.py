@@ -48,8 +48,8 @@ _ACCIDENTS: Final[Table] = {
         "turn autocast off around what must be fp32."
     ),
     "other-type-by-hand": (
-        "{name} casts by hand ({takes}) to a type that the region does not use. Together with the region's type it "
-        "becomes fp32: remove the cast."
+        "{name} has {takes}, and one of these types is not the region's. Remove the cast or .half(): the two together "
+        "become fp32, or one is cast to the other."
     ),
     "norm-cast-twice": (
         "{name} took {takes}: autocast casts it to fp32 and its result back to 16 bits. Keep the input in fp32, or run "
@@ -57,7 +57,7 @@ _ACCIDENTS: Final[Table] = {
     ),
     "weights-cast-again": (
         "{name}: its weights are cast again in each micro-batch. Open one region around all micro-batches, and "
-        "turn it off around backward()."
+        "turn it off around backward(). Weights that do not train are cast each time all the same: keep them in 16 bits."
     ),
 }
 
