@@ -13,18 +13,16 @@ from numpy.typing import NDArray
 
 from profkit.memory.categories import CATEGORIES, PARAMETER, UNKNOWN_USE
 from profkit.memory.growth import growth_rows, step_boundaries
-from profkit.memory.private_pools import private_pools
 from profkit.model import Trace
 from profkit.model.memory_history import Action
 from profkit.model.report_fit import Fit, FitCategory, FitNote, FitNow, FitThen
 from profkit.model.rows import Interval
-from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.fit_changes import FitChanges, PricedChange
+from profkit.simulation.fit_notes import about_recording
 from profkit.simulation.memory_program import MemoryProgram
 from profkit.simulation.offload_time import offload_ns
 from profkit.simulation.predict import Step
-from profkit.simulation.recompute_memory import cheapest_places, find_segments
 from profkit.simulation.reserved_memory import reserved_bytes
 
 __all__ = [
@@ -90,7 +88,7 @@ def fit_program(
         notes=[
             *([FitNote(code="ran-out", params={"bytes": _requested(program, failed)})] if failed else []),
             *([FitNote(code="grows", params={"bytes": grows})] if grows else []),
-            *_notes(program, changes, operators),
+            *about_recording(program, changes, operators),
             *([FitNote(code="gives-back")] if reserved.high == room else []),
         ],
     )
@@ -355,39 +353,3 @@ def _held(program: MemoryProgram) -> NDArray[Any]:
     peak = int(program.curve().argmax())
     there = (program.allocated <= peak) & (program.freed > peak)
     return np.bincount(program.use[there], program.bytes[there], minlength=len(CATEGORIES))
-
-
-def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None) -> list[FitNote]:
-    notes = []
-    replayed = program.replayed
-    if replayed.lost_frees or replayed.unmatched:
-        notes.append(FitNote(code="history-incomplete"))
-    if replayed.resized:
-        notes.append(FitNote(code="other-allocator"))
-    pools = private_pools(program.history, replayed.device)
-    if pools is not None:
-        notes.append(FitNote(code="private-pools", params={"bytes": pools.reserved_bytes}))
-    if changes.sequence != 1 and operators is None:
-        notes.append(FitNote(code="scores-unknown"))
-    if changes.bf16 and operators is not None and under_autocast(program, operators):
-        notes.append(FitNote(code="bf16-already"))
-    if changes.recompute is not None and changes.recompute.isdecimal():
-        every = find_segments(program)
-        chosen = sorted(place + 1 for place in cheapest_places(program, every, int(changes.recompute)))
-        layers = sum(each.step == every[-1].step for each in every)
-        notes.append(
-            FitNote(code="some-layers", params={"of": layers, "layers": ", ".join(map(str, chosen))})
-        )
-    if changes.stores_scores(program, operators):
-        notes.append(FitNote(code="scores-stored"))
-    timed = {"offload-roughly-timed": changes.offload_optimizer, "ranks-not-timed": changes.shard is not None}
-    notes += [FitNote(code=code) for code, asked in timed.items() if asked]
-    maybe = int(program.bytes[program.maybe_batched & program.before].sum())
-    moved = {
-        "unexplained-blocks": changes.batch != 1 or changes.sequence != 1,
-        "unshared-blocks": changes.shard is not None,
-    }
-    return [
-        *notes,
-        *(FitNote(code=code, params={"bytes": maybe}) for code, asked in moved.items() if asked and maybe),
-    ]

@@ -19,6 +19,7 @@ from profkit.simulation.autocast_memory import autocast_memory
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.inference_memory import infer_only
+from profkit.simulation.layer_times import LayerTimes, layer_times
 from profkit.simulation.loss_memory import find_loss, fuse_loss_memory
 from profkit.simulation.memory_changes import (
     MemoryChange,
@@ -31,7 +32,7 @@ from profkit.simulation.memory_changes import (
 )
 from profkit.simulation.memory_program import MemoryProgram
 from profkit.simulation.predict import Change
-from profkit.simulation.recompute_memory import LayerTimes, find_segments, layer_times, recompute_memory
+from profkit.simulation.recompute_memory import find_segments, recompute_memory
 from profkit.simulation.registry import CHANGES
 from profkit.simulation.shard_memory import shard_memory
 

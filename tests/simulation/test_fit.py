@@ -41,6 +41,7 @@ from profkit.simulation.cheapest_fit import _NO_FASTER, _sets, _with, cheapest_f
 from profkit.simulation.fit import fit_program, likely_ns, room_bytes, surely_fits
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
+from profkit.simulation.layer_times import layer_times
 from profkit.simulation.loss_memory import find_loss, fuse_loss_memory
 from profkit.simulation.memory_changes import keep_gradients, optimizer_kind
 from profkit.simulation.memory_program import memory_program
@@ -50,7 +51,6 @@ from profkit.simulation.recompute_memory import (
     _Layers,
     backward_begin,
     find_segments,
-    layer_times,
     recompute_memory,
 )
 from profkit.simulation.shard_memory import _steps, is_sharded
