@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # torch is for the tests that record. Set TORCH to nothing to leave it out; they are then skipped, loudly.
 TORCH ?= torch==2.13.0
 comma := ,
+# The tests start hundreds of processes. Compiled files take a third off each start, so an environment may not forbid them.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow coverage oldest wheel check bench calibration reports clean

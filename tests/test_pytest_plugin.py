@@ -4,7 +4,9 @@ from tests.shared import DATA
 
 pytest_plugins = ["pytester"]
 
-EAGER, COMPILED = (DATA / "nsys" / f"{name}.sqlite.gz" for name in ("gpt_bf16", "gpt_bf16_compile"))
+EAGER, COMPILED, TINY = (
+    DATA / "nsys" / f"{name}.sqlite.gz" for name in ("gpt_bf16", "gpt_bf16_compile", "tiny_mlp")
+)
 
 
 def run(pytester, body, *options):
@@ -20,7 +22,7 @@ def test_a_test_fails_with_the_reasons_when_its_step_became_slower(pytester):
 
 
 def test_a_baseline_is_written_when_asked_and_compared_with_afterwards(pytester):
-    body = f"def test_step(profkit_gate):\n    profkit_gate({str(EAGER)!r}, limits={{'max-step': '+3%'}})\n"
+    body = f"def test_step(profkit_gate):\n    profkit_gate({str(TINY)!r}, limits={{'max-step': '+3%'}})\n"
     missing = run(pytester, body)
     missing.assert_outcomes(failed=1)
     missing.stdout.fnmatch_lines(["*pytest --profkit-update*"])
@@ -32,7 +34,7 @@ def test_a_baseline_is_written_when_asked_and_compared_with_afterwards(pytester)
 
 def test_limits_of_the_project_count(pytester):
     pytester.makepyprojecttoml('[tool.profkit.gate]\nmin-busy = "90%"\n')
-    body = f"def test_step(profkit_gate):\n    profkit_gate({str(EAGER)!r}, baseline={str(EAGER)!r})\n"
+    body = f"def test_step(profkit_gate):\n    profkit_gate({str(TINY)!r}, baseline={str(TINY)!r})\n"
     run(pytester, body).assert_outcomes(failed=1)
 
 

@@ -18,7 +18,7 @@ from profkit.api.tables import table_of
 from profkit.api.what_if import what_if as price
 from profkit.errors import AnalysisError, ProfkitError, ReadError, printable
 from profkit.readers.remote import is_remote
-from profkit.rendering.digest import gain_text, headline_of, parts_of, scale_of
+from profkit.rendering.digest import gain_text, headline_of, parts_of
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -89,7 +89,7 @@ class Desk:
                 "advice": [
                     {
                         "title": row.title,
-                        "gain": gain_text(row, scale_of(document).saved),
+                        "gain": gain_text(document, row),
                         "action": row.action,
                         "change": row.change,
                     }

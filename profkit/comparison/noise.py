@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -60,6 +61,8 @@ class Noise:
     """The steps of each recording of each side."""
     jumps: bool = False
     """Whether a median lies between two kinds of steps, so that more of them need not steady it."""
+    alike: float = 0.0
+    """The correlation of a step with the next, 0 to 1: a host that drifts or slows down for a while."""
 
     @property
     def half_width(self) -> float:
@@ -90,7 +93,7 @@ class Noise:
         for side in counts:
             each = _of_medians(len(side)) / len(side)
             between += self.between * each
-            steps += each * sum(self.within * _of_medians(n) / n for n in side) / len(side)
+            steps += each * sum(_of_a_median(self.within, n, self.alike) for n in side) / len(side)
         return math.hypot(
             student_quantile(_Z98, freedom) * math.sqrt(steps),
             student_quantile(_Z98, self.between_freedom) * math.sqrt(between),
@@ -107,8 +110,8 @@ def measured_noise(before: Times, after: Times, *, expected: float, drift: float
     The spread of steps is Qn, which an outlier does not move. It and the spread of whole recordings are each drawn
     towards an expectation that is worth some observations (as Smyth 2004, doi:10.2202/1544-6115.1027), unless they
     refute it. So three steps that happen to be equal do not decide alone, and many equal steps do not pretend that
-    the next recording would be the same. A median that may jump, but only away from the other side, takes nothing off
-    a change.
+    the next recording would be the same. Steps that are like the ones before them are worth fewer. A median that may
+    jump, but only away from the other side, takes nothing off a change.
 
     Args:
         before: The times of the steps of each recording of one side.
@@ -130,9 +133,10 @@ def _noise(sides: _Sides, expected: float, drift: float, *, apart: bool) -> Nois
     towards = (second, first) if apart else (None, None)
     spreads = [_spread(run, end) for side, end in zip(sides, towards, strict=True) for run in side]
     within, freedom = _moderated(*_pooled(sides, [spread for spread, _ in spreads]), expected)
-    between, between_freedom = _between(sides, within, drift)
+    alike = _alike([run for side in sides for run in side])
+    between, between_freedom = _between(sides, within, drift, alike)
     counts = tuple(len(run) for run in sides[0]), tuple(len(run) for run in sides[1])
-    return Noise(within, freedom, between, between_freedom, counts, any(jumps for _, jumps in spreads))
+    return Noise(within, freedom, between, between_freedom, counts, any(jumps for _, jumps in spreads), alike)
 
 
 def spread_of(before: Times, after: Times, expected: float) -> float:
@@ -144,8 +148,8 @@ def spread_of(before: Times, after: Times, expected: float) -> float:
 
 def median_of(times: Times | Sequence[NDArray[np.float64]]) -> float:
     """The typical step of a side: the median of its recordings' medians; 0 without any."""
-    medians = [float(np.median(run)) for run in times if len(run)]
-    return float(np.median(medians)) if medians else 0.0
+    medians = [statistics.median(run) for run in times if len(run)]
+    return float(statistics.median(medians)) if medians else 0.0
 
 
 def student_quantile(z: float, freedom: float) -> float:
@@ -203,7 +207,7 @@ def _jump(run: NDArray[np.float64], towards: float | None) -> float:
     count = len(run)
     if count < min(_QN_SMALL):
         return 0.0
-    ordered, middle = np.sort(run), float(np.median(run))
+    ordered, middle = np.sort(run), float(statistics.median(run))
     low = round(count / 2 - _Z98 * math.sqrt(count) / 2 + 0.5)
     ends = [end - middle for end in (ordered[low], ordered[count - 1 - low])]
     reach = max((e for e in ends if towards is None or e * (towards - middle) > 0), key=abs, default=0.0)
@@ -222,12 +226,32 @@ def _periodic(other: NDArray[np.bool_]) -> bool:
     return whole and (apart > 2 or len(other) % 2 == 0)
 
 
-def _between(sides: _Sides, within: float, drift: float) -> tuple[float, float]:
+def _alike(runs: Sequence[NDArray[np.float64]]) -> float:
+    """The correlation of a step with the next within recordings, 0 to 1: of a host that drifts, or is slow for a while.
+
+    That of ranks (Bartels 1982, doi:10.1080/01621459.1982.10477764), since an outlier is no drift. 0 where independent
+    steps show as much in one case of a hundred: ten steps a side tell of a correlation from 0.5 on.
+    """
+    apart = whole = chance = 0.0
+    for run in (run for run in runs if len(run) >= min(_QN_SMALL)):
+        count = len(run)
+        _, places, often = np.unique(run, return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(often) - (often - 1) / 2)[places] - (count + 1) / 2
+        apart += float((np.diff(ranks) ** 2).sum()) / count**2
+        whole += float((ranks**2).sum()) / count**2
+        chance += (count / 12) ** 2 * 5 / (5 * count + 7)
+    if not whole:
+        return 0.0
+    found = 1 - apart / whole / 2
+    return found if found > _Z98 * math.sqrt(chance) / whole else 0.0
+
+
+def _between(sides: _Sides, within: float, drift: float, alike: float = 0.0) -> tuple[float, float]:
     """The variance between recordings of one side without what their steps explain, and its degrees of freedom."""
     squares, freedom = 0.0, 0
     for side in sides:
-        medians = np.array([np.median(run) for run in side])
-        explained = float(np.mean([within * _of_medians(len(run)) / len(run) for run in side]))
+        medians = np.array([statistics.median(run) for run in side])
+        explained = sum(_of_a_median(within, len(run), alike) for run in side) / len(side)
         squares += max(float(((medians - medians.mean()) ** 2).sum()) - explained * (len(side) - 1), 0.0)
         freedom += len(side) - 1
     if freedom and squares > _likely(freedom, drift)[1] * freedom:
@@ -250,6 +274,14 @@ def _likely(freedom: float, expected: float) -> tuple[float, float]:
     """Between what a variance lies in 98 % of cases, where the expectation is right (Wilson and Hilferty 1931)."""
     middle, width = 1 - 2 / (9 * freedom), _Z98 * math.sqrt(2 / (9 * freedom))
     return max(middle - width, 0.0) ** 3 * expected**2, (middle + width) ** 3 * expected**2
+
+
+def _of_a_median(within: float, count: int, alike: float) -> float:
+    """The variance of the median of some steps of a recording, from that of a step.
+
+    Steps that are like the ones before them tell as much as (1 - r) / (1 + r) of them.
+    """
+    return within * _of_medians(count) / max(count * (1 - alike) / (1 + alike), 1.0)
 
 
 def _of_medians(count: int) -> float:

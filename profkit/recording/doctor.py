@@ -25,6 +25,8 @@ class Check:
     needed_for: str
     fix: str = ""
     """The command or flag that fixes it; empty when nothing is wrong."""
+    broken: bool = False
+    """Whether it is there and does not work; what is not installed may not be wanted."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,9 @@ class _Need:
     def met(self, found: str) -> Check:
         return Check(name=self.name, ok=True, found=found, needed_for=self.needed_for)
 
-    def unmet(self, found: str, fix: str) -> Check:
-        return Check(name=self.name, ok=False, found=found, needed_for=self.needed_for, fix=fix)
+    def unmet(self, found: str, fix: str, *, broken: bool = False) -> Check:
+        needed_for = self.needed_for
+        return Check(name=self.name, ok=False, found=found, needed_for=needed_for, fix=fix, broken=broken)
 
 
 def examine() -> list[Check]:
@@ -68,10 +71,12 @@ def _torch() -> Check:
     try:
         import torch
     except (ImportError, OSError) as error:
-        return need.unmet(f"does not load: {error}", "pip install --force-reinstall torch")
+        return need.unmet(f"does not load: {error}", "pip install --force-reinstall torch", broken=True)
     version = tuple(int(part) for part in str(torch.__version__).split("+")[0].split(".")[:2])
     if version < (2, 4):
-        return need.unmet(f"{torch.__version__} is older than 2.4", "pip install -U 'torch>=2.4'")
+        return need.unmet(
+            f"{torch.__version__} is older than 2.4", "pip install -U 'torch>=2.4'", broken=True
+        )
     cuda = f"CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
     return need.met(f"{torch.__version__}, {cuda}")
 
@@ -123,7 +128,7 @@ def _nvtx() -> Check:
     if version is None:
         return need.unmet("not installed", "pip install 'nvtx>=0.2.13'")
     if tuple(int(part) for part in version.split(".")[:3] if part.isdecimal()) < (0, 2, 13):
-        return need.unmet(f"{version} is too old", "pip install -U 'nvtx>=0.2.13'")
+        return need.unmet(f"{version} is too old", "pip install -U 'nvtx>=0.2.13'", broken=True)
     return need.met(version)
 
 
@@ -136,7 +141,7 @@ def _nsys() -> Check:
         return need.unmet(error.problem, fix)
     version = nsys_version(binary)
     if version is None:
-        return need.unmet(f"{binary} does not run", f"{binary} --version")
+        return need.unmet(f"{binary} does not run", f"{binary} --version", broken=True)
     return need.met(version)
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "facts",
     "filled_by",
     "findings_by_weight",
+    "change_text",
     "gain_text",
     "headline_of",
     "health_note",
@@ -291,14 +292,21 @@ def no_advice(report: Document) -> str | None:
     return "No advice: no rule found a change that clearly pays. profkit whatif prices every change that can be made."
 
 
-def gain_text(row: AdviceRow, label: str) -> str | None:
+def gain_text(report: Document, row: AdviceRow) -> str | None:
     """What an advice saves, with the times that it is the difference of; None where it has no price."""
     if not row.saving_ns:
         return None
-    text = f"saves {duration_text(row.saving_ns)} {label}"
-    if row.before_ns and row.after_ns:
-        text += f" ({duration_text(row.before_ns)} → {duration_text(row.after_ns)} without the profiler)"
-    return text
+    text = f"saves {duration_text(row.saving_ns)} {scale_of(report).saved}"
+    change = change_text(report, row)
+    return f"{text} ({change})" if change else text
+
+
+def change_text(report: Document, row: AdviceRow) -> str | None:
+    """The times before and after an advice, and whether they are without the profiler; None where it has none."""
+    if not (row.before_ns and row.after_ns):
+        return None
+    plain = " without the profiler" if report.step and report.step.source != "recorded" else ""
+    return f"{duration_text(row.before_ns)} → {duration_text(row.after_ns)}{plain}"
 
 
 def code_lines(code: str) -> list[str]:

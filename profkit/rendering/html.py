@@ -76,7 +76,7 @@ def render_html(report: Document) -> str:
             verdict=verdict_section(report, scale),
             health=health_section(report),
             no_advice=no_advice(report),
-            advice=[advice_entry(row) for row in report.advice],
+            advice=[advice_entry(report, row) for row in report.advice],
             steps=steps_section(report),
             device_names=device_names(report),
             phases=phases_section(report, scale),

@@ -99,7 +99,7 @@ def _advice(report: Document, scale: Scale) -> Iterable[str]:
         yield nothing
     for number, row in enumerate(report.advice, 1):
         gain = where_text(
-            gain_text(row, scale.saved),
+            gain_text(report, row),
             f"{row.speedup.likely:.2f}x likely" if row.speedup else None,
             row.confidence,
         )
@@ -174,7 +174,7 @@ def _kernels(report: Document, scale: Scale) -> Iterable[str]:
 def _precision(report: Document, scale: Scale) -> Iterable[str]:
     formats = formats_of(report)
     rows = [
-        [as_code(row.dtype), row.unit, row.work, duration_text(scale(row.ns)), share_text(row.share), flop_cell(row.flop, scale), scale.count(row.count)]
+        [as_code(row.dtype), row.unit, row.work, duration_text(scale(row.ns)), share_text(row.share), flop_cell(row, scale), scale.count(row.count)]
         for row in formats[:_TOP]
     ]  # fmt: skip
     lines = precision_lines(report, scale)

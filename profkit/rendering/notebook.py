@@ -144,7 +144,7 @@ def _advice(report: Document) -> Iterator[Markup]:
             yield _line(nothing)
         return
     first = report.advice[0]
-    gain = gain_text(first, scale_of(report).saved)
+    gain = gain_text(report, first)
     yield _line(f"What to do first: {first.title}" + (f": {gain}" if gain else ""), "font-weight:600")
     yield _line(first.action)
     if len(report.advice) > 1:

@@ -12,6 +12,7 @@ from profkit.model.report import AdviceRow, DeviceRow
 from profkit.readers.registry import role_of
 from profkit.rendering.digest import (
     Scale,
+    change_text,
     code_lines,
     facts,
     findings_by_weight,
@@ -136,7 +137,7 @@ def verdict_section(report: Document, scale: Scale) -> VerdictSection:
         beside=recorded_beside(report),
         launch=launch_parts(report),
         record=record[:1].upper() + record[1:] if record else None,
-        first=advice_entry(first) if first else None,
+        first=advice_entry(report, first) if first else None,
         action=action,
         caveats=verdict.caveats,
         confidence=CONFIDENCES.get(verdict.confidence),
@@ -216,15 +217,12 @@ def health_section(report: Document) -> HealthSection:
     )
 
 
-def advice_entry(row: AdviceRow) -> AdviceEntry:
+def advice_entry(report: Document, row: AdviceRow) -> AdviceEntry:
     """A piece of advice with its gain as text."""
-    change = None
-    if row.before_ns and row.after_ns:
-        change = f"{duration_text(row.before_ns)} → {duration_text(row.after_ns)} without the profiler"
     return AdviceEntry(
         row=row,
         saving=duration_text(row.saving_ns) if row.saving_ns else None,
-        change=change,
+        change=change_text(report, row),
         speedup=f"{row.speedup.likely:.2f}×" if row.speedup else None,
         range=f"{row.speedup.low:.2f}× to {row.speedup.high:.2f}×" if row.speedup else None,
         code="\n".join(code_lines(row.code)),

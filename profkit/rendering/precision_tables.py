@@ -43,6 +43,8 @@ class Format:
     share: float
     """Of the kernels' time."""
     flop: int | None
+    flop_ns: int
+    """The time of the launches whose FLOP are known."""
     count: int
 
 
@@ -80,7 +82,16 @@ def _format(key: tuple[str, str, str], rows: Sequence[PrecisionRow], total: int)
     dtype, unit, work = key
     ns, known = sum(row.ns for row in rows), [row.flop for row in rows if row.flop is not None]
     flop = sum(known) if known else None
-    return Format(dtype, unit, work, ns, ns / total, flop, sum(row.count for row in rows))
+    return Format(
+        dtype,
+        unit,
+        work,
+        ns,
+        ns / total,
+        flop,
+        sum(row.flop_ns for row in rows),
+        sum(row.count for row in rows),
+    )
 
 
 def unit_label(report: Document, tensor_core: bool | None) -> str:
@@ -105,9 +116,10 @@ def note_of(report: Document) -> str:
     return known if unknown < _NOTABLE else f"{known}, {share_text(unknown)} on an unknown unit"
 
 
-def flop_cell(flop: int | None, scale: Scale) -> str:
-    """An amount of work per step, or a dash."""
-    return rate_text(scale(flop), "FLOP")
+def flop_cell(row: Format | PrecisionRow, scale: Scale) -> str:
+    """An amount of work per step; ``> 1.2 TFLOP`` where some launches do not tell theirs, or a dash where none does."""
+    partly = row.flop is not None and row.flop_ns < row.ns
+    return ("> " if partly else "") + rate_text(scale(row.flop), "FLOP")
 
 
 def precision_lines(report: Document, scale: Scale) -> list[str]:

@@ -201,7 +201,7 @@ def _precision(console: Terminal, report: Document, scale: Scale) -> None:
             row.work,
             duration_text(scale(row.ns)),
             share_text(row.share),
-            flop_cell(row.flop, scale),
+            flop_cell(row, scale),
             scale.count(row.count),
         )
     if formats:
@@ -336,7 +336,7 @@ def _advice(console: Terminal, report: Document, scale: Scale) -> None:
     for number, row in enumerate(report.advice, 1):
         title = Text(f"  {number}. ")
         title.append(_clean(row.title, None), style="bold")
-        gain = [text for text in [gain_text(row, scale.saved)] if text]
+        gain = [text for text in [gain_text(report, row)] if text]
         if row.speedup:
             gain.append(
                 f"{row.speedup.likely:.2f}x likely ({row.speedup.low:.2f}x to {row.speedup.high:.2f}x)"

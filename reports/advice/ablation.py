@@ -29,7 +29,7 @@ from public_score import CHANGED, FLAGS  # noqa: E402
 from profkit.readers import read  # noqa: E402
 from profkit.report.assembly import timelines  # noqa: E402
 from profkit.report.views import Options  # noqa: E402
-from profkit.simulation import changes_named, find_step  # noqa: E402
+from profkit.simulation import changes_named, copies, find_step, fusion, optimizers  # noqa: E402
 from profkit.simulation.constants import LIKELY, Constants  # noqa: E402
 from profkit.simulation.exchanged import Exchanged  # noqa: E402
 from profkit.simulation.predict import Step  # noqa: E402
@@ -40,6 +40,11 @@ NEUTRAL = {
     "normed": 0.0, "idle": 1.0, "host": 1.0,
 }  # fmt: skip
 """What the model would say if nobody had measured the constant."""
+OF_ONE_CHANGE = {
+    (fusion, "_CONVOLVED"): (2.0,), (fusion, "_HALF"): (0.0, 1.0), (fusion, "_FORWARD"): (1.0,), (fusion, "_MOST"): (1.0,),
+    (fusion, "_LOST_UNKNOWN"): (0.0, 1.0), (optimizers, "_RENEWED"): (0.0, 1.0), (copies, "_PACKED"): (0.0, 1.0),
+}  # fmt: skip
+"""Constants that only one change reads, with what they would be without a measurement. A share above 1 is never reached."""
 TIMES = (0.7, 1.0, 1.4)
 _MOVES = 0.01
 
@@ -161,6 +166,26 @@ def by_limit(pairs: Sequence[Pair], said: Sequence[float]) -> Iterator[str]:
         yield f"| {limit} | {len(errors)} | {near[0]} | {near[1]} | {mean:.1%} |"
 
 
+def of_one_change(pairs: Sequence[Pair], now: Sequence[float]) -> Iterator[str]:
+    """What each constant of a single change is worth, as the table of the model's own."""
+    yield "| constant | likely | without | pairs moved | error with | without | within 25 % of those | without |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for (module, name), values in OF_ONE_CHANGE.items():
+        likely = getattr(module, name)
+        for value in values:
+            setattr(module, name, value)
+            then = [pair.said(LIKELY) for pair in pairs]
+            setattr(module, name, likely)
+            moved = [at for at in range(len(pairs)) if abs(math.log(then[at] / now[at])) > _MOVES]
+            cells = []
+            for said in (now, then):
+                errors = [abs(pairs[at].error(said[at])) for at in moved]
+                mean = f"{math.exp(statistics.fmean(errors)) - 1:.1%}" if moved else "–"
+                cells.append((mean, sum(each <= math.log(1.25) for each in errors)))
+            (with_it, near), (without, left) = cells
+            yield f"| {name} | {likely:g} | {value:g} | {len(moved)} | {with_it} | {without} | {near} | {left} |"
+
+
 def main() -> None:
     out, folders = Path(sys.argv[1]), [Path(each) for each in sys.argv[2:]]
     pairs = [*older(), *(pair for folder in folders for pair in public(folder))]
@@ -206,6 +231,7 @@ def main() -> None:
             f"{near} | {score(pairs, then)[1]} | {', '.join(f'{each:g}' for each in chosen)} | {left_out:.1%} |"
         )
         print(lines[-1], flush=True)
+    lines += ["", *of_one_change(pairs, now)]
     lines += ["", "| pair | measured | said | error |", "|---|---|---|---|"]
     lines += [
         f"| {pair.study} {pair.name} | {pair.speedup:.2f} | {said:.2f} | {said / pair.speedup - 1:+.0%} |"

@@ -25,6 +25,7 @@ def test_a_missing_torch_and_an_old_nvtx_are_told(monkeypatch):
     assert checks["torch"].fix == "pip install 'torch>=2.4'"
     assert not checks["nvtx"].ok
     assert "0.2.13" in checks["nvtx"].fix
+    assert (checks["torch"].broken, checks["nvtx"].broken) == (False, True)
 
 
 def test_restricted_counters_name_the_drivers_option(monkeypatch):
@@ -61,14 +62,24 @@ def test_a_torch_without_cuda_is_not_the_drivers_fault(monkeypatch, cuda, fix):
     assert fix in doctor._cupti().fix
 
 
-def test_it_says_what_can_be_recorded_and_exits_accordingly(monkeypatch):
+@pytest.mark.parametrize(("broken", "code", "word"), [(False, 0, "missing"), (True, 1, "broken")])
+def test_what_is_not_installed_is_no_fault_and_what_does_not_work_is_one(monkeypatch, broken, code, word):
     def check(name, ok=True):
-        return doctor.Check(name=name, ok=ok, found="", needed_for="")
+        return doctor.Check(name=name, ok=ok, found="", needed_for="", broken=broken and not ok)
 
     everything = [check(n) for n in ("torch", "GPU and driver", "CUPTI", "nvtx", "Nsight Systems")]
     assert doctor.recorders(everything) == ["torch", "nsys", "memory", "numerics"]
     assert doctor.recorders([check("torch"), check("nvtx")]) == ["torch (CPU only)", "numerics"]
     monkeypatch.setattr(doctor, "examine", lambda: [check("torch", ok=False)])
     done = CliRunner().invoke(main, ["doctor"])
-    assert done.exit_code == 1
+    assert done.exit_code == code
+    assert done.output.startswith(word)
     assert "Recorders that work here: none" in done.output
+
+
+def test_an_nsys_that_does_not_run_is_broken(monkeypatch, tmp_path):
+    monkeypatch.setenv("PROFKIT_NSYS", sys.executable)
+    monkeypatch.setattr(doctor, "nsys_version", lambda _: None)
+    assert doctor._nsys().broken
+    monkeypatch.setenv("PROFKIT_NSYS", str(tmp_path / "nsys"))
+    assert not doctor._nsys().broken

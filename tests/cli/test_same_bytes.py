@@ -12,6 +12,8 @@ import pytest
 
 from tests.shared import DATA
 
+pytestmark = pytest.mark.xdist_group("same bytes")  # made once, which takes longest
+
 INPUTS = {
     **{
         f"kineto {name}": [f"kineto/{name}.json.gz"] for name in ("sync_item", "tiny_mlp", "dataloader_stall")

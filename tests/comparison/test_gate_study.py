@@ -101,6 +101,26 @@ def test_a_median_between_two_kinds_of_steps_cannot_be_judged(steps):
     assert slower["kept"] <= 0.02 * PAIRS
 
 
+def drifting(random, at):
+    """Each step 0.8 like the one before, as where clocks and neighbours change slowly."""
+    steps = random.standard_normal(len(at))
+    for n in at[1:]:
+        steps[n] = 0.8 * steps[n - 1] + 0.6 * steps[n]
+    return 1 + 0.03 * steps
+
+
+def test_of_steps_that_drift_few_equal_pairs_fail_and_no_regression_opens_the_gate():
+    random = np.random.default_rng(29)
+
+    def side(n, slower=1.0):
+        return run_of(random, LEVELS[n % 4], 0.0, steps=30, slower=slower, outliers=0, kinds=drifting)
+
+    equal = outcomes((side(n), side(n)) for n in range(100))
+    slower = outcomes((side(n), side(n, 1.05)) for n in range(100))
+    assert equal["broken"] <= 1  # 7, were the steps taken for independent ones
+    assert slower["kept"] <= 2  # 12
+
+
 @pytest.mark.parametrize(("every", "longer"), [(2, 1.1), (3, 3.0), (4, 1.3), (5, 3.0)])
 @pytest.mark.parametrize("phase", [0, 1])
 def test_steps_that_are_longer_by_turns_are_judged_as_quiet_ones(every, longer, phase):

@@ -3,7 +3,15 @@ import math
 import numpy as np
 import pytest
 
-from profkit.comparison.noise import Noise, _between, _scale, measured_noise, median_of, student_quantile
+from profkit.comparison.noise import (
+    Noise,
+    _alike,
+    _between,
+    _scale,
+    measured_noise,
+    median_of,
+    student_quantile,
+)
 from profkit.model.rows import replace
 from tests.comparison.recordings import compared, of_steps, recorded, resampled, with_slower_kernels
 
@@ -270,3 +278,24 @@ def test_a_cure_asks_for_more_recordings_than_there_are():
     allowed = (noise.half_width + whole.half_width) / 2
     assert whole.half_width < allowed < noise.half_width
     assert noise.cure(allowed).recordings == 3
+
+
+def test_steps_that_are_like_the_ones_before_them_are_worth_fewer():
+    times = [100.0, 101, 102, 103, 104, 105, 106, 107, 108, 109]
+    mixed = [times[n] for n in (6, 0, 8, 3, 9, 1, 5, 2, 7, 4)]
+    assert half_width([times], [times]) == pytest.approx(10**0.5 * half_width([mixed], [mixed]), rel=0.01)
+    assert _alike([np.array(times)] * 2) == pytest.approx(0.945, abs=0.001)
+    assert _alike([np.array(mixed)] * 2) == _alike([np.ones(10)] * 2) == _alike([np.arange(5.0)] * 2) == 0
+
+
+@pytest.mark.parametrize("steps", [6, 10, 30])
+def test_independent_steps_seldom_look_alike(steps):
+    random = np.random.default_rng(32)
+    found = [_alike(list(random.standard_normal((2, steps)))) > 0 for _ in range(1000)]
+    assert sum(found) <= 20
+
+
+def test_more_steps_are_a_cure_where_they_are_alike_and_take_longer_to_be():
+    independent, alike = (Noise(4.0, 50.0, 0.0, math.inf, ((10,), (10,)), alike=r) for r in (0.0, 0.5))
+    assert alike.half_width == pytest.approx(3**0.5 * independent.half_width)
+    assert (independent.cure(1.5).steps, alike.cure(1.5).steps) == (50, 100)

@@ -39,6 +39,17 @@ def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.name.split('.')[0]}"
 
 
+def each(paths: list[Path]) -> pytest.MarkDecorator:
+    """A test for each recording; all of one run in one process, since the brute force takes longest."""
+    return pytest.mark.parametrize(
+        "path",
+        [
+            pytest.param(path, id=name_of(path), marks=pytest.mark.xdist_group(name_of(path)))
+            for path in paths
+        ],
+    )
+
+
 @cache
 def report_of(path: Path) -> Report:
     return profkit.analyze(path).document
@@ -67,7 +78,7 @@ def test_there_are_recordings_of_both_kinds() -> None:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-@pytest.mark.parametrize("path", OURS, ids=name_of)
+@each(OURS)
 def test_a_number_equals_the_brute_force(path: Path, number: str) -> None:
     ours, by_hand = both(path)
     assert ours[number] == by_hand[number]
@@ -75,13 +86,13 @@ def test_a_number_equals_the_brute_force(path: Path, number: str) -> None:
 
 @needs_shared
 @pytest.mark.shared
-@pytest.mark.parametrize("path", LARGER, ids=name_of)
+@each(LARGER)
 def test_the_larger_recordings_equal_the_brute_force(path: Path) -> None:
     ours, by_hand = both(path)
     assert {number: ours[number] for number in NUMBERS} == {number: by_hand[number] for number in NUMBERS}
 
 
-@pytest.mark.parametrize("path", OURS, ids=name_of)
+@each(OURS)
 def test_the_listed_gaps_are_the_longest_of_the_brute_force(path: Path) -> None:
     ours, by_hand = both(path)
     left_out = report_of(path).idle.gaps_left_out
@@ -91,7 +102,7 @@ def test_the_listed_gaps_are_the_longest_of_the_brute_force(path: Path) -> None:
     assert [row.dur_ns for row in report_of(path).idle.gaps] == longest[: len(ours["gaps"])]
 
 
-@pytest.mark.parametrize("path", OURS, ids=name_of)
+@each(OURS)
 def test_the_nine_shares_follow_from_the_bound_of_each_operation(path: Path) -> None:
     """Given what limits each operation, the shares of each device and each step are a matter of counting."""
     brute, result = brute_force_of(path), report_of(path)

@@ -42,8 +42,9 @@ PACKAGE: Final = ROOT / "profkit"
 _CORE: Final = "intervals distinct nesting launches phases steps segments idle waits"
 _PATHS: Final = (
     *(PACKAGE / "timeline" / f"{n}.py" for n in _CORE.split()),
-    PACKAGE / "report" / "verdict.py",
+    *(PACKAGE / "report" / f"{n}.py" for n in ("contradictions", "verdict")),
     *sorted((PACKAGE / "simulation").glob("[!_]*.py")),
+    *sorted((PACKAGE / "comparison").glob("[!_]*.py")),
 )
 MODULES: Final = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _PATHS}
 
@@ -53,16 +54,19 @@ _LARGE: Final = ("kernel_places", "options", "timeline", "unrecorded")
 _UNITS: Final = [
     p for p in sorted((ROOT / "tests/timeline").glob("test_*.py")) if not p.stem.endswith(_LARGE)
 ]
+_TIMELINE: Final = (
+    *(str(path.relative_to(ROOT)) for path in _UNITS),
+    BRUTE_FORCE,
+    _CASES,
+    "tests/exactness/test_operators.py",
+)
 JUDGES: Final = {
-    True: ("tests/simulation", "tests/advice/test_rules.py", "tests/cli/test_whatif.py"),
-    False: (
-        *(str(path.relative_to(ROOT)) for path in _UNITS),
-        BRUTE_FORCE,
-        _CASES,
-        "tests/exactness/test_operators.py",
-    ),
+    "timeline": _TIMELINE,
+    "report": (*_TIMELINE, "tests/report"),
+    "simulation": ("tests/simulation", "tests/advice/test_rules.py", "tests/cli/test_whatif.py"),
+    "comparison": ("tests/comparison",),
 }
-"""What judges a module of `whatif`, and any other; without the tests on large recordings, which cost much."""
+"""What judges the modules of a package; without the tests on large recordings, which cost much."""
 JUDGES_S: Final = 10.0
 """How long the tests of one mutant may take together, by their times on the unchanged code."""
 ACCOUNTS: Final = Path(__file__).with_name("survivors.tsv")
@@ -142,10 +146,8 @@ class Bench:
 
     def _watched(self) -> dict[str, Any]:
         """Which test runs which line: ``lines[module][line]``, and ``seconds`` of each test. Kept between runs."""
-        sources = {
-            *(ROOT / "profkit").rglob("*.py"),
-            *(Path(str(item.path)) for item in self._items.values()),
-        }
+        tests = {Path(str(item.path)) for item in self._items.values()}
+        sources = {*(ROOT / "profkit").rglob("*.py"), *tests}
         digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:16]
         kept = Path(tempfile.gettempdir()) / f"profkit-mutation-{digest}.json"
         if not kept.exists() and (status := _in_child(lambda: self._watch(kept), 1_800)):
@@ -208,7 +210,7 @@ def _judges(module: str, lines: Sequence[int] | None, known: Mapping[str, Any]) 
     }
     if lines is None and not names:
         names = set(seconds)
-    names = {name for name in names if name.startswith(JUDGES["whatif" in module])}
+    names = {name for name in names if name.startswith(JUDGES[_package(module)])}
     # A test of few modules is about this one; all of them together are about the whole.
     order = sorted(names, key=lambda n: (n != BRUTE_FORCE, modules.get(n, 0), seconds[n], n))
     reached = itertools.accumulate(seconds[name] for name in order)
@@ -244,6 +246,10 @@ def _accounts() -> dict[tuple[str, str, str], str]:
         return {(r["module"], r["line"], r["change"]): r["verdict"] for r in rows}
 
 
+def _package(module: str) -> str:
+    return module.split(".")[1]
+
+
 def _short(mutant: Mutant) -> str:
     return mutant.module.removeprefix("profkit.")
 
@@ -259,7 +265,8 @@ def main() -> None:
     everything = [mutant for name, path in MODULES.items() for mutant in mutants_of(name, path)]
     sample = [m for m in stratified(everything, options.sample, options.seed) if options.only in m.module]
     bench, accounts = Bench(sample), _accounts()
-    if status := _pytest([*JUDGES[False], *JUDGES[True]], bench):
+    judges = {judge: None for m in sample for judge in JUDGES[_package(m.module)]}
+    if status := _pytest(list(judges), bench):
         sys.exit(status)
     score: dict[str, Counter[str]] = {}
     for mutant, outcome in bench.found:

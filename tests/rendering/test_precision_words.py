@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from profkit.model.report_precision import PrecisionRow, Tf32Row
-from profkit.rendering.precision_tables import note_of
+from profkit.rendering.precision_tables import flop_cell, note_of
 from profkit.rendering.sentences.precision import tf32_message
 
 
@@ -45,3 +45,14 @@ def test_an_unknown_unit_is_not_called_cuda_cores(units, said):
     assert note_of(nvidia) == said
     amd = SimpleNamespace(precision=rows, devices=[SimpleNamespace(name="AMD Instinct MI300X")])
     assert note_of(amd) == said.replace("Tensor Cores", "Matrix Cores")
+
+
+@pytest.mark.parametrize(
+    ("flop", "flop_ns", "said"), [(4_000, 50, "4.00 kFLOP"), (4_000, 49, "> 4.00 kFLOP"), (None, 0, "–")]
+)
+def test_work_that_is_known_in_part_is_a_lower_bound(flop, flop_ns, said):
+    row = PrecisionRow(
+        phase=None, dtype="fp32", tensor_core=False, matrix=True, ns=50, flop=flop, flop_ns=flop_ns, count=2
+    )
+
+    assert flop_cell(row, lambda amount: amount) == said
