@@ -18,7 +18,7 @@ from profkit.trial.document import TrialRow
 from profkit.trial.messages import Block, Facts
 from profkit.trial.plan import Plan
 from profkit.trial.running import Failed, Tryable
-from profkit.trial.sentences import verdict_on
+from profkit.trial.sentences import NO_TURN, verdict_on
 from profkit.trial.turns import MOST_TURNS, Comparison, Side, compare, few_turns_s
 
 __all__ = [
@@ -209,7 +209,7 @@ class Attempts:
     def _obstacle(self, name: str, kept: Sequence[str]) -> str | None:
         if rival := same_kind(name, kept):
             return f"{rival} stands in its place"
-        return None if self.holds([*kept, name]) else "the budget ended before its turn"
+        return None if self.holds([*kept, name]) else NO_TURN
 
     def whole(self, kept: list[str], best: Side) -> tuple[list[str], tuple[Comparison, Likeness] | None]:
         """All that is kept, measured anew beside the unchanged program; the side is stopped."""
@@ -218,13 +218,13 @@ class Attempts:
         try:
             found = self._whole(kept, best)
             likeness = self._likeness(best)
-            holds, why = verdict_on(found.ratio, self.unchanged.noise, likeness)
-            if holds and self.plan.compared_in is not None:
+            ruling = verdict_on(found.ratio, self.unchanged.noise, likeness)
+            if ruling.kept and self.plan.compared_in is not None:
                 self._record(Path(self.plan.compared_in), best)
         finally:
             best.stop()
-        if not holds:
-            self.notes.append(f"{', '.join(kept)}: did not hold in a second measurement ({why})")
+        if not ruling.kept:
+            self.notes.append(f"{', '.join(kept)}: did not hold in a second measurement ({ruling.why})")
             self.refuted = True
             return [], None
         return kept, (found, likeness)
@@ -307,13 +307,14 @@ class Attempts:
             return replace(row, why=found)
         self.unchanged.ns += [] if row.beside else found.before_ns
         likeness = self._likeness(side)
-        kept, why = verdict_on(found.ratio, self.unchanged.noise, likeness)
+        ruling = verdict_on(found.ratio, self.unchanged.noise, likeness)
         first = side.first or NO_BLOCK
         return replace(
             row,
             measured=found.ratio,
-            kept=kept,
-            why=why,
+            kept=ruling.kept,
+            undecided=ruling.undecided,
+            why=ruling.why,
             turns=len(found.before_ns),
             loss_distance=likeness.distance,
             first_step_s=None if first.first_ns is None else first.first_ns / 1e9,

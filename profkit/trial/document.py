@@ -40,6 +40,8 @@ class TrialRow(Row, frozen=True, kw_only=True):
     """The speed-up of the step with its 95 % interval; null where it was not measured."""
     kept: bool = False
     """Whether it was faster beyond the noise and the loss stayed."""
+    undecided: bool = False
+    """Whether the interval holds no gain as well as one of more than 10 %."""
     why: str = ""
     """Why it was kept, or not, or not tried."""
     turns: int = 0

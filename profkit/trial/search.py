@@ -22,7 +22,7 @@ from profkit.trial.messages import Facts
 from profkit.trial.observe import free_bytes_of_host
 from profkit.trial.plan import Plan, likely_place
 from profkit.trial.running import Failed, Tryable
-from profkit.trial.sentences import closing_sentence
+from profkit.trial.sentences import NO_TURN, closing_sentence
 from profkit.trial.short_budget import search_short, start_bundles
 from profkit.trial.turns import FEW_TURNS, Comparison, Side
 
@@ -195,7 +195,7 @@ class Trial:
     def _try_each(self) -> None:
         for at, name in enumerate(self._candidates):
             if not self._tries.holds([name]):
-                self._tries.add(TrialRow(change=name, why="the budget ended before its turn"))
+                self._tries.add(TrialRow(change=name, why=NO_TURN))
                 continue
             if is_compiler(name):
                 chain = self._winners()

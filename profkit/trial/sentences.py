@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from profkit.model.rows import Interval
 from profkit.trial.curves import Likeness
 from profkit.trial.document import ByHand, Kept, LossRow, TrialRow, TryDocument, changes_of
+from profkit.units import noun_text
 
-__all__ = ["closing_sentence", "costs_of", "is_part", "name_of", "speedup_text", "trial_text", "verdict_on"]
+__all__ = [
+    "NO_TURN", "Ruling", "closing_sentence", "costs_of", "is_part", "name_of", "speedup_text", "trial_text", "verdict_on",
+]  # fmt: skip
+
+NO_TURN: Final = "the budget ended before its turn"
+_LARGE: Final = 1.10
+"""A gain that nobody would miss: the studies of prices count what is promised beyond it (reports/advice)."""
 
 
-def verdict_on(ratio: Interval | None, noise: float, likeness: Likeness) -> tuple[bool, str]:
+class Ruling(NamedTuple):
+    """What a measurement says of a change."""
+
+    kept: bool
+    why: str
+    undecided: bool = False
+    """Whether its interval holds no gain and a large one."""
+
+
+def verdict_on(ratio: Interval | None, noise: float, likeness: Likeness) -> Ruling:
     """Whether a change is kept, and why."""
     if likeness.same is False:
         gain = "" if ratio is None else f"{speedup_text(ratio)}, but "
-        return False, f"{gain}{likeness.why}"
+        return Ruling(False, f"{gain}{likeness.why}")
     if ratio is None:
-        return False, "too few turns within the budget: give it a larger --budget"
+        return Ruling(False, "too few turns within the budget: give it a larger --budget", undecided=True)
     text = speedup_text(ratio)
     if ratio.low > 1 + noise:
-        return True, f"{text}; {likeness.why}"
+        return Ruling(True, f"{text}; {likeness.why}")
     if ratio.high < 1:
-        return False, f"{text}: slower"
+        return Ruling(False, f"{text}: slower")
+    if ratio.low <= 1 and ratio.high > _LARGE:
+        why = "its turns scatter too much to tell; --steps or a larger --budget may"
+        return Ruling(False, f"{text}: {why}", undecided=True)
     if ratio.low > 1 or ratio.likely > 1 + noise:
-        return False, f"{text}: not beyond the noise of {noise:.1%}; --steps or a larger --budget may tell"
-    return False, f"{text}: no faster"
+        why = f"not beyond the noise of {noise:.1%}; --steps or a larger --budget may tell"
+        return Ruling(False, f"{text}: {why}")
+    return Ruling(False, f"{text}: no faster")
 
 
 def speedup_text(ratio: Interval) -> str:
@@ -37,13 +58,24 @@ def closing_sentence(final: Kept, loss: LossRow, rows: Sequence[TrialRow]) -> st
     """The whole trial in a line: "41.2 -> 17.9 ms (2.30x, 2.24 to 2.36), loss unchanged"."""
     ratio = final.speedup
     if ratio is None:
-        measured = [row for row in rows if row.measured]
-        if not measured:
-            return "Nothing was measured."
-        return f"Nothing helps: the step takes {_ms(final.before_ms)} as it is."
+        return _nothing(final, rows)
     stays = "loss unchanged" if loss.unchanged else loss.why
     gain = f"{ratio.likely:.2f}x, {ratio.low:.2f} to {ratio.high:.2f}"
     return f"{_figure(final.before_ms)} -> {_ms(final.after_ms)} ({gain}), {stays}"
+
+
+def _nothing(final: Kept, rows: Sequence[TrialRow]) -> str:
+    if not any(row.measured for row in rows):
+        return "Nothing was measured."
+    undecided = sorted({name_of(row) for row in rows if row.undecided})
+    waiting = sum(row.why == NO_TURN for row in rows)
+    known = "helps" if not undecided and not waiting else "is shown to help"
+    text = f"Nothing {known}: the step takes {_ms(final.before_ms)} as it is."
+    if undecided:
+        text += f" Their turns scatter too much to tell: {', '.join(undecided)}."
+    if waiting:
+        text += f" The budget ended before the turn of {noun_text(waiting, 'change')}."
+    return text
 
 
 def trial_text(found: TryDocument) -> str:

@@ -14,6 +14,7 @@ from profkit.trial.changes import ALREADY, compiles, is_autocast, is_compiler
 from profkit.trial.document import TrialRow, changes_of
 from profkit.trial.plan import likely_place
 from profkit.trial.ratio import ENOUGH_TURNS
+from profkit.trial.sentences import NO_TURN
 from profkit.trial.turns import Side
 
 __all__ = ["search_short", "start_bundles"]
@@ -77,8 +78,7 @@ class _Best:
                 continue
             if not tries.holds(bundle):
                 tries.ahead.take(bundle).stop()
-                why = "the budget ended before its turn"
-                tries.add(TrialRow(change=bundle[0], together=bundle[1:], why=why))
+                tries.add(TrialRow(change=bundle[0], together=bundle[1:], why=NO_TURN))
                 continue
             turns = _TURNS_BESIDE_A_COMPILER if tries.ahead.is_compiling() else _BUNDLES_TURNS
             row, side = tries.attempt(bundle, [], tries.baseline, len(waiting) + 1, turns)

@@ -82,8 +82,19 @@ def test_noise_is_what_two_unchanged_programs_differ_by_beyond_the_scatter_of_tu
 
 
 def test_faster_within_the_noise_is_not_called_no_faster():
-    kept, why = verdict_on(
+    ruling = verdict_on(
         Interval(low=1.09, likely=1.16, high=1.25), 0.25, Likeness(True, 0.0, 0.0, "loss unchanged")
     )
-    assert not kept
-    assert "not beyond the noise of 25.0%" in why
+    assert not ruling.kept
+    assert "not beyond the noise of 25.0%" in ruling.why
+
+
+@pytest.mark.parametrize(
+    ("low", "likely", "high", "undecided"),
+    [(0.12, 8.9, 691.0, True), (0.98, 1.0, 1.11, True), (0.98, 1.0, 1.09, False), (0.5, 0.7, 0.9, False)],
+)
+def test_a_wide_interval_is_no_verdict(low, likely, high, undecided):
+    ruling = verdict_on(Interval(low=low, likely=likely, high=high), 0.01, Likeness(True, 0.0, 0.0, ""))
+    assert not ruling.kept
+    assert ruling.undecided == undecided
+    assert ("scatter too much to tell" in ruling.why) == undecided

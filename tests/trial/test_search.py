@@ -5,11 +5,14 @@ import time
 import pytest
 
 from profkit.errors import RecordingError
+from profkit.model.rows import Interval
 from profkit.trial import attempts, search
+from profkit.trial.document import Kept, LossRow, TrialRow
 from profkit.trial.messages import Block, Facts, OptimizerFacts
 from profkit.trial.plan import Plan
 from profkit.trial.running import Failed, Program
 from profkit.trial.search import Trial
+from profkit.trial.sentences import NO_TURN, closing_sentence
 
 FACTS = Facts(
     cuda=True,
@@ -119,6 +122,21 @@ def test_where_nothing_helps_it_is_said(machine):
     found = run("tf32", "bf16")
     assert found.final.speedup is None
     assert found.sentence == "Nothing helps: the step takes 10.0 ms as it is."
+
+
+def test_nothing_helps_is_said_only_where_all_is_known():
+    rows = [
+        TrialRow(change="bf16", measured=Interval(low=0.5, likely=2.0, high=8.0), undecided=True),
+        TrialRow(change="tf32", measured=Interval(low=0.99, likely=1.0, high=1.01)),
+        TrialRow(change="compile", why=NO_TURN),
+    ]
+    final = Kept(speedup=None, before_ms=10.0, after_ms=10.0, changes=[], patch=[], environment=[])
+    loss = LossRow(unchanged=None, why="")
+    assert closing_sentence(final, loss, rows[1:2]) == "Nothing helps: the step takes 10.0 ms as it is."
+    assert closing_sentence(final, loss, rows) == (
+        "Nothing is shown to help: the step takes 10.0 ms as it is. Their turns scatter too much to tell: bf16. "
+        "The budget ended before the turn of 1 change."
+    )
 
 
 @pytest.mark.parametrize(("keep_going", "kept"), [(False, []), (True, ["bf16"])])

@@ -88,7 +88,7 @@ def _why_late(late: Straggler) -> str:
     enters = f"Rank {late.rank} enters {duration_text(late.late_ns)} after the first on average"
     if late.bound is None:
         return f"{enters}, which its own time in these steps does not explain"
-    return f"{enters}, and spends {duration_text(late.extra_ns)} more per step than the others {_MORE_TIME[late.bound]}"
+    return f"{enters}. Per step, it spends {duration_text(late.extra_ns)} more {_MORE_TIME[late.bound]} than the others"
 
 
 def _in_turn(late: Straggler) -> str:
