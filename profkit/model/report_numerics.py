@@ -67,7 +67,7 @@ class UpdateRow(Row, frozen=True, kw_only=True):
     steps: Sequence[int]
     """The sampled steps in which the optimizer changed it."""
     ratios: Sequence[float | None]
-    """The norm of the change over the norm of the parameter, in each."""
+    """The norm of the change over the norm of the parameter, in each; None where the parameter is zero or not finite."""
     values: Count
     """Values with a gradient that were looked at, over the steps."""
     swallowed: Count

@@ -115,8 +115,16 @@ class NumericsRecorder:
         """End the recording: hooks go, and ``numerics.json`` is written."""
         if not self._running or os.getpid() != self._pid:
             return
+        if state is not None:
+            self._keep_unfinished_step()
         self._hear_no_more()
         self._finish(state)
+
+    @_harmless
+    def _keep_unfinished_step(self) -> None:
+        """Of a program that fails, the step in which it does is the one to look at."""
+        if self._sample is not None and self._sample.has_values():
+            self._end_step()
 
     @_harmless
     def _finish(self, state: str | None) -> None:
@@ -211,11 +219,12 @@ class NumericsRecorder:
             return
         name = self._names.of_module(module)
         value = _first_tensor(output)
-        if name is None or not can_measure(value):
+        if name is None or value is None:
             return
         sample = self._sample
-        sample.add("activation", name, value)
-        if value.requires_grad:
+        is_first = sample.add("activation", name, value)
+        # A hook on a leaf would stay with it: its gradient is looked at as that of a parameter.
+        if is_first and value.requires_grad and not value.is_leaf:
             value.register_hook(functools.partial(self._gradient, sample, name))
 
     def _gradient(self, sample: StepSample, name: str, gradient: Any) -> None:
@@ -353,9 +362,9 @@ class _Names:
 
 
 def _first_tensor(output: Any) -> Any:
-    """The tensor that a module gave, or the first of several."""
+    """The tensor that a module gave, or the first of several that has statistics; None without any."""
     if isinstance(output, dict):
         output = tuple(output.values())
-    while isinstance(output, tuple | list) and output:
-        output = output[0]
-    return output
+    if isinstance(output, tuple | list):
+        return next((found for each in output if (found := _first_tensor(each)) is not None), None)
+    return output if can_measure(output) else None

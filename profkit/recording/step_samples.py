@@ -28,18 +28,25 @@ class StepSample:
         self._changes: dict[str, tuple[str, Tensor]] = {}
         self._arriving: list[_Arriving] = []
 
-    def add(self, kind: TensorKind, name: str, value: Any) -> None:
-        """Look at a tensor."""
+    def add(self, kind: TensorKind, name: str, value: Any, scale: Any = None) -> bool:
+        """Look at a tensor, divided by ``scale``; False where it was there before in this step."""
         if (kind, name) in self._found:
-            return
+            return False
         with _apart(value):
-            self._found[kind, name] = (_dtype(value), measured(_local(value)))
+            local = _local(value)
+            found = measured(local if scale is None else local / scale)
+            self._found[kind, name] = (_dtype(value), found)
+        return True
+
+    def has_values(self) -> bool:
+        """Whether anything was looked at."""
+        return bool(self._found)
 
     def before_optimizer(self, optimizer: Any, name_of: Callable[[Any], str | None]) -> None:
         """Look at the gradients of an optimizer's parameters, and keep some of their values."""
-        left_out = (
-            getattr(optimizer, "found_inf", None) is not None
-        )  # it decides on the device whether to step
+        # One that takes scaled gradients decides on the device whether to step.
+        left_out = getattr(optimizer, "found_inf", None) is not None
+        scale = getattr(optimizer, "grad_scale", None)
         for group in optimizer.param_groups:
             rate = group.get("lr")
             moves = not left_out and not (isinstance(rate, float) and rate == 0)
@@ -48,7 +55,7 @@ class StepSample:
                 gradient = None if name is None else _local(parameter.grad)
                 if name is None or not can_measure(gradient) or not can_measure(parameter):
                     continue
-                self.add("weight_gradient", name, gradient)
+                self.add("weight_gradient", name, gradient, scale)
                 if moves and name not in self._weights:
                     with _apart(parameter):
                         weight = sample_of(_local(parameter))

@@ -48,7 +48,7 @@ HEADER: Final = len(Statistics._fields) - 1
 
 
 def can_measure(value: Any) -> bool:
-    """Whether a value is a tensor with statistics: dense, not empty, of a format that is known."""
+    """Whether a value is a tensor with statistics: dense, not empty, of a format that is known, with values."""
     import torch
 
     return (
@@ -57,6 +57,7 @@ def can_measure(value: Any) -> bool:
         and value.layout is torch.strided
         and value.device.type != "meta"
         and value.numel() > 0
+        and type(value).__name__ != "FakeTensor"
     )
 
 
@@ -78,7 +79,7 @@ def measured(tensor: Tensor) -> Tensor:
 
     wide = tensor.dtype == torch.float64
     real, whole, shift = (torch.float64, torch.int64, 52) if wide else (torch.float32, torch.int32, 23)
-    sample = sample_of(tensor).to(real)
+    sample = sample_of(tensor).to(real).resolve_neg()
     magnitude = sample.reshape(-1).view(whole).bitwise_and(torch.iinfo(whole).max)
     tiny, infinity = (_bits(limit, real) for limit in (torch.finfo(tensor.dtype).tiny, float("inf")))
     zero = magnitude == 0

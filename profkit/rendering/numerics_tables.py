@@ -133,11 +133,12 @@ def _range(row: TensorRow) -> str:
 
 def _update(row: UpdateRow) -> UpdateTableRow:
     swallowed = share_text(row.swallowed / row.values if row.values else None)
-    return UpdateTableRow(row.name, row.dtype, _first_and_last(row.ratios), swallowed)
+    # Weights that begin at zero have no ratio yet.
+    return UpdateTableRow(row.name, row.dtype, _first_and_last(row.ratios, none="undefined"), swallowed)
 
 
-def _first_and_last(values: Sequence[float | None]) -> str:
-    shown = ["not finite" if value is None else f"{value:.2e}" for value in values]
+def _first_and_last(values: Sequence[float | None], none: str = "not finite") -> str:
+    shown = [none if value is None else f"{value:.2e}" for value in values]
     return " → ".join(dict.fromkeys([*shown[:1], *shown[-1:]])) or "–"
 
 

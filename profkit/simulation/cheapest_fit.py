@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
+from functools import cache
 from itertools import combinations
 from typing import Final
 
-from profkit.model.report_fit import Fit, FitChoice
+from profkit.model.report_fit import FitChoice
 from profkit.simulation.block_operators import BlockOperators
-from profkit.simulation.fit import fit_program, may_fit, room_bytes
+from profkit.simulation.fit import fit_program, likely_ns, room_bytes, surely_fits
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import MemoryProgram
@@ -31,6 +33,9 @@ _OFFERED: Final = FitChanges(
 _CLEARLY: Final = 0.75
 """Of the step with fewer changes: more of them must be faster by what their times are off by (docs/fit.md)."""
 
+_NO_FASTER: Final = frozenset({"optimizer", "fused_loss", "recompute"})
+"""The first two have no price in time, and layers that run twice make no step shorter."""
+
 _NAMES: Final = ("fused_optimizer", "fused_attention", "fused_loss", "bf16", "optimizer", "recompute")
 
 
@@ -46,37 +51,48 @@ def cheapest_fit(
     """Changes beyond those asked for that surely fit and have the shortest step; None where none do.
 
     None of them is needless, and no more are taken than is clearly faster. Without a trace's step the first of the
-    smallest sets is taken.
+    smallest sets is taken. The time is looked at first: one replay of a step costs less than a play of the allocator.
     """
-
-    def fit(changes: FitChanges, step: Step | None = None) -> Fit:
-        return fit_program(
-            program, changes, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=gpu_bytes
-        )
-
     room = room_bytes(program, memory_bytes, gpu_bytes)
-    best: Fit | None = None
-    fitting: list[frozenset[str]] = []
-    for names in _sets(program, asked, operators):
-        if any(each <= names for each in fitting):
-            continue
-        changes = replace(asked, **{name: getattr(_OFFERED, name) for name in names})
-        if room is None or not (may_fit(program, changes, operators, room) and fit(changes).fits):
-            continue
-        fitting.append(names)
-        if "recompute" in names:
-            changes = _fewest_layers(program, changes, fit)
-        found = fit(changes, step)
-        clearly = 1.0 if best is None or len(found.changes) == len(best.changes) else _CLEARLY
-        if best is None or _step_ns(found) < clearly * _step_ns(best):
-            best = found
-    if best is None:
+    if room is None:
         return None
-    return FitChoice(changes=best.changes, settings=best.settings, after=best.after)
+
+    @cache
+    def fits(changes: FitChanges) -> bool:
+        return surely_fits(program, changes, operators, room)
+
+    @cache
+    def time_ns(changes: FitChanges) -> float:
+        return 0.0 if step is None else likely_ns(program, changes, operators, step)
+
+    best, size, shortest = asked, 0, math.inf
+    before: list[frozenset[str]] = []
+    for names in _sets(program, asked, operators):
+        changes, under = _with(asked, names), shortest * (1.0 if len(names) == size else _CLEARLY)
+        hopeful = time_ns(_with(asked, names - _NO_FASTER)) < under
+        if (
+            hopeful
+            and not any(each < names and fits(_with(asked, each)) for each in before)
+            and fits(changes)
+        ):
+            if "recompute" in names:
+                changes = _fewest_layers(program, changes, fits)
+            found_ns = time_ns(changes if "recompute" in names else _with(asked, names - _NO_FASTER))
+            if found_ns < under:
+                best, size, shortest = changes, len(names), found_ns
+        before.append(names)
+    if best is asked:
+        return None
+    found = fit_program(program, best, operators, step=step, memory_bytes=memory_bytes, gpu_bytes=gpu_bytes)
+    return FitChoice(changes=found.changes, settings=found.settings, after=found.after)
+
+
+def _with(asked: FitChanges, names: Iterable[str]) -> FitChanges:
+    return replace(asked, **{name: getattr(_OFFERED, name) for name in names})
 
 
 def _fewest_layers(
-    program: MemoryProgram, changes: FitChanges, fit: Callable[[FitChanges], Fit]
+    program: MemoryProgram, changes: FitChanges, fits: Callable[[FitChanges], bool]
 ) -> FitChanges:
     """The changes with as few layers recomputed as do, by halves; with all of them where no fewer do."""
     layers = find_segments(program)
@@ -84,12 +100,8 @@ def _fewest_layers(
     while fewest < most:
         count = (fewest + most) // 2
         fewer = replace(changes, recompute=str(count))
-        fewest, most, best = (fewest, count, fewer) if fit(fewer).fits else (count + 1, most, best)
+        fewest, most, best = (fewest, count, fewer) if fits(fewer) else (count + 1, most, best)
     return best
-
-
-def _step_ns(found: Fit) -> float:
-    return found.after.step_ns.likely if found.after.step_ns is not None else 0.0
 
 
 def _sets(

@@ -13,21 +13,27 @@ from numpy.typing import NDArray
 
 from profkit.memory.categories import CATEGORIES, PARAMETER, UNKNOWN_USE
 from profkit.memory.growth import growth_rows, step_boundaries
-from profkit.memory.private_pools import private_pools
 from profkit.model import Trace
 from profkit.model.memory_history import Action
 from profkit.model.report_fit import Fit, FitCategory, FitNote, FitNow, FitThen
 from profkit.model.rows import Interval
-from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.fit_changes import FitChanges, PricedChange
+from profkit.simulation.fit_notes import about_recording
 from profkit.simulation.memory_program import MemoryProgram
 from profkit.simulation.offload_time import offload_ns
 from profkit.simulation.predict import Step
-from profkit.simulation.recompute_memory import cheapest_places, find_segments
 from profkit.simulation.reserved_memory import reserved_bytes
 
-__all__ = ["failed_request", "fit_program", "gpu_bytes", "largest_batch", "may_fit", "room_bytes"]
+__all__ = [
+    "failed_request",
+    "fit_program",
+    "gpu_bytes",
+    "largest_batch",
+    "likely_ns",
+    "room_bytes",
+    "surely_fits",
+]
 
 _MOST_BATCH: Final = 64 * 1024
 
@@ -60,7 +66,8 @@ def fit_program(
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
     failed, grows = failed_request(program), _grows(program)
     priced, program, changed = _changed(program, changes, operators)
-    peak, reserved = _peak(changed, priced), _reserved(program, changed, priced, room)
+    moved = _unexplained(program, changes)
+    peak, reserved = _peak(changed, priced, moved), _reserved(program, changed, priced, moved, room)
     return Fit(
         before=FitNow(
             peak_bytes=int(program.replayed.allocated.max()),
@@ -82,16 +89,38 @@ def fit_program(
         notes=[
             *([FitNote(code="ran-out", params={"bytes": _requested(program, failed)})] if failed else []),
             *([FitNote(code="grows", params={"bytes": grows})] if grows else []),
-            *_notes(program, changes, operators),
+            *about_recording(program, changes, operators),
             *([FitNote(code="gives-back")] if reserved.high == room else []),
         ],
     )
 
 
-def may_fit(program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None, room: int) -> bool:
-    """Whether a step may surely run in so much: never where the upper end of its peak is more. The allocator is not played."""
-    priced, _, changed = _changed(program, changes, operators)
-    return _peak(changed, priced).high <= room
+def surely_fits(
+    program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None, room: int
+) -> bool:
+    """Whether `fit_program` says of so much room that the step fits; the allocator is played once at most."""
+    if not _finishes(program):
+        return False
+    priced, program, changed = _changed(program, changes, operators)
+    _, more = moved = _unexplained(program, changes)
+    return _peak(changed, priced, moved).high <= room and _runs_in(program, changed, priced, room - more)
+
+
+def likely_ns(
+    program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None, step: Step
+) -> float:
+    """What `fit_program` says is the likely time of the changed step."""
+    priced = changes.priced(program, operators)
+    beside = 0.0
+    if changes.offload_optimizer:
+        *_, changed = _changed(program, changes, operators)
+        beside = offload_ns(_on_host(changed, changes), step.facts.gpu).likely
+    return round(step.after_ns([change for each in priced for change in each.time]) + beside)
+
+
+def _finishes(program: MemoryProgram) -> bool:
+    """Whether the recorded step comes to its end, and takes no more memory than the one before."""
+    return failed_request(program) is None and not _grows(program)
 
 
 @lru_cache(maxsize=4)
@@ -101,7 +130,14 @@ def _changed(
     """The changes, the blocks with a request that failed, and these changed."""
     priced, failed = changes.priced(program, operators), failed_request(program)
     program = program if failed is None else _with_request(program, failed)
-    return priced, program, _applied(program, priced)
+    later = priced[len(changes.work.priced(program, operators)) :]
+    return priced, program, _applied(_worked(program, changes.work, operators), later)
+
+
+@lru_cache(maxsize=16)
+def _worked(program: MemoryProgram, work: FitChanges, operators: BlockOperators | None) -> MemoryProgram:
+    """What several sets of changes begin with."""
+    return _applied(program, work.priced(program, operators))
 
 
 def failed_request(program: MemoryProgram) -> int | None:
@@ -169,9 +205,10 @@ def largest_batch(
     while failing - fitting > 1:
         middle = (fitting + failing) // 2 if failing < _MOST_BATCH or fitting else 64
         middle = min(max(middle, fitting + 1), failing - 1)
-        priced = replace(changes, batch=middle / 64).priced(program, operators)
-        reserved = _reserved(program, _applied(program, priced), priced, memory_bytes)
-        if reserved.high <= memory_bytes:
+        asked = replace(changes, batch=middle / 64)
+        priced, _, changed = _changed(program, asked, operators)
+        _, more = _unexplained(program, asked)
+        if _runs_in(program, changed, priced, memory_bytes - more):
             fitting = middle
         else:
             failing = middle
@@ -184,36 +221,84 @@ def _applied(program: MemoryProgram, priced: Sequence[PricedChange]) -> MemoryPr
     return program
 
 
-def _peak(changed: MemoryProgram, priced: Sequence[PricedChange]) -> Interval:
+def _unexplained(program: MemoryProgram, changes: FitChanges) -> tuple[int, int]:
+    """Bytes by which a step may take less, and more, where blocks of an unknown use change as well.
+
+    They may be inputs, which have the batch in their size, or weights without a gradient, which ranks share.
+    """
+    unknown = int(program.bytes[program.maybe_batched & program.before].sum())
+    times = changes.batch * changes.sequence * (1 / changes.ranks if changes.shard in _SHARES_WEIGHTS else 1)
+    least, most = min(times, 1.0), max(changes.batch * changes.sequence, 1.0)
+    return round(unknown * (1 - least)), round(unknown * (most - 1))
+
+
+_SHARES_WEIGHTS: Final = ("zero2", "zero3")
+
+
+def _peak(changed: MemoryProgram, priced: Sequence[PricedChange], moved: tuple[int, int]) -> Interval:
     likely = changed.peak_bytes()
     unsure = float(np.hypot(_UNSURE, sum(each.unsure**2 for each in priced) ** 0.5))
-    return _around(likely, likely * (1 - unsure), likely * (1 + unsure))
+    less, more = moved
+    return _around(likely, max(likely * (1 - unsure) - less, 0), likely * (1 + unsure) + more)
 
 
 def _reserved(
-    program: MemoryProgram, changed: MemoryProgram, priced: Sequence[PricedChange], room: int | None = None
+    program: MemoryProgram,
+    changed: MemoryProgram,
+    priced: Sequence[PricedChange],
+    moved: tuple[int, int],
+    room: int | None = None,
 ) -> Interval:
     """As the allocator is played; as far off as that is for the recorded step, and as the peak may be.
 
     With less ``room`` than it would like, it gives free segments back: then the upper end is the room in which it surely
     runs all the same, and the lower end that in which it may. What is free is given back: it is as sure as the peak.
     """
-    recorded, played = program.replayed.reserved_peak, reserved_bytes(program) or 0
+    recorded, (less, more) = program.replayed.reserved_peak, moved
     likely = reserved_bytes(changed) or 0
     if recorded and not priced and program.origin is None:
         likely = recorded
-    missed = abs(recorded / played - 1) if recorded and played else 0.05
-    unsure = float(np.hypot(_UNSURE + missed, sum(each.unsure_reserved**2 for each in priced) ** 0.5))
-    least, most = max(likely * (1 - unsure), 0), likely * (1 + unsure)
+    unsure, short = _unsure_reserved(program, priced), _unsure_when_short(program, priced)
+    least, most = max(likely * (1 - unsure) - less, 0), likely * (1 + unsure) + more
     if room is None or most <= room:
         return _around(likely, least, most)
-    short = float(np.hypot(_UNSURE + missed, sum(each.unsure**2 for each in priced) ** 0.5))
-    if reserved_bytes(changed, round(room / (1 + short))) is not None:
-        return _around(min(likely, room), min(least, changed.peak_bytes() * (1 - short)), room)
-    if least > room >= changed.peak_bytes() * (1 - short):
-        runs = reserved_bytes(changed, round(room * (1 + short))) is not None
+    least_short = max(changed.peak_bytes() * (1 - short) - less, 0)
+    if _runs_in(program, changed, priced, room - more):
+        return _around(min(likely, room), min(least, least_short), room)
+    if least > room >= least_short:
+        runs = reserved_bytes(changed, round((room + less) * (1 + short))) is not None
         least = float(room) if runs else least
     return _around(likely, least, most)
+
+
+def _runs_in(
+    program: MemoryProgram, changed: MemoryProgram, priced: Sequence[PricedChange], room: int
+) -> bool:
+    """Whether the upper end of what a changed step reserves is no more than the room: one play of the allocator tells.
+
+    What is sure to fit without giving anything back fits when short of memory too: that is surer of each change.
+    """
+    if reserved_bytes(changed, round(room / (1 + _unsure_when_short(program, priced)))) is not None:
+        return True
+    as_recorded = not priced and program.origin is None
+    recorded = program.replayed.reserved_peak or 0
+    return as_recorded and 0 < recorded * (1 + _unsure_reserved(program, priced)) <= room
+
+
+def _unsure_reserved(program: MemoryProgram, priced: Sequence[PricedChange]) -> float:
+    return float(np.hypot(_UNSURE + _missed(program), sum(each.unsure_reserved**2 for each in priced) ** 0.5))
+
+
+def _unsure_when_short(program: MemoryProgram, priced: Sequence[PricedChange]) -> float:
+    """The same where what is free is given back: as unsure as the peak."""
+    return float(np.hypot(_UNSURE + _missed(program), sum(each.unsure**2 for each in priced) ** 0.5))
+
+
+@lru_cache(maxsize=4)
+def _missed(program: MemoryProgram) -> float:
+    """How far off the played allocator is of the recorded step."""
+    recorded, played = program.replayed.reserved_peak, reserved_bytes(program) or 0
+    return abs(recorded / played - 1) if recorded and played else 0.05
 
 
 _CONTEXT_BYTES: Final = 631 << 20
@@ -258,7 +343,7 @@ def _time(step: Step | None, priced: Sequence[PricedChange], on_host: int) -> In
     if step is None:
         return None
     found = step.predict([change for each in priced for change in each.time])
-    alone = [step.predict(each.time).likely for each in priced if each.time]
+    alone = [step.told_ns / step.after_ns(each.time) for each in priced if each.time]
     missed = (1 - _LEAST_GAIN) * sum(max(math.log(speedup), 0.0) for speedup in alone)
     low = math.exp(min(math.log(found.low), math.log(found.likely) - missed) - _ANOTHER_RUN)
     high = math.exp(math.log(found.high) + _ANOTHER_RUN)
@@ -292,39 +377,3 @@ def _held(program: MemoryProgram) -> NDArray[Any]:
     peak = int(program.curve().argmax())
     there = (program.allocated <= peak) & (program.freed > peak)
     return np.bincount(program.use[there], program.bytes[there], minlength=len(CATEGORIES))
-
-
-def _notes(program: MemoryProgram, changes: FitChanges, operators: BlockOperators | None) -> list[FitNote]:
-    notes = []
-    replayed = program.replayed
-    if replayed.lost_frees or replayed.unmatched:
-        notes.append(FitNote(code="history-incomplete"))
-    if replayed.resized:
-        notes.append(FitNote(code="other-allocator"))
-    pools = private_pools(program.history, replayed.device)
-    if pools is not None:
-        notes.append(FitNote(code="private-pools", params={"bytes": pools.reserved_bytes}))
-    if changes.sequence != 1 and operators is None:
-        notes.append(FitNote(code="scores-unknown"))
-    if changes.bf16 and operators is not None and under_autocast(program, operators):
-        notes.append(FitNote(code="bf16-already"))
-    if changes.recompute is not None and changes.recompute.isdecimal():
-        every = find_segments(program)
-        chosen = sorted(place + 1 for place in cheapest_places(program, every, int(changes.recompute)))
-        layers = sum(each.step == every[-1].step for each in every)
-        notes.append(
-            FitNote(code="some-layers", params={"of": layers, "layers": ", ".join(map(str, chosen))})
-        )
-    if changes.stores_scores(program, operators):
-        notes.append(FitNote(code="scores-stored"))
-    timed = {"offload-roughly-timed": changes.offload_optimizer, "ranks-not-timed": changes.shard is not None}
-    notes += [FitNote(code=code) for code, asked in timed.items() if asked]
-    maybe = int(program.bytes[program.maybe_batched & program.before].sum())
-    moved = {
-        "unexplained-blocks": changes.batch != 1 or changes.sequence != 1,
-        "unshared-blocks": changes.shard is not None,
-    }
-    return [
-        *notes,
-        *(FitNote(code=code, params={"bytes": maybe}) for code, asked in moved.items() if asked and maybe),
-    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from profkit.simulation.autocast_memory import autocast_memory
 from profkit.simulation.block_operators import BlockOperators
 from profkit.simulation.edited_step import EditedStep
 from profkit.simulation.inference_memory import infer_only
+from profkit.simulation.layer_times import LayerTimes, layer_times
 from profkit.simulation.loss_memory import find_loss, fuse_loss_memory
 from profkit.simulation.memory_changes import (
     MemoryChange,
@@ -30,7 +32,7 @@ from profkit.simulation.memory_changes import (
 )
 from profkit.simulation.memory_program import MemoryProgram
 from profkit.simulation.predict import Change
-from profkit.simulation.recompute_memory import LayerTimes, find_segments, layer_times, recompute_memory
+from profkit.simulation.recompute_memory import find_segments, recompute_memory
 from profkit.simulation.registry import CHANGES
 from profkit.simulation.shard_memory import shard_memory
 
@@ -121,6 +123,16 @@ class FitChanges:
             return False
         return shares_keys_in_fp32(program, operators)
 
+    @property
+    def work(self) -> FitChanges:
+        """What is asked of forward and backward alone: these changes are made first, and cost the most to make."""
+        return FitChanges(
+            bf16=self.bf16,
+            fused_attention=self.fused_attention,
+            fused_loss=self.fused_loss,
+            recompute=self.recompute,
+        )
+
     def priced(self, program: MemoryProgram, operators: BlockOperators | None) -> list[PricedChange]:
         """The changes in the order in which they are made."""
         with_operators = [] if operators is None else self._of_operators(program, operators)
@@ -133,8 +145,7 @@ class FitChanges:
 
     def _of_operators(self, program: MemoryProgram, operators: BlockOperators) -> Iterator[PricedChange]:
         if self.bf16:
-            halved = in_steps_alike(autocast_memory(operators), operators)
-            yield PricedChange("bf16", None, halved, (CHANGES["bf16"].change,))
+            yield PricedChange("bf16", None, partial(_in_bf16, operators), (CHANGES["bf16"].change,))
         if self.fused_attention and not self.stores_scores(program, operators):
             fused = in_steps_alike(fuse_attention_memory(operators), operators)
             yield PricedChange("fused-attention", None, fused, (CHANGES["fused-attention"].change,))
@@ -146,10 +157,7 @@ class FitChanges:
 
     def _of_layers(self, program: MemoryProgram) -> Iterator[PricedChange]:
         if self.recompute is not None:
-            segments = find_segments(program, self.recompute)
-            layers, memory = layer_times(program, segments), recompute_memory(segments)
-            times = (_forward_again(layers),), (_forward_again(layers, _MOST_OF_A_FORWARD),)
-            yield PricedChange("recompute", self.recompute, memory, *times)
+            yield _recomputed(program, self.recompute)
 
     def _of_optimizer(self, operators: BlockOperators | None) -> Iterator[PricedChange]:
         if self.optimizer is not None:
@@ -175,6 +183,20 @@ class FitChanges:
         if self.accumulate > 1:
             parts, time = self.accumulate, (_launched(self.accumulate),)
             yield PricedChange("accumulate", parts, accumulate_over(parts), time)
+
+
+@lru_cache(maxsize=1)
+def _in_bf16(operators: BlockOperators, program: MemoryProgram) -> MemoryProgram:
+    """It is the first change wherever it is made, and costs the most."""
+    return in_steps_alike(autocast_memory(operators), operators)(program)
+
+
+@lru_cache(maxsize=4)
+def _recomputed(program: MemoryProgram, which: str) -> PricedChange:
+    segments = find_segments(program, which)
+    layers, memory = layer_times(program, segments), recompute_memory(segments)
+    times = (_forward_again(layers),), (_forward_again(layers, _MOST_OF_A_FORWARD),)
+    return PricedChange("recompute", which, memory, *times)
 
 
 def in_steps_alike(change: MemoryChange, operators: BlockOperators) -> MemoryChange:

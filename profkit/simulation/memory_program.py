@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -96,7 +97,7 @@ class MemoryProgram:
         found: NDArray[np.bool_] = ~self.before & (self.activity[born] == activity)
         return found
 
-    @property
+    @cached_property
     def makes_gradients(self) -> NDArray[np.bool_]:
         """For each event whether it allocates a weight's gradient, or what has the size of one in a backward pass."""
         made = (self.use == GRADIENT) | (self.born_in(BACKWARD) & self.maybe_batched)

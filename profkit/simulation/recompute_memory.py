@@ -15,21 +15,18 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.memory.categories import ACTIVATION, BACKWARD
+from profkit.memory.categories import ACTIVATION
 from profkit.memory.phase_memory import Stretch
 from profkit.memory.replay import curve_of
-from profkit.model import IntColumn
 from profkit.model.memory_history import Action
 from profkit.simulation.memory_changes import MemoryChange
 from profkit.simulation.memory_program import MemoryProgram
 
 __all__ = [
-    "LayerTimes",
     "Segment",
     "backward_begin",
     "cheapest_places",
     "find_segments",
-    "layer_times",
     "recompute_memory",
 ]
 
@@ -37,7 +34,6 @@ _LEAST_SHARE = 0.02
 """Of all activations: a loop whose layers keep less is no loop over layers."""
 _ALONE = 0.99
 """Of what repeats: one line that holds so much leads to the loop, or is the loop's."""
-_FORWARD = 0
 _MOSTLY = 0.9
 _FEWEST_STACKS = 2
 """One place in the code is an operator, no layer."""
@@ -70,7 +66,6 @@ class Segment:
         return int(made[program.requested[made].argmax()])
 
 
-@lru_cache(maxsize=4)
 def find_segments(program: MemoryProgram, which: str = "all") -> Sequence[Segment]:
     """The layers of all steps of a program, in order.
 
@@ -80,9 +75,14 @@ def find_segments(program: MemoryProgram, which: str = "all") -> Sequence[Segmen
             many of a step: those first that keep the most for their time on the host.
     """
     if which.isdecimal():
-        every = find_segments(program)
+        every = _found_segments(program, "all")
         places = cheapest_places(program, every, int(which))
         return [each for each, place in zip(every, _places(every), strict=True) if place in places]
+    return _found_segments(program, which)
+
+
+@lru_cache(maxsize=4)
+def _found_segments(program: MemoryProgram, which: str) -> Sequence[Segment]:
     kept = (program.use == ACTIVATION) & ~program.before
     phases = [
         each for each in program.stretches.phases if each.path == which or each.path.startswith(f"{which}/")
@@ -170,12 +170,13 @@ class _Layers:
         return found
 
     def _lines(self, rows: NDArray[np.int64], depth: int) -> dict[str, NDArray[np.int64]]:
+        stacks, stack_of = np.unique(self.program.stack[rows], return_inverse=True)
         lines: dict[str, list[int]] = defaultdict(list)
-        for row in rows.tolist():
-            path = self.paths[int(self.program.stack[row])]
+        for place, stack in enumerate(stacks.tolist()):
+            path = self.paths[stack]
             if len(path) > depth:
-                lines[path[depth]].append(row)
-        return {line: np.array(mine) for line, mine in lines.items()}
+                lines[path[depth]].append(place)
+        return {line: rows[np.isin(stack_of, mine)] for line, mine in lines.items()}
 
     def _turns(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each row how often its stack comes: three blocks at once are the results of one operator."""
@@ -224,47 +225,6 @@ class _Layers:
         return [*([unlike] if len(unlike) else []), *(rows[turn == each] for each in range(repeats))]
 
 
-@dataclass(frozen=True)
-class LayerTimes:
-    """When the host was in some layers of a forward pass."""
-
-    unix_ns: Sequence[tuple[int, int]]
-    """In each step of the history."""
-    shares: Sequence[tuple[float, float]]
-    """In the last of them: 0 is the begin of its forward pass, 1 its end."""
-    tensors: int = 0
-    """How many tensors the layers of that step keep."""
-
-
-def layer_times(program: MemoryProgram, segments: Sequence[Segment]) -> LayerTimes:
-    """When the layers run: from a layer's first activation to the next one's, so that its last kernel is in it."""
-    events = program.replayed.events.time_ns
-    spans = [_host_span(program, events, place, segments) for place in range(len(segments))]
-    if not segments:
-        return LayerTimes((), ())
-    last = max(segment.step for segment in segments)
-    mine = [span for span, segment in zip(spans, segments, strict=True) if segment.step == last]
-    start = next(segment for segment in segments if segment.step == last).first(program)
-    before = np.flatnonzero(program.activity[:start] != _FORWARD)
-    after = np.flatnonzero(program.activity[start:] == BACKWARD)
-    since = int(events[int(before[-1]) + 1 if len(before) else 0])
-    until = int(events[start + int(after[0]) if len(after) else len(events) - 1])
-    length = max(until - since, 1)
-    shares = [((begin - since) / length, (end - since) / length) for begin, end in mine]
-    return LayerTimes(spans, shares, sum(len(each.rows) for each in segments if each.step == last))
-
-
-def _host_span(
-    program: MemoryProgram, events: IntColumn, place: int, segments: Sequence[Segment]
-) -> tuple[int, int]:
-    segment = segments[place]
-    behind = segments[place + 1] if place + 1 < len(segments) else None
-    following = segment.last(program) + 1
-    if behind is not None and behind.step == segment.step and behind.name == segment.name:
-        following = max(behind.first(program), following)
-    return int(events[segment.first(program)]), int(events[min(following, len(events) - 1)])
-
-
 def recompute_memory(segments: Sequence[Segment]) -> MemoryChange:
     """The activations of some layers recomputed, each layer by itself."""
 
@@ -311,14 +271,19 @@ def backward_begin(recorded: MemoryProgram, segment: Segment) -> int:
 
 def _allocations_before(recorded: MemoryProgram, state: int) -> tuple[int, int]:
     """The first event and the one behind the last of those that allocate, uninterrupted, before what is freed at a state."""
+    latest, begins = _allocations(recorded)
+    last = int(latest[state - 1])
+    return int(begins[last]), last + 1
+
+
+@lru_cache(maxsize=4)
+def _allocations(recorded: MemoryProgram) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each event the last that allocates up to it, and the first of those that allocate, uninterrupted, before it."""
     allocates = recorded.replayed.events.action == Action.ALLOC
-    last = state - 1
-    while last > 0 and not allocates[last]:
-        last -= 1
-    begin = last
-    while begin > 0 and allocates[begin - 1]:
-        begin -= 1
-    return begin, last + 1
+    events = np.arange(len(allocates))
+    latest = np.maximum.accumulate(np.where(allocates, events, 0))
+    others = np.maximum.accumulate(np.where(allocates, 0, events + 1))
+    return latest, np.append(0, others[:-1])
 
 
 @dataclass(frozen=True)
@@ -343,6 +308,7 @@ class _Blocks:
         self.sources = program.source[self.by_source]
         self.by_time = np.argsort(program.allocated, kind="stable")
         self.times = program.allocated[self.by_time]
+        self.is_kept = np.zeros(len(self.bytes), bool)
 
     def recomputed(self, segment: Segment, begin: int) -> _Again:
         """A layer whose backward begins at a state."""
@@ -376,7 +342,10 @@ class _Blocks:
         """What the layer's forward takes for a moment beyond all that it keeps, as one block: its row and size, or none."""
         program, none = self.program, np.zeros(0, np.int64)
         since, until = np.searchsorted(self.times, (first, last + 1))
-        rows = np.setdiff1d(self.by_time[since:until], kept)
+        self.is_kept[kept] = True
+        rows = self.by_time[since:until]
+        rows = np.sort(rows[~self.is_kept[rows]])
+        self.is_kept[kept] = False
         rows = rows[(program.freed[rows] <= last) & (program.requested[rows] > 0)]
         if not len(rows) or begin >= program.end:
             return none, none

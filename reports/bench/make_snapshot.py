@@ -6,7 +6,7 @@ order), so that the next replica may allocate at the same addresses: the trace
 stays one valid history, and after the last replica the live blocks are those
 of the source's ``segments``, which are kept.  ``segment_alloc`` entries occur
 in the first replica only (the pool stays mapped).  Times move on by one period
-per replica.  Entries that share one ``frames`` list in the source share one
+per replica, and so do annotations, which tell steps.  Entries that share one ``frames`` list in the source share one
 new list in each replica, as torch writes them; the frame dicts are shared.
 
 ``--keep tail`` cuts to the newest N entries, as torch's ring buffer
@@ -26,9 +26,18 @@ import pickle
 from pathlib import Path
 
 
+def period_of(trace: list[dict], gap_us: int) -> int:
+    times = [entry["time_us"] for entry in trace if "time_us" in entry]
+    return max(times) - min(times) + gap_us
+
+
+def later(annotations: list[dict], periods: int, period: int) -> list[dict]:
+    return [{**each, "time_us": each["time_us"] + k * period} for k in range(periods) for each in annotations]
+
+
 def replicate(trace: list[dict], wanted: int, gap_us: int) -> list[dict]:
     times = [entry["time_us"] for entry in trace if "time_us" in entry]
-    period = max(times) - min(times) + gap_us
+    period = period_of(trace, gap_us)
     live: dict[int, dict] = {}
     for entry in trace:
         if entry["action"] == "alloc":
@@ -80,7 +89,11 @@ def make(path: str | Path, out: str | Path, *, entries: int, keep: str = "all", 
         snapshot = pickle.load(handle)
     traces = snapshot["device_traces"]
     device = max(range(len(traces)), key=lambda i: len(traces[i]))
-    trace = replicate(traces[device], entries, gap_us)
+    source = traces[device]
+    trace = replicate(source, entries, gap_us)
+    if snapshot.get("external_annotations"):
+        moved = (trace[-1]["time_us"] - source[-1]["time_us"]) // (period := period_of(source, gap_us))
+        snapshot["external_annotations"] = later(snapshot["external_annotations"], moved + 1, period)
     traces[device] = trace[-entries:] if keep == "tail" else trace
     with Path(out).open("wb") as handle:
         pickle.dump(snapshot, handle)

@@ -20,9 +20,17 @@ torch = pytest.importorskip("torch", reason="SKIPPED LOUDLY: torch is not instal
 
 from profkit.recording import program_events  # noqa: E402
 from profkit.recording.notices import RecordingWarning  # noqa: E402
-from profkit.recording.tensor_histories import MOST_SAMPLES  # noqa: E402
 from profkit.recording.tensor_statistics import LARGEST_SAMPLE, measured, sample_of  # noqa: E402
 from profkit.recording.tensor_statistics import read as read_statistics  # noqa: E402
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """The models are so small that threads only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 class Block(torch.nn.Module):
@@ -104,6 +112,158 @@ def test_a_model_can_be_pickled_while_it_is_recorded(tmp_path):
         pickle.loads(pickle.dumps(model))
 
 
+class Around(torch.nn.Module):
+    """A linear layer with something around it."""
+
+    def __init__(self, before=lambda x: x, after=lambda x: x):
+        super().__init__()
+        self.linear, self.before, self.after = torch.nn.Linear(16, 16), before, after
+
+    def forward(self, x):
+        return self.after(self.linear(self.before(x)))
+
+
+class Table(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(16))
+
+    def forward(self):
+        return self.weight
+
+
+def test_of_a_module_that_runs_twice_the_first_output_and_its_gradient_are_looked_at(tmp_path):
+    model = torch.nn.Linear(16, 16)
+    kept = []
+
+    def run(batch):
+        kept.append(model(batch))
+        kept[0].retain_grad()
+        return model(torch.tanh(kept[0]))
+
+    numerics = recorded(
+        tmp_path, lambda: train(model, torch.optim.SGD(model.parameters(), 0.1), 1, run=run), model
+    )
+    norms = {row.tensor: row.norms[0] for row in numerics.tensors if row.name == "Linear"}
+    assert norms["activation"] == pytest.approx(kept[0].norm().item())
+    assert norms["gradient"] == pytest.approx(kept[0].grad.norm().item())
+
+
+def negative(x):
+    """With the sign kept aside."""
+    return torch._neg_view(x)
+
+
+@pytest.mark.parametrize(
+    ("gives", "looked_at"),
+    [
+        (lambda x: (None, torch.arange(3), [x, {}]), True),
+        (lambda x: {"loss": None, "hidden": x}, True),
+        (negative, True),
+        (lambda x: x.to(torch.complex64), False),
+        (lambda x: x.argmax(-1), False),
+        (lambda x: x[:0], False),
+        (lambda x: x.detach().to(torch.float8_e4m3fn), False),
+        (lambda x: x.detach().to_sparse(), False),
+        (lambda x: (), False),
+    ],
+)
+def test_of_what_a_module_gives_the_first_tensor_with_statistics_is_looked_at(tmp_path, gives, looked_at):
+    model = Around(after=gives)
+    numerics = recorded(
+        tmp_path,
+        lambda: train(
+            model,
+            torch.optim.SGD(model.parameters(), 0.1),
+            1,
+            run=lambda x: (model(x), model.linear(x))[1],
+        ),
+        model,
+    )
+    names = {row.name for row in numerics.tensors if row.tensor == "activation"}
+    assert names == {"linear"} | ({"Around"} if looked_at else set())
+
+
+def test_a_parameter_that_a_module_gives_keeps_no_hook(tmp_path):
+    table = Table()
+    model = torch.nn.ModuleList([Around(), table])
+    numerics = recorded(
+        tmp_path,
+        lambda: train(
+            model, torch.optim.SGD(model.parameters(), 0.1), 1, run=lambda x: model[0](x) + table()
+        ),
+        model,
+    )
+    assert not table.weight._backward_hooks
+    assert {(row.tensor, row.name) for row in numerics.tensors} >= {
+        ("activation", "1"), ("weight_gradient", "1.weight"),
+    }  # fmt: skip
+
+
+def test_tensors_without_values_are_left_out(tmp_path):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    model, optimizer = build()
+
+    def run():
+        with FakeTensorMode():
+            torch.nn.Linear(4, 4)(torch.ones(2, 4))
+        train(model, optimizer, 1)
+
+    assert recorded(tmp_path, run).tensors
+
+
+def test_gradients_that_a_fused_optimizer_unscales_are_told_unscaled(tmp_path):
+    norms = []
+    for scaled in (False, True):
+        model, optimizer = build(fused=True)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20, enabled=scaled)
+
+        def run(model=model, optimizer=optimizer, scaler=scaler):
+            scaler.scale(model(torch.ones(4, 16)).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+        numerics = recorded(tmp_path, run, model)
+        norms.append([row.norms[0] for row in numerics.tensors if row.tensor == "weight_gradient"])
+    assert norms[0] == pytest.approx(norms[1], rel=1e-6)
+
+
+def test_the_step_in_which_a_program_fails_is_kept(tmp_path):
+    model, optimizer = build()
+
+    def fail(batch):
+        found = model(batch * (float("nan") if optimizer.state else 1))
+        if found.isnan().any():
+            raise FloatingPointError("not finite")
+        return found
+
+    recorder = profkit.numerics(model, every=1, folder=tmp_path / "run")
+    with pytest.raises(FloatingPointError), recorder:
+        train(model, optimizer, 4, run=fail)
+    numerics = profkit.analyze(recorder.file).document.numerics[0]
+    finding = codes(numerics)["nan-found"]
+    assert (finding.params["name"], finding.params["step"]) == ("layers.0.linear", 1)
+    assert (list(numerics.steps), numerics.step_count) == ([0, 1], 2)
+
+
+def test_a_recording_without_steps_says_so(tmp_path):
+    recorded(tmp_path, lambda: None, build()[0])
+    text = profkit.analyze(tmp_path / "run").render("text")
+    assert text.startswith("Numerics of Net: no step was looked at.")
+
+
+def test_a_weight_that_begins_at_zero_has_no_ratio_yet(tmp_path):
+    model, optimizer = build()
+    model.head.bias.data.zero_()
+    numerics = recorded(tmp_path, lambda: train(model, optimizer, 2), model)
+    assert next(row.ratios[0] for row in numerics.updates if row.name == "head.bias") is None
+    profkit.analyze(tmp_path / "run").save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "undefined → " in page
+    assert "not finite" not in page
+
+
 def test_a_clean_training_has_no_findings(tmp_path):
     model, optimizer = build()
     numerics = recorded(tmp_path, lambda: train(model, optimizer, 8), every=2)
@@ -161,7 +321,7 @@ def test_gradients_below_the_range_of_fp16_are_found(tmp_path):
     finding = codes(numerics)["below-range"]
     assert finding.params["dtype"] == "fp16"
     assert finding.params["tensor"] in ("gradient", "weight_gradient")
-    assert "fp16's range" in finding.message
+    assert "fp16's normal range" in finding.message
     assert "GradScaler" in finding.message
     model, optimizer = build(torch.float16, torch.optim.SGD)
     assert "below-range" not in codes(recorded(tmp_path, lambda: train(model, optimizer, 3, scale=100.0)))
@@ -283,9 +443,10 @@ def test_a_scaler_tells_its_scale_and_the_steps_that_it_skips(tmp_path):
     assert "from 2^118 to " in codes(numerics)["steps-skipped"].message
 
 
-def test_many_samples_are_thinned(tmp_path):
+def test_many_samples_are_thinned(tmp_path, monkeypatch):
+    monkeypatch.setattr("profkit.recording.tensor_histories.MOST_SAMPLES", 16)
     model, optimizer = build()
-    steps = MOST_SAMPLES + 10
+    steps = 26
     numerics = recorded(tmp_path, lambda: train(model, optimizer, steps), model.head)
     assert numerics.every == 2
     assert list(numerics.steps) == list(range(0, steps, 2))

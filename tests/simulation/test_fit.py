@@ -1,8 +1,7 @@
 """Predicted memory against what was measured, and the allocator that is played against another model of it."""
 
-import gzip
 import json
-import pickle
+import runpy
 from dataclasses import replace
 from functools import cache
 from time import process_time
@@ -38,10 +37,11 @@ from profkit.simulation.attention_memory import score_rows, sequence_times, shar
 from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators, Call, block_operators
 from profkit.simulation.caching_allocator import most_reserved
-from profkit.simulation.cheapest_fit import _sets, cheapest_fit
-from profkit.simulation.fit import fit_program, room_bytes
+from profkit.simulation.cheapest_fit import _NO_FASTER, _sets, _with, cheapest_fit
+from profkit.simulation.fit import fit_program, likely_ns, room_bytes, surely_fits
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
+from profkit.simulation.layer_times import layer_times
 from profkit.simulation.loss_memory import find_loss, fuse_loss_memory
 from profkit.simulation.memory_changes import keep_gradients, optimizer_kind
 from profkit.simulation.memory_program import memory_program
@@ -51,7 +51,6 @@ from profkit.simulation.recompute_memory import (
     _Layers,
     backward_begin,
     find_segments,
-    layer_times,
     recompute_memory,
 )
 from profkit.simulation.shard_memory import _steps, is_sharded
@@ -120,34 +119,32 @@ def test_steps_that_no_mark_tells_end_with_the_optimizers_stacks(model):
     assert np.abs(bare.step_bounds[1 : len(marked)] - marked[:-1]).max() <= 8
 
 
-def test_a_snapshot_of_100_000_entries_takes_under_3_s(tmp_path):
-    small = pickle.loads(gzip.decompress((DATA / "run_gpt" / "memory.pickle.gz").read_bytes()))
-    (trace,) = [each for each in small["device_traces"] if each]
-    closing = closed(trace)
-    small["device_traces"] = [(trace + closing) * (100_000 // len(trace + closing) + 1)]
-    small["segments"] = []
-    large = tmp_path / "memory.pickle"
-    large.write_bytes(pickle.dumps(small))
-    began = process_time()
-    profkit.fit(large, batch=2, recompute="all", keep_gradients=True, memory_bytes=10**9)
-    assert process_time() - began < 3
-    began = process_time()
-    searched = profkit.fit(large, memory_bytes=28 * 10**6)
-    assert process_time() - began < 3
-    assert searched.fits is False
+@pytest.fixture(scope="module")
+def long_history(tmp_path_factory):
+    """A snapshot of 100,000 entries, whose first steps a trace has too."""
+    folder = tmp_path_factory.mktemp("long")
+    make = runpy.run_path(str(DATA.parents[1] / "reports" / "bench" / "make_snapshot.py"))["make"]
+    entries = make(DATA / "run_gpt" / "memory.pickle.gz", folder / "memory.pickle", entries=100_000)
+    assert entries > 100_000
+    return folder / "memory.pickle"
 
 
-def closed(trace):
-    """Frees of what a history leaves allocated, so that it can be repeated."""
-    alive = {}
-    for entry in trace:
-        if entry["action"] == "alloc":
-            alive[entry["addr"]] = entry
-        elif entry["action"] == "free_completed":
-            alive.pop(entry["addr"], None)
-    return [
-        {**e, "action": action} for e in alive.values() for action in ("free_requested", "free_completed")
-    ]
+def test_a_snapshot_of_100_000_entries_takes_under_3_s(long_history):
+    began = process_time()
+    profkit.fit(long_history, batch=2, recompute="all", keep_gradients=True, memory_bytes=10**9)
+    assert process_time() - began < 3
+
+
+def test_the_search_for_what_fits_takes_a_few_times_as_long_as_reading(long_history):
+    """All 63 sets of changes are tried, and priced where they fit: 4 times as long, and 18 times when each was replayed."""
+    began = process_time()
+    read(long_history)
+    reading = process_time() - began
+    began = process_time()
+    found = profkit.fit([long_history, DATA / "run_gpt" / "trace.json.gz"], memory_bytes=28 * 10**6)
+    assert process_time() - began < 9 * reading
+    assert found.fits is False
+    assert found.cheapest is None
 
 
 @needs_shared
@@ -268,13 +265,19 @@ def test_a_layers_result_is_the_largest_of_what_its_last_operator_makes():
     assert Segment("layer", np.arange(4), 0).result(layer) == 1
 
 
+class Recorded(SimpleNamespace):
+    """A program of what a test needs of it, itself alone like itself."""
+
+    __hash__ = object.__hash__
+
+
 @pytest.mark.parametrize(("makes_gradient", "begin"), [(True, 6), (False, 3)])
 def test_the_backward_of_a_layer_begins_behind_that_of_the_next(makes_gradient, begin):
     """Events: two allocations and the result's free, a free, two allocations and the free of what the layer keeps."""
     a, f = int(Action.ALLOC), int(Action.FREE_COMPLETED)
     gradients = np.zeros(10, bool)
     gradients[4] = makes_gradient
-    step = SimpleNamespace(
+    step = Recorded(
         stack=np.array([1, 2]), requested=np.array([64, 64]), freed=np.array([9, 6]), end=10, makes_gradients=gradients,
         replayed=SimpleNamespace(events=SimpleNamespace(action=np.array([a, a, f, a, a, f, a, a, f]))),
     )  # fmt: skip
@@ -548,6 +551,28 @@ def test_of_the_gpus_own_memory_the_context_takes_its_part():
     assert room_bytes(program, None, None) is None
 
 
+def test_the_interval_holds_what_blocks_of_an_unknown_use_may_do():
+    """545 of 652 MiB are from before the history: weights without a gradient, or a cache that has the batch in it."""
+    program = memory_program(read(DATA / "snapshot" / "cases" / "late.pickle.gz"))
+    before = program.before & program.maybe_batched
+    unknown = int(program.bytes[before].sum())
+    assert unknown > 0.8 * program.peak_bytes()
+    plain = fit_program(program, FitChanges()).after.peak_bytes
+    twice = fit_program(program, FitChanges(batch=2))
+    assert twice.after.peak_bytes.high > plain.high + unknown
+    assert [note.code for note in twice.notes] == ["unexplained-blocks"]
+    room = round(twice.after.peak_bytes.likely * 1.5)
+    assert fit_program(program, FitChanges(batch=2), memory_bytes=room).fits is None
+    assert not surely_fits(program, FitChanges(batch=2), None, room)
+    shared = fit_program(program, FitChanges(shard="zero3", ranks=8))
+    assert shared.after.peak_bytes.low < plain.low - 0.8 * unknown
+    assert [note.code for note in shared.notes] == ["ranks-not-timed", "unshared-blocks"]
+    kept = fit_program(program, FitChanges(shard="zero1", ranks=8))
+    assert [note.code for note in kept.notes] == ["ranks-not-timed"]
+    longer = fit_program(program, FitChanges(sequence=2)).notes
+    assert [note.code for note in longer] == ["scores-unknown", "unexplained-blocks"]
+
+
 @needs_shared
 def test_memory_that_grows_never_surely_fits():
     found = profkit.fit(SHARED / "recordings" / "snapshot" / "leak.pickle", memory_bytes=10**12)
@@ -585,6 +610,25 @@ def test_short_memory_makes_the_allocator_give_free_segments_back():
         fit_program(*recorded("resnet50")[:1], FitChanges(), memory_bytes=row["after_bytes"] // 2).fits
         is False
     )
+
+
+def test_the_search_asks_the_same_of_each_set_as_is_told_of_it():
+    files = [DATA / "run_gpt" / name for name in ("memory.pickle.gz", "trace.json.gz")]
+    program, trace = memory_program(read(files[0])), read(files[1])
+    operators, step = block_operators(program, trace), first_step(timelines([trace], Options())[0])
+    verdicts = []
+    for names in list(_sets(program, FitChanges(), operators))[::4]:
+        changes = _with(FitChanges(), names)
+        peak = fit_program(program, changes, operators, step=step).after
+        for room in (round(peak.peak_bytes.high), round(peak.reserved_bytes.high), 90 << 20):
+            told = fit_program(program, changes, operators, step=step, memory_bytes=room)
+            fits = surely_fits(program, changes, operators, room)
+            assert fits is (told.fits is True and told.after.peak_bytes.high <= room)
+            verdicts.append(fits)
+        assert likely_ns(program, changes, operators, step) == told.after.step_ns.likely
+        plain = _with(FitChanges(), names - _NO_FASTER)
+        assert told.after.step_ns.likely >= likely_ns(program, plain, operators, step)
+    assert {True, False} == set(verdicts)
 
 
 @needs_shared

@@ -71,7 +71,7 @@ def _below(params: Params) -> str:
         remedy = "Use bf16, or keep this module in fp32." if tensor == "activation" else gradients
     values: Params = {**params, "what": _MANY[tensor]}
     text = (
-        "{share} of the {what} of `{name}` that are not zero are below {dtype}'s range, and {zero_share} of all are zero. "
+        "{share} of the {what} of `{name}` that are not zero are below {dtype}'s normal range, and {zero_share} of all are zero. "
         "The same holds for {count} of {tensors:tensor}. "
     )
     return say(text, values) + remedy
@@ -103,14 +103,15 @@ FINDINGS: Final[Table] = {
 
 def numerics_headline(recordings: Sequence[Numerics]) -> str:
     """What recordings of numerics show, where nothing else was recorded."""
-    found = sum(row.severity != Severity.INFO for each in recordings for row in each.findings)
+    looked, steps = len(recordings[0].steps), recordings[0].step_count
     of = recordings[0].model or "the model"
+    if not looked:
+        return f"Numerics of {of}: no step was looked at."
+    found = sum(row.severity != Severity.INFO for each in recordings for row in each.findings)
     told = say("{found:finding}", {"found": found}) if found else "nothing stands out"
-    looked = say(
-        "{looked} of {steps:step}", {"looked": len(recordings[0].steps), "steps": recordings[0].step_count}
-    )
+    were = "was" if looked == 1 else "were"
     ranks = say(" on {ranks:rank}", {"ranks": len(recordings)}) if len(recordings) > 1 else ""
-    return f"Numerics of {of}: {told}; {looked} were looked at{ranks}."
+    return f"Numerics of {of}: {told}; {looked} of {say('{steps:step}', {'steps': steps})} {were} looked at{ranks}."
 
 
 def norm_text(norm: float | None) -> str:
