@@ -551,6 +551,28 @@ def test_of_the_gpus_own_memory_the_context_takes_its_part():
     assert room_bytes(program, None, None) is None
 
 
+def test_the_interval_holds_what_blocks_of_an_unknown_use_may_do():
+    """545 of 652 MiB are from before the history: weights without a gradient, or a cache that has the batch in it."""
+    program = memory_program(read(DATA / "snapshot" / "cases" / "late.pickle.gz"))
+    before = program.before & program.maybe_batched
+    unknown = int(program.bytes[before].sum())
+    assert unknown > 0.8 * program.peak_bytes()
+    plain = fit_program(program, FitChanges()).after.peak_bytes
+    twice = fit_program(program, FitChanges(batch=2))
+    assert twice.after.peak_bytes.high > plain.high + unknown
+    assert [note.code for note in twice.notes] == ["unexplained-blocks"]
+    room = round(twice.after.peak_bytes.likely * 1.5)
+    assert fit_program(program, FitChanges(batch=2), memory_bytes=room).fits is None
+    assert not surely_fits(program, FitChanges(batch=2), None, room)
+    shared = fit_program(program, FitChanges(shard="zero3", ranks=8))
+    assert shared.after.peak_bytes.low < plain.low - 0.8 * unknown
+    assert [note.code for note in shared.notes] == ["ranks-not-timed", "unshared-blocks"]
+    kept = fit_program(program, FitChanges(shard="zero1", ranks=8))
+    assert [note.code for note in kept.notes] == ["ranks-not-timed"]
+    longer = fit_program(program, FitChanges(sequence=2)).notes
+    assert [note.code for note in longer] == ["scores-unknown", "unexplained-blocks"]
+
+
 @needs_shared
 def test_memory_that_grows_never_surely_fits():
     found = profkit.fit(SHARED / "recordings" / "snapshot" / "leak.pickle", memory_bytes=10**12)
