@@ -165,9 +165,7 @@ def test_neither_this_process_nor_its_workers_import_what_the_files_do_not_need(
     assert found == ["False", "False"]
 
 
-_VERSIONS_OF_DASK = (
-    "import sys; from distributed.versions import get_versions; get_versions(); print('pandas' in sys.modules)"
-)
+_VERSIONS_OF_DASK = "import sys; from distributed.versions import get_versions; get_versions(); print('pandas' in sys.modules)"
 """How workers and scheduler greet each other: until 2023 by importing each package that they name."""
 
 
