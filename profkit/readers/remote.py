@@ -22,7 +22,7 @@ _SECRETS = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_MESSAGE: Final = 300
-_INSTALL = "Install it: pip install fsspec (and the file system that it names)."
+_INSTALL = "Install it: pip install fsspec, and the file system's own package, such as s3fs."
 
 
 def is_remote(path: str) -> bool:
@@ -137,9 +137,9 @@ def _refused(path: str, error: Exception) -> ReadError:
     said = without_secrets(lines[0]).strip()[:_LONGEST_MESSAGE].rstrip(".") if lines else ""
     known = isinstance(error, OSError | ImportError | ValueError)
     kind = "" if known and said else type(error).__name__
-    missing = isinstance(error, ImportError | ValueError)
+    missing = isinstance(error, ImportError)
     return ReadError(
         without_secrets(path),
         f"it cannot be read: {': '.join(part for part in (kind, said) if part)}",
-        _INSTALL if missing else "Check the address and your credentials.",
+        "Install the package that it names." if missing else "Check the address and your credentials.",
     )

@@ -42,6 +42,7 @@ from profkit.timeline.view import (
     warm_up_tail,
 )
 from profkit.timeline.waits import find_waits
+from profkit.units import duration_text
 
 __all__ = ["Options", "Roles", "analysed_views", "kept_steps", "roles_given", "view_trace"]
 
@@ -110,8 +111,15 @@ def analysed_views(
 
 
 def _with_plain_step(view: TraceView, options: Options) -> TraceView:
-    """The view with its step's time without a profiler: what the person said, else what its run folder tells."""
+    """The view with its step's time without a profiler: what the person said, else what its run folder tells.
+
+    Raises:
+        AnalysisError: The person said less than the device is busy in a step.
+    """
     plain = options.plain_step_ns
+    if plain is not None and not is_possible(view, plain):
+        wrong = f"the device is busy for longer than {duration_text(plain)} in a step"
+        raise AnalysisError("the unprofiled step time", wrong, "Give the time of one step of this recording")
     if plain is None:
         plain = options.run_steps.get(view.trace.source.name)
         if plain is not None and not is_possible(view, plain):

@@ -165,6 +165,10 @@ WRONG = {
     "an empty list": (lambda: profkit.analyze([]), "names no recording"),
     "a time without a unit": (lambda: profkit.analyze(TRACE, plain_step=0.0383), "0.0383 is not a duration"),
     "a time in words": (lambda: profkit.analyze(TRACE, plain_step="soon"), "'soon' is not a duration"),
+    "a time that the device is busy for longer than": (
+        lambda: profkit.analyze(TRACE, plain_step="1us"),
+        "busy for longer than 1.00 µs in a step",
+    ),
     "an unknown GPU": (lambda: profkit.analyze(TRACE, peaks="H1000"), "neither a file nor a known GPU"),
     "an unknown step": (lambda: profkit.analyze(TRACE, step="nope"), "no range has this name"),
     "a device by torch's name": (lambda: profkit.analyze(TRACE, device="cuda:0"), "no such device"),
