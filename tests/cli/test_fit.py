@@ -1,6 +1,7 @@
 """``profkit fit`` as a program calls it."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -71,7 +72,22 @@ def test_a_report_prices_each_change_alone(tmp_path):
     assert CliRunner().invoke(main, ["analyze", RUN, "-q", "-o", str(page)]).exit_code == 0
     shown = CliRunner().invoke(main, ["analyze", RUN, "--format", "text", "-o", "-"]).stdout
     assert "all layers recomputed" in shown
-    assert "The peak after each change alone" in page.read_text()
+    shown = page.read_text()
+    assert "The peak after each change alone" in shown
+    assert "This GPU<small>140 GiB</small>" in shown
+    assert re.search(
+        r"twice the batch.*?<td class=\"n\">[\d.]+ MiB<small>[\d.]+ MiB to [\d.]+ MiB</small>", shown
+    )
+
+
+def test_a_page_without_a_history_claims_no_peak_and_no_calls(tmp_path):
+    page = tmp_path / "page.html"
+    alone = str(DATA / "cases" / "54_mem_no_history.pickle")
+    assert CliRunner().invoke(main, ["analyze", alone, "-o", str(page)]).exit_code == 0
+    shown = page.read_text()
+    assert "no history: only what was allocated at the end" in shown
+    assert "Where the memory at the end was allocated" in shown
+    assert "cudaMalloc; " not in shown
 
 
 def test_text_says_what_is_not_known():
