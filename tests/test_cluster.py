@@ -159,8 +159,19 @@ def test_neither_this_process_nor_its_workers_import_what_the_files_do_not_need(
         "            there = workers._client.run(lambda: 'pandas' in __import__('sys').modules)\n"
         "    print('pandas' in sys.modules, *there.values())\n"
     )
+    found = _printed(code)
+    if "True" in found and _printed(_VERSIONS_OF_DASK) == ["True"]:
+        pytest.skip("this Dask imports pandas to tell its version")
+    assert found == ["False", "False"]
+
+
+_VERSIONS_OF_DASK = "import sys; from distributed.versions import get_versions; get_versions(); print('pandas' in sys.modules)"
+"""How workers and scheduler greet each other: until 2023 by importing each package that they name."""
+
+
+def _printed(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    return done.stdout.split()
 
 
 def test_a_cluster_at_an_address_gives_what_one_process_gives():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -142,8 +141,9 @@ def _refuse_wrong(asked: FitChanges, batch: float | Literal["max"]) -> None:
     """Refuse what the command line would."""
     factors: dict[str, object] = {"sequence": asked.sequence, "batch": 1 if batch == "max" else batch}
     for name, factor in factors.items():
-        if not isinstance(factor, int | float) or not 0 < factor < math.inf:
-            raise ProfkitError(f"{name}={factor!r} is no multiple of the recorded one. Write a number over 0")
+        if not isinstance(factor, int | float) or not 0 < factor <= 1024:
+            wrong = f"{name}={factor!r} is no multiple of the recorded one"
+            raise ProfkitError(f"{wrong}. Write a number over 0 and up to 1024")
     for name, number in {"ranks": asked.ranks, "accumulate": asked.accumulate}.items():
         if type(number) is not int or number < 1:
             raise ProfkitError(f"{name}={number!r} is not a whole number from 1 on")

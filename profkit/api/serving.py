@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -65,6 +67,8 @@ class Desk:
     def __init__(self, folders: Sequence[str | Path]) -> None:
         self._roots = [Path(folder).resolve(strict=True) for folder in folders]
         self._reports: dict[tuple[Any, ...], Report] = {}
+        self.one_at_a_time = Lock()
+        """Held while a tool works: calls at once would read a file once each, and need the memory of all."""
 
     def analyze(self, path: str, step: str | None = None) -> Answer:
         """Say what limits a training step: the verdict, shares of the time, advice and the recording's health.
@@ -218,9 +222,8 @@ class Desk:
         given = Path(path)
         places = [given] if given.is_absolute() else [root / given for root in self._roots]
         for place in places:
-            resolved = place.resolve()
-            inside = any(resolved.is_relative_to(root) for root in self._roots)
-            if inside and resolved.exists():
+            resolved = _resolved(place)
+            if resolved and any(resolved.is_relative_to(root) for root in self._roots):
                 if not resolved.is_dir() and not resolved.is_file():
                     raise ReadError(path, "it is neither a file nor a folder", self._hint())
                 if resolved.suffix in (".nsys-rep", ".qdrep"):
@@ -233,6 +236,13 @@ class Desk:
 
     def _hint(self) -> str:
         return f"Give a path in {', '.join(map(str, self._roots))}"
+
+
+def _resolved(place: Path) -> Path | None:
+    """What a path leads to; None where that is nothing, or the path cannot be one."""
+    with suppress(OSError, RuntimeError, ValueError):  # a loop of links, a name too long, a null byte
+        return place.resolve(strict=True)
+    return None
 
 
 def server(folders: Sequence[str | Path]) -> MCPServer[Any]:
@@ -261,20 +271,21 @@ def server(folders: Sequence[str | Path]) -> MCPServer[Any]:
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
     for tool in desk.tools:
-        made.tool(annotations=hints)(_told(tool))
+        made.tool(annotations=hints)(_told(tool, desk.one_at_a_time))
     return made
 
 
-def _told(tool: Callable[..., Answer]) -> Callable[..., Answer]:
+def _told(tool: Callable[..., Answer], one_at_a_time: Lock) -> Callable[..., Answer]:
     """The tool; what it refuses is an answer for the agent, and no crash of the server."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @wraps(tool)
     def answered(*arguments: Any, **named: Any) -> Answer:
         try:
-            return tool(*arguments, **named)
+            with one_at_a_time:
+                return tool(*arguments, **named)
         except ProfkitError as error:
-            raise ToolError(printable(str(error))) from error
+            raise ToolError(_cut(printable(str(error)))) from error
 
     return answered
 
@@ -286,6 +297,12 @@ def _ms(ns: float | None) -> float | None:
 def _small(answer: Answer, most: int = 50) -> Answer:
     """An answer with short, printable texts, few rows and rounded numbers."""
     return {key: _short(value, most) for key, value in answer.items()}
+
+
+def _cut(message: str) -> str:
+    """A message without the middle of what it repeats of an argument."""
+    least = 2 * _LONGEST_TEXT
+    return message if len(message) <= least else f"{message[:_LONGEST_TEXT]}…{message[-_LONGEST_TEXT:]}"
 
 
 def _short(value: Any, most: int) -> Any:

@@ -21,7 +21,7 @@ def _to_factor(ctx: click.Context, param: click.Parameter, text: str) -> float |
     except ValueError:
         factor = 0.0
     if not 0 < factor <= 1024:
-        raise click.BadParameter("write a factor such as 2 or 0.5, or max", ctx, param)
+        raise click.BadParameter("write a factor up to 1024, such as 2 or 0.5, or max", ctx, param)
     return factor
 
 

@@ -32,7 +32,7 @@ def schema_of(document: type[Row], name: str, description: str) -> dict[str, Any
     (top,), parts = msgspec.json.schema_components([document], ref_template="#/$defs/{name}")
     for struct in _structs(document):
         _describe(parts[struct.__name__], struct)
-    _forget_names_of_keys(parts)
+    _agree_on(parts)
     own = parts.pop(str(top["$ref"]).rpartition("/")[2])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -74,15 +74,17 @@ def _describe(part: dict[str, Any], struct: type[msgspec.Struct]) -> None:
         part["properties"][field.encode_name]["description"] = _in_json(notes[field.name])
 
 
-def _forget_names_of_keys(value: Any) -> None:
-    """Take out what only msgspec >= 0.23 says of a map's keys, so that each version writes the same schema."""
+def _agree_on(value: Any) -> None:
+    """Take out what only msgspec >= 0.23 says of a map's keys, and put null last as it does: one schema of all versions."""
     if isinstance(value, dict):
         if "additionalProperties" in value:
             value.pop("propertyNames", None)
+        if "anyOf" in value:
+            value["anyOf"].sort(key=lambda each: each == {"type": "null"})
         value = list(value.values())
     if isinstance(value, list):
         for each in value:
-            _forget_names_of_keys(each)
+            _agree_on(each)
 
 
 def _in_json(note: str) -> str:

@@ -27,7 +27,7 @@ _MOST_KINDS: Final = 6
 _FEWEST_WHOLE: Final = 2
 
 _OUTLIER: Final = 1.5
-"""A kept step longer than this times the median is named."""
+"""A kept step that is so many times as long as the median is named, or else one that is so many times shorter."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,21 +143,31 @@ def _kinds(view: TraceView) -> list[Finding]:
 
 
 def _outliers(window: Window, devices: int) -> list[Finding]:
-    """Kept steps that are far longer than the median, which is what the headline says."""
+    """Kept steps that are far longer than the median, which is what the headline says; without any, far shorter ones."""
     kept = [step for step in window.steps if step.kept]
     length = np.array([step.device_ns for step in kept]) / max(devices, 1)
     median = float(np.median(length)) if len(kept) else 0.0
-    long = np.flatnonzero(length > _OUTLIER * median).tolist()
-    if len(kept) < 3 or not median or not long:
+    if len(kept) < 3 or not median:
+        return []
+    longer = length > _OUTLIER * median
+    shorter = not longer.any()
+    odd = length * _OUTLIER < median if shorter else longer
+    if not odd.any():
         return []
     shares = np.array([[step.shares[share] for share in SHARES] for step in kept]) / max(devices, 1)
-    more = shares[long].mean(axis=0) - np.median(shares, axis=0)
-    longest, most = int(np.argmax(length)), int(np.argmax(more))
+    sign = -1 if shorter else 1
+    change = sign * (shares[odd].mean(axis=0) - np.median(shares, axis=0))
+    farthest, most = int(np.argmax(sign * length)), int(np.argmax(change))
+    code, names = (
+        ("steps-shorter", ("shortest_ns", "less_ns"))
+        if shorter
+        else ("step-outlier", ("longest_ns", "more_ns"))
+    )
     params: dict[str, Param] = {
-        "name": kept[longest].name,
-        "longest_ns": int(length[longest]),
+        "name": kept[farthest].name,
+        names[0]: int(length[farthest]),
         "median_ns": int(median),
         "share": SHARES[most],
-        "more_ns": round(float(more[most])),
+        names[1]: round(float(change[most])),
     }
-    return [Finding("step-outlier", Severity.INFO, count=len(long), params=params)]
+    return [Finding(code, Severity.INFO, count=int(odd.sum()), params=params)]

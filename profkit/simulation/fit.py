@@ -33,6 +33,7 @@ __all__ = [
     "likely_ns",
     "room_bytes",
     "surely_fits",
+    "wanted_bytes",
 ]
 
 _MOST_BATCH: Final = 64 * 1024
@@ -66,7 +67,8 @@ def fit_program(
     memory_bytes = memory_bytes if memory_bytes is not None else gpu_bytes
     failed, grows = failed_request(program), _grows(program)
     priced, program, changed = _changed(program, changes, operators)
-    peak, reserved = _peak(changed, priced), _reserved(program, changed, priced, room)
+    moved = _unexplained(program, changes)
+    peak, reserved = _peak(changed, priced, moved), _reserved(program, changed, priced, moved, room)
     return Fit(
         before=FitNow(
             peak_bytes=int(program.replayed.allocated.max()),
@@ -101,7 +103,8 @@ def surely_fits(
     if not _finishes(program):
         return False
     priced, program, changed = _changed(program, changes, operators)
-    return _peak(changed, priced).high <= room and _runs_in(program, changed, priced, room)
+    _, more = moved = _unexplained(program, changes)
+    return _peak(changed, priced, moved).high <= room and _runs_in(program, changed, priced, room - more)
 
 
 def likely_ns(
@@ -155,6 +158,14 @@ def _grows(program: MemoryProgram) -> int:
     return sum(row.bytes_per_step for row in rows if row.confidence == "high")
 
 
+def wanted_bytes(program: MemoryProgram) -> int:
+    """The peak of the recorded step, with the request that failed where memory ran out."""
+    failed = failed_request(program)
+    if failed is None:
+        return int(program.replayed.allocated.max())
+    return _with_request(program, failed).peak_bytes()
+
+
 def _requested(program: MemoryProgram, event: int) -> int:
     return int(program.replayed.events.bytes[event])
 
@@ -203,8 +214,10 @@ def largest_batch(
     while failing - fitting > 1:
         middle = (fitting + failing) // 2 if failing < _MOST_BATCH or fitting else 64
         middle = min(max(middle, fitting + 1), failing - 1)
-        priced, _, changed = _changed(program, replace(changes, batch=middle / 64), operators)
-        if _runs_in(program, changed, priced, memory_bytes):
+        asked = replace(changes, batch=middle / 64)
+        priced, _, changed = _changed(program, asked, operators)
+        _, more = _unexplained(program, asked)
+        if _runs_in(program, changed, priced, memory_bytes - more):
             fitting = middle
         else:
             failing = middle
@@ -217,32 +230,52 @@ def _applied(program: MemoryProgram, priced: Sequence[PricedChange]) -> MemoryPr
     return program
 
 
-def _peak(changed: MemoryProgram, priced: Sequence[PricedChange]) -> Interval:
+def _unexplained(program: MemoryProgram, changes: FitChanges) -> tuple[int, int]:
+    """Bytes by which a step may take less, and more, where blocks of an unknown use change as well.
+
+    They may be inputs, which have the batch in their size, or weights without a gradient, which ranks share.
+    """
+    unknown = int(program.bytes[program.maybe_batched & program.before].sum())
+    times = changes.batch * changes.sequence * (1 / changes.ranks if changes.shard in _SHARES_WEIGHTS else 1)
+    least, most = min(times, 1.0), max(changes.batch * changes.sequence, 1.0)
+    return round(unknown * (1 - least)), round(unknown * (most - 1))
+
+
+_SHARES_WEIGHTS: Final = ("zero2", "zero3")
+
+
+def _peak(changed: MemoryProgram, priced: Sequence[PricedChange], moved: tuple[int, int]) -> Interval:
     likely = changed.peak_bytes()
     unsure = float(np.hypot(_UNSURE, sum(each.unsure**2 for each in priced) ** 0.5))
-    return _around(likely, likely * (1 - unsure), likely * (1 + unsure))
+    less, more = moved
+    return _around(likely, max(likely * (1 - unsure) - less, 0), likely * (1 + unsure) + more)
 
 
 def _reserved(
-    program: MemoryProgram, changed: MemoryProgram, priced: Sequence[PricedChange], room: int | None = None
+    program: MemoryProgram,
+    changed: MemoryProgram,
+    priced: Sequence[PricedChange],
+    moved: tuple[int, int],
+    room: int | None = None,
 ) -> Interval:
     """As the allocator is played; as far off as that is for the recorded step, and as the peak may be.
 
     With less ``room`` than it would like, it gives free segments back: then the upper end is the room in which it surely
     runs all the same, and the lower end that in which it may. What is free is given back: it is as sure as the peak.
     """
-    recorded = program.replayed.reserved_peak
+    recorded, (less, more) = program.replayed.reserved_peak, moved
     likely = reserved_bytes(changed) or 0
     if recorded and not priced and program.origin is None:
         likely = recorded
     unsure, short = _unsure_reserved(program, priced), _unsure_when_short(program, priced)
-    least, most = max(likely * (1 - unsure), 0), likely * (1 + unsure)
+    least, most = max(likely * (1 - unsure) - less, 0), likely * (1 + unsure) + more
     if room is None or most <= room:
         return _around(likely, least, most)
-    if _runs_in(program, changed, priced, room):
-        return _around(min(likely, room), min(least, changed.peak_bytes() * (1 - short)), room)
-    if least > room >= changed.peak_bytes() * (1 - short):
-        runs = reserved_bytes(changed, round(room * (1 + short))) is not None
+    least_short = max(changed.peak_bytes() * (1 - short) - less, 0)
+    if _runs_in(program, changed, priced, room - more):
+        return _around(min(likely, room), min(least, least_short), room)
+    if least > room >= least_short:
+        runs = reserved_bytes(changed, round((room + less) * (1 + short))) is not None
         least = float(room) if runs else least
     return _around(likely, least, most)
 
@@ -272,8 +305,8 @@ def _unsure_when_short(program: MemoryProgram, priced: Sequence[PricedChange]) -
 
 @lru_cache(maxsize=4)
 def _missed(program: MemoryProgram) -> float:
-    """How far off the played allocator is of the recorded step."""
-    recorded, played = program.replayed.reserved_peak, reserved_bytes(program) or 0
+    """How far off the played allocator is of the recorded step, without a request that failed."""
+    recorded, played = program.replayed.reserved_peak, reserved_bytes(program.recorded) or 0
     return abs(recorded / played - 1) if recorded and played else 0.05
 
 

@@ -44,7 +44,7 @@ def about_recording(
     maybe = int(program.bytes[program.maybe_batched & program.before].sum())
     moved = {
         "unexplained-blocks": changes.batch != 1 or changes.sequence != 1,
-        "unshared-blocks": changes.shard is not None,
+        "unshared-blocks": changes.shard in ("zero2", "zero3"),
     }
     return [
         *notes,

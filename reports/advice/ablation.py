@@ -16,9 +16,11 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+
+import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
@@ -26,6 +28,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 import predict  # noqa: E402
 from public_score import CHANGED, FLAGS  # noqa: E402
 
+from profkit.model import Trace  # noqa: E402
 from profkit.readers import read  # noqa: E402
 from profkit.report.assembly import timelines  # noqa: E402
 from profkit.report.views import Options  # noqa: E402
@@ -41,12 +44,13 @@ NEUTRAL = {
 }  # fmt: skip
 """What the model would say if nobody had measured the constant."""
 OF_ONE_CHANGE = {
-    (fusion, "_CONVOLVED"): (2.0,), (fusion, "_HALF"): (0.0, 1.0), (fusion, "_FORWARD"): (1.0,), (fusion, "_MOST"): (1.0,),
-    (fusion, "_LOST_UNKNOWN"): (0.0, 1.0), (optimizers, "_RENEWED"): (0.0, 1.0), (copies, "_PACKED"): (0.0, 1.0),
+    (fusion, "_CONVOLVED"): (2.0,), (fusion, "_HALF"): (0.0, 1.0), (fusion, "_FORWARD"): (1.0,), (optimizers, "_RENEWED"): (0.0, 1.0), (copies, "_PACKED"): (0.0, 1.0),
 }  # fmt: skip
 """Constants that only one change reads, with what they would be without a measurement. A share above 1 is never reached."""
 TIMES = (0.7, 1.0, 1.4)
 _MOVES = 0.01
+
+Reader = Callable[[Path], Trace]
 
 
 @dataclass
@@ -70,39 +74,37 @@ class Pair:
         return math.log(said / self.speedup)
 
 
-def step_in(paths: Sequence[Path]) -> Step | None:
-    views, _ = timelines([read(path) for path in paths], Options())
+def step_in(paths: Sequence[Path], reader: Reader) -> Step | None:
+    views, _ = timelines([reader(path) for path in paths], Options())
     return find_step(views[0], 0, Exchanged.of(views))
 
 
-def public(folder: Path) -> Iterator[Pair]:
+def public(folder: Path, reader: Reader) -> Iterator[Pair]:
     """The pairs of a study on public models."""
     listed = folder / "pairs.jsonl"
     rows = [json.loads(line) for line in listed.read_text().splitlines()]
     for model in sorted({row["model"] for row in rows}):
-        step = step_in(paths) if (paths := sorted(folder.glob(f"{model}.*json.gz"))) else None
+        step = step_in(paths, reader) if (paths := sorted(folder.glob(f"{model}.*json.gz"))) else None
         for row in (each for each in rows if each["model"] == model and "speedup" in each):
             names = [FLAGS.get(part, part) for part in row["change"].split("+")]
             if step is not None:
                 yield Pair(folder.name, f"{model} {row['change']}", step, names, None, row["speedup"])
 
 
-def older() -> Iterator[Pair]:
+def older(reader: Reader) -> Iterator[Pair]:
     """The pairs of the first three studies whose first side is kept."""
     first = json.loads((HERE / "data" / "after.json").read_text())["pairs"]
-    for name, (names, workers) in predict.PAIRS.items():
+    for name, changes in predict.PAIRS.items():
         path, row = HERE / "data" / f"{name}.json.gz", first.get(name, {})
         if path.exists() and all("step_ms" in row.get(side, {}) for side in ("before", "after")):
             speedup = row["before"]["step_ms"] / row["after"]["step_ms"]
-            yield from made("first", name, path, names, workers, speedup)
+            yield from made(reader, "first", name, path, changes, speedup)
     for study in ("second", "third"):
         for name, row in json.loads((HERE / study / "blind.json").read_text())["pairs"].items():
             path = HERE / study / f"{name}.json.gz"
             if path.exists() and all("step_ms" in row.get(side, {}) for side in ("before", "after")):
-                names, workers = asked(row["predicted"]["changes"])
-                yield from made(
-                    study, name, path, names, workers, row["before"]["step_ms"] / row["after"]["step_ms"]
-                )
+                speedup = row["before"]["step_ms"] / row["after"]["step_ms"]
+                yield from made(reader, study, name, path, asked(row["predicted"]["changes"]), speedup)
 
 
 def asked(changes: Sequence[str]) -> tuple[list[str], int | None]:
@@ -111,9 +113,15 @@ def asked(changes: Sequence[str]) -> tuple[list[str], int | None]:
 
 
 def made(
-    study: str, name: str, path: Path, names: Sequence[str], workers: int | None, speedup: float
+    reader: Reader,
+    study: str,
+    name: str,
+    path: Path,
+    changes: tuple[list[str], int | None],
+    speedup: float,
 ) -> Iterator[Pair]:
-    step = step_in([path])
+    names, workers = changes
+    step = step_in([path], reader)
     if step is not None and (names or workers):
         yield Pair(study, name, step, names, workers, speedup)
 
@@ -186,9 +194,34 @@ def of_one_change(pairs: Sequence[Pair], now: Sequence[float]) -> Iterator[str]:
             yield f"| {name} | {likely:g} | {value:g} | {len(moved)} | {with_it} | {without} | {near} | {left} |"
 
 
+def without_shapes(folders: Sequence[Path]) -> Iterator[str]:
+    """Compiled pairs, said of the recording as it is and as nsys would show it: without shapes."""
+    found = []
+    for reader in (read, _read_without_shapes):
+        pairs = [pair for pair in all_pairs(folders, reader) if "compile" in pair.changes]
+        found.append((pairs, [pair.said(LIKELY) for pair in pairs]))
+    yield "| compiled pair | measured | said | without shapes |"
+    yield "|---|---|---|---|"
+    for pair, *said in zip(found[0][0], *(each for _, each in found), strict=True):
+        yield f"| {pair.study} {pair.name} | {pair.speedup:.2f} | {said[0]:.2f} | {said[1]:.2f} |"
+    scores = [score(*each) for each in found]
+    cells = (f"{near} of {changed}, {error:.1%}" for changed, near, error in scores)
+    yield f"| within 25 % of those changed, mean error | | {' | '.join(cells)} |"
+
+
+def _read_without_shapes(path: Path) -> Trace:
+    trace = read(path)
+    none = np.full_like(trace.ranges.shapes, -1)
+    return replace(trace, ranges=replace(trace.ranges, shapes=none, strides=none))
+
+
+def all_pairs(folders: Sequence[Path], reader: Reader = read) -> list[Pair]:
+    return [*older(reader), *(pair for folder in folders for pair in public(folder, reader))]
+
+
 def main() -> None:
     out, folders = Path(sys.argv[1]), [Path(each) for each in sys.argv[2:]]
-    pairs = [*older(), *(pair for folder in folders for pair in public(folder))]
+    pairs = all_pairs(folders)
     now = [pair.said(LIKELY) for pair in pairs]
     changed, near, error = score(pairs, now)
     lines = [
@@ -231,7 +264,7 @@ def main() -> None:
             f"{near} | {score(pairs, then)[1]} | {', '.join(f'{each:g}' for each in chosen)} | {left_out:.1%} |"
         )
         print(lines[-1], flush=True)
-    lines += ["", *of_one_change(pairs, now)]
+    lines += ["", *of_one_change(pairs, now), "", *without_shapes(folders)]
     lines += ["", "| pair | measured | said | error |", "|---|---|---|---|"]
     lines += [
         f"| {pair.study} {pair.name} | {pair.speedup:.2f} | {said:.2f} | {said / pair.speedup - 1:+.0%} |"

@@ -171,6 +171,7 @@ WRONG = {
     "an unknown change": (lambda: profkit.what_if(TRACE, ["tf23"]), "no change is called 'tf23'"),
     "an unknown change as text": (lambda: profkit.what_if(TRACE, "tf32,tf23"), "no change is called 'tf23'"),
     "a negative batch": (lambda: profkit.fit(SNAPSHOT, batch=-1), "batch=-1 is no multiple"),
+    "an endless batch": (lambda: profkit.fit(SNAPSHOT, batch=1e300), "up to 1024"),
     "a batch in words": (lambda: profkit.fit(SNAPSHOT, batch="two"), "batch='two' is no multiple"),
     "no ranks": (lambda: profkit.fit(SNAPSHOT, ranks=0), "ranks=0 is not a whole number"),
     "an unknown optimizer": (

@@ -112,6 +112,40 @@ def test_pages_follow_one_another_until_the_last(runs):
 
 
 @pytest.mark.parametrize(
+    "path", ["trace.json.gz\0", "a" * 300, "a/" * 3000, "loop", "~", "//host/share/x", "C:\\x"]
+)
+def test_what_cannot_be_a_path_is_a_file_that_is_not_there(path, runs):
+    if path == "loop":
+        (runs / path).symlink_to(runs / path)
+    with pytest.raises(ReadError, match="no such file"):
+        Desk([runs]).kernels(path)
+    (runs / "loop").unlink(missing_ok=True)
+
+
+def test_a_refusal_is_small_whatever_was_asked(runs):
+    long, kept = "x" * 100_000, {"path": "trace.json.gz"}
+    questions = [("analyze", {"path": long}), ("analyze", {**kept, "step": long}), ("what_if", {**kept, "changes": [long]})]  # fmt: skip
+    for result in asked(server([runs]), *questions):
+        assert result.is_error
+        assert len(result.content[0].text) < 1000
+
+
+def test_calls_at_once_read_a_file_once(runs, monkeypatch):
+    read, asked_for = Desk._read, []
+    counted = staticmethod(lambda files, step: asked_for.append(files) or read(files, step))
+    monkeypatch.setattr(Desk, "_read", counted)
+
+    async def ask():
+        async with Client(server([runs])) as client:
+            calls = (client.call_tool("kernels", {"path": "trace.json.gz", "offset": n}) for n in range(8))
+            return await asyncio.gather(*calls)
+
+    answers = asyncio.run(ask())
+    assert {told(answer)["total"] for answer in answers} == {told(answers[0])["total"]}
+    assert len(asked_for) == 1
+
+
+@pytest.mark.parametrize(
     "path",
     ["../secret.json.gz", "link.json.gz", "leaky", "leaky/out.json.gz", "told", "told/trace.json.gz", "/etc/passwd", "nothing.json", "-", "s3://bucket/x.json",
      "file:///etc/passwd", "*.json.gz/../../secret.json.gz", "leaky/../../secret.json.gz"],

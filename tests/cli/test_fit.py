@@ -1,13 +1,12 @@
 """``profkit fit`` as a program calls it."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
 
 from profkit.cli import main
-from profkit.model.report_fit import FitNote
-from profkit.rendering.sentences.fit import fit_note
 from tests.shared import DATA
 
 RUN = str(DATA / "run_gpt")
@@ -73,17 +72,31 @@ def test_a_report_prices_each_change_alone(tmp_path):
     assert CliRunner().invoke(main, ["analyze", RUN, "-q", "-o", str(page)]).exit_code == 0
     shown = CliRunner().invoke(main, ["analyze", RUN, "--format", "text", "-o", "-"]).stdout
     assert "all layers recomputed" in shown
-    assert "The peak after each change alone" in page.read_text()
+    shown = page.read_text()
+    assert "The peak after each change alone" in shown
+    assert "This GPU<small>140 GiB</small>" in shown
+    assert re.search(
+        r"twice the batch.*?<td class=\"n\">[\d.]+ MiB<small>[\d.]+ MiB to [\d.]+ MiB</small>", shown
+    )
+
+
+def test_a_page_without_a_history_claims_no_peak_and_no_calls(tmp_path):
+    page = tmp_path / "page.html"
+    alone = str(DATA / "cases" / "54_mem_no_history.pickle")
+    assert CliRunner().invoke(main, ["analyze", alone, "-o", str(page)]).exit_code == 0
+    shown = page.read_text()
+    assert "no history: only what was allocated at the end" in shown
+    assert "Where the memory at the end was allocated" in shown
+    assert "cudaMalloc; " not in shown
 
 
 def test_text_says_what_is_not_known():
     alone = str(DATA / "run_gpt" / "memory.pickle.gz")
     shown = called(alone, "--sequence", "2").stdout
     assert "the square of the sequence" in shown
-    assert "for an unknown purpose. If they are inputs, they grow" in shown
+    assert "for an unknown purpose. If they are inputs, they change as well" in shown
     assert "pass it with --memory" in shown
     assert "its update of the weights" in called(RUN, "--offload-optimizer", "--keep-gradients").stdout
-    assert "returns free segments to CUDA" in fit_note(FitNote(code="gives-back"))
     assert "It fits with" in called(RUN, "--memory", "115MB").stdout
 
 

@@ -155,6 +155,10 @@ def test_steps_that_the_median_does_not_tell_are_told():
     report = document_of(summarise([steps_of(2, 2, 2, 2, 40, gap_ms=1).trace()]))
     (outlier,) = [f.message for f in report.health.findings if f.code == "step-outlier"]
     assert outlier.endswith("Compute grew most, by 38.0 ms.")
+    report = document_of(summarise([steps_of(2, 40, 40, 2, 40, gap_ms=1).trace()]))
+    (shorter,) = [f.message for f in report.health.findings if f.code == "steps-shorter"]
+    assert shorter.startswith("2 steps took much less than the median of ")
+    assert shorter.endswith("Compute shrank most, by 38.0 ms on average.")
 
 
 def test_what_all_steps_spend_most_on_is_said_beside_the_median_step():

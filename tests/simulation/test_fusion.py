@@ -171,16 +171,15 @@ def test_a_fused_kernel_takes_no_longer_than_its_parts_and_no_less_than_a_start(
     assert edited.duration_ns[3] == 1_000
 
 
-def test_without_shapes_a_chain_loses_a_share_of_its_time():
+def test_without_shapes_reductions_are_fused_alike():
     def body(step, number):
         for _ in range(3):
             step.launch(SUM, 900, operators=("aten::sum",))
 
     edited, _ = compiled(body)
-    lost = 0.55 * (1 - 1 / 3) * 1.5
 
     assert edited.alive.tolist() == [True, False, False]
-    assert edited.duration_ns[0] == pytest.approx(2_700_000 * (1 - lost))
+    assert edited.duration_ns[0] == 900_000
 
 
 def test_without_shapes_small_kernels_stay_and_one_alone_is_what_it_was():
@@ -457,13 +456,8 @@ def pointwise(step, us=100, **blocks):
     step.launch(ADD, us, operators=("aten::add",), **{**BLOCKS, **blocks})
 
 
-def written(kernels):
-    """What is left of so many kernels that each read and write as much: one's traffic."""
-    return 1 / kernels
-
-
 @pytest.mark.parametrize("kernels", [2, 3])
-def test_without_shapes_pointwise_kernels_with_the_same_blocks_move_as_much_each(kernels):
+def test_without_shapes_what_one_kernel_of_a_chain_moves_is_left(kernels):
     def body(step, number):
         for _ in range(kernels):
             pointwise(step)
@@ -471,55 +465,30 @@ def test_without_shapes_pointwise_kernels_with_the_same_blocks_move_as_much_each
     edited, _ = compiled(body)
 
     assert edited.alive.sum() == 1
-    assert edited.duration_ns[0] == pytest.approx(LIKELY.start_ns + kernels * 100_000 * written(kernels))
+    assert edited.duration_ns[0] == 100_000
 
 
-def test_in_training_they_write_nothing_of_what_is_between_them_either():
+def test_in_training_chains_of_forward_and_backward_are_fused_apart():
     def body(step, number):
         for _ in range(3):
             pointwise(step)
         product(step)
         for _ in range(2):
-            step.backward(ADD, 100, operators=("aten::add",), **BLOCKS)
+            step.backward(ADD, 80, operators=("aten::add",), **BLOCKS)
 
     edited, _ = compiled(body)
 
-    assert edited.duration_ns[0] == pytest.approx(LIKELY.start_ns + 300_000 * written(3))
-    assert edited.duration_ns[4] == pytest.approx(LIKELY.start_ns + 200_000 * written(2))
+    assert (edited.duration_ns[0], edited.duration_ns[4]) == (100_000, 80_000)
 
 
-@pytest.mark.parametrize(
-    ("other", "even"),
-    [
-        ({"us": 40, "grid_x": 64}, True),
-        ({"us": 60, "grid_x": 64}, False),
-        ({"us": 60, "grid_y": 2}, False),
-        ({"us": 60, "grid_z": 2}, False),
-        ({"us": 60, "block_x": 256}, False),
-    ],
-)
-def test_kernels_with_other_blocks_stay_as_they_are_where_the_even_ones_take_most_of_the_time(other, even):
+def test_of_the_longest_kernel_of_a_chain_its_output_is_left():
     def body(step, number):
-        pointwise(step)
-        pointwise(step)
-        pointwise(step, **other)
-
-    edited, _ = compiled(body)
-    total = 200_000 + other["us"] * 1_000
-    lost = 1 - 0.55 * (1 - 1 / 3) * 1.5
-    apart = LIKELY.start_ns + 200_000 * written(2) + other["us"] * 1_000
-
-    assert edited.duration_ns[0] == pytest.approx(apart if even else total * lost)
-
-
-def test_kernels_whose_blocks_are_not_recorded_are_not_even():
-    def body(step, number):
-        for _ in range(2):
-            step.launch(ADD, 100, operators=("aten::add",))
+        for us in (10, 100, 10, 10, 10):
+            pointwise(step, us)
 
     edited, _ = compiled(body)
 
-    assert edited.duration_ns[0] == pytest.approx(200_000 * (1 - 0.55 * 0.5 * 1.5))
+    assert edited.duration_ns[0] == 100_000 / 2
 
 
 def test_one_kernel_alone_takes_what_it_took():
@@ -528,28 +497,7 @@ def test_one_kernel_alone_takes_what_it_took():
     assert edited.duration_ns.tolist() == [100_000]
 
 
-def test_pointwise_kernels_with_other_blocks_are_not_even_beside_what_is_not_pointwise():
-    def body(step, number):
-        pointwise(step, 100)
-        pointwise(step, 100, grid_x=64)
-        step.launch(SUM, 50, operators=("aten::sum",), **BLOCKS)
-
-    edited, _ = compiled(body)
-
-    assert edited.duration_ns[0] == pytest.approx(250_000 * (1 - 0.55 * (1 - 1 / 3) * 1.5))
-
-
-def test_one_long_pointwise_kernel_is_not_even_with_itself():
-    def body(step, number):
-        pointwise(step, 900)
-        step.launch(SUM, 20, operators=("aten::sum",), **BLOCKS)
-
-    edited, _ = compiled(body)
-
-    assert edited.duration_ns[0] == pytest.approx(920_000 * (1 - 0.55 * 0.5 * 1.5))
-
-
-def test_a_chain_of_which_some_bytes_are_unknown_loses_a_share_of_its_time():
+def test_a_chain_of_which_some_bytes_are_unknown_is_one_without_shapes():
     def body(step, number):
         for _ in range(2):
             step.launch(ADD, 900, shapes=SHAPE)
@@ -558,7 +506,7 @@ def test_a_chain_of_which_some_bytes_are_unknown_loses_a_share_of_its_time():
     edited.bytes[1] = np.nan
     compile_model(edited)
 
-    assert edited.duration_ns[0] == pytest.approx(1_800_000 * (1 - 0.55 * 0.5 * 1.5))
+    assert edited.duration_ns[0] == 900_000
 
 
 BATCH_NORM = "void at::native::batch_norm_collect_statistics_channels_last_kernel<at::native::Var, float, float, 4>(float const*)"

@@ -77,7 +77,8 @@ def fits_sentence(found: Fit) -> str:
 _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     "history-incomplete": lambda _: "The history has gaps: some blocks may be missing.",
     "private-pools": lambda note: (
-        f"{bytes_text(float(note.params['bytes']))} are in private pools of CUDA graphs or MemPool, which the replay leaves out."
+        f"{bytes_text(float(note.params['bytes']))} are reserved in private pools of CUDA graphs or MemPool. The replay puts "
+        "their blocks into the common pools, so that reserved memory may be off."
     ),
     "scores-unknown": lambda _: (
         "Attention's scores grow with the square of the sequence. Without a trace of the same steps, they "
@@ -117,11 +118,11 @@ _NOTES: Final[dict[str, Callable[[FitNote], str]]] = {
     ),
     "unshared-blocks": lambda note: (
         f"{bytes_text(float(note.params['bytes']))} were allocated before the history, for an unknown purpose. If they are "
-        "weights without a gradient, the ranks share them too."
+        "weights without a gradient, the ranks share them too: the lower ends hold that."
     ),
     "unexplained-blocks": lambda note: (
         f"{bytes_text(float(note.params['bytes']))} were allocated before the history, for an unknown purpose. If they are "
-        "inputs, they grow with the batch."
+        "inputs, they change as well: the intervals hold that."
     ),
 }
 

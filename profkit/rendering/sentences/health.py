@@ -66,9 +66,21 @@ def _efficiency_over_105(params: Params) -> str:
 
 def _step_outlier(params: Params) -> str:
     text = "{count:step} took much longer than the median of {median_ns}; {name} took {longest_ns}."
-    grown = share_label(str(params["share"])).lower()
-    mean = "" if params["count"] == 1 else " on average"
-    return say(f"{text} {grown[0].upper()}{grown[1:]} grew most, by {{more_ns}}{mean}.", params)
+    return say(f"{text} {_changed_share(params, 'grew')} most, by {{more_ns}}{_mean(params)}.", params)
+
+
+def _steps_shorter(params: Params) -> str:
+    text = "{count:step} took much less than the median of {median_ns}; {name} took {shortest_ns}."
+    return say(f"{text} {_changed_share(params, 'shrank')} most, by {{less_ns}}{_mean(params)}.", params)
+
+
+def _changed_share(params: Params, verb: str) -> str:
+    label = share_label(str(params["share"])).lower()
+    return f"{label[0].upper()}{label[1:]} {verb}"
+
+
+def _mean(params: Params) -> str:
+    return "" if params["count"] == 1 else " on average"
 
 
 def _no_steps(params: Params) -> str:
@@ -157,6 +169,7 @@ FINDINGS: Final[Table] = {
     "steps-damaged": "Records are missing from {count} of {steps:step}: the host took as long as in the others, "
     "or launched work that is lost. They are left out.",
     "step-outlier": _step_outlier,
+    "steps-shorter": _steps_shorter,
     "warm-up-steps": _warm_up_steps,
     "busy-over-100": "Impossible times: {count:operation} overlap later ones on the same stream, "
     "{written_ns} as recorded where {possible_ns} are possible. "

@@ -119,7 +119,8 @@ def _fragmentation(params: Params) -> str:
     remedy = "" if params["expandable_segments"] else f" {EXPANDABLE}"
     return say(
         "Fragmentation: {free_bytes} of {reserved_bytes} reserved ({free_share}) was free even at the reserved peak. "
-        "CUDA was asked for more {count:time} although as much was free in blocks that did not fit." + remedy,
+        "CUDA was asked for more memory {count:time}, although as much was free in blocks that did not fit."
+        + remedy,
         params,
     )
 
