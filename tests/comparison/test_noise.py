@@ -7,11 +7,13 @@ from profkit.comparison.noise import (
     Noise,
     _alike,
     _between,
+    _periodic,
     _scale,
     measured_noise,
     median_of,
     student_quantile,
 )
+from profkit.comparison.rows import NoiseCure
 from profkit.model.rows import replace
 from tests.comparison.recordings import compared, of_steps, recorded, resampled, with_slower_kernels
 
@@ -232,10 +234,11 @@ def test_nothing_measured_has_no_noise():
 
 
 @pytest.mark.parametrize(
-    ("freedom", "expected"), [(3, 4.541), (5, 3.365), (10, 2.764), (30, 2.457), (math.inf, 2.326)]
-)
-def test_the_quantiles_are_those_of_the_tables(freedom, expected):
-    assert student_quantile(2.326348, freedom) == pytest.approx(expected, rel=0.02)
+    ("freedom", "expected", "within"),
+    [(2, 6.965, 0.075), (3, 4.541, 0.02), (4, 3.747, 0.008), (5, 3.365, 0.004), (10, 2.764, 0.001), (30, 2.457, 0.001), (math.inf, 2.326, 0.001)],
+)  # fmt: skip
+def test_the_quantiles_are_those_of_the_tables(freedom, expected, within):
+    assert student_quantile(2.326348, freedom) == pytest.approx(expected, rel=within)
 
 
 def with_profiler(result, busy_ms, host_ms, profiler_ms):
@@ -260,7 +263,7 @@ def test_what_the_profiler_costs_is_told_and_is_no_verdict():
     assert "Without a profiler the step would be faster: 41.0 ms before, 13.0 ms after" in opposite.sentence
 
 
-@pytest.mark.parametrize("count", [11, 12, 25])
+@pytest.mark.parametrize("count", [6, 7, 8, 9, 11, 12, 25])
 def test_the_robust_spread_of_normal_steps_is_their_standard_deviation_whatever_their_number(count):
     random = np.random.default_rng(31)
     assert np.mean([_scale(random.standard_normal(count)) for _ in range(1500)]) == pytest.approx(1, rel=0.04)
@@ -299,3 +302,29 @@ def test_more_steps_are_a_cure_where_they_are_alike_and_take_longer_to_be():
     independent, alike = (Noise(4.0, 50.0, 0.0, math.inf, ((10,), (10,)), alike=r) for r in (0.0, 0.5))
     assert alike.half_width == pytest.approx(3**0.5 * independent.half_width)
     assert (independent.cure(1.5).steps, alike.cure(1.5).steps) == (50, 100)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [("0101010101", True), ("1010101010", True), ("010101010", False), ("001001001", True), ("0010010010", True),
+     ("0010010000", False), ("0001001001", False), ("0010001001", False), ("0000000000", False), ("0100000001", False)],
+)  # fmt: skip
+def test_steps_of_another_kind_come_by_turns_from_one_end_of_the_recording_to_the_other(other, expected):
+    assert _periodic(np.array([place == "1" for place in other])) == expected
+
+
+def test_where_one_side_jumps_more_steps_are_no_cure():
+    steady, jumping = (
+        [100.0, 100.1, 99.9, 100.0, 100.1] * 2,
+        [100.0, 110, 110, 100, 100, 110, 100, 110, 110, 100],
+    )
+    for sides in ((steady, jumping), (jumping, steady)):
+        noise = measured_noise(*([side] for side in sides), expected=0.1, drift=0)
+        assert noise.jumps
+        assert noise.cure(3) == NoiseCure(steps=None, recordings=None)
+    assert not measured_noise([steady], [steady], expected=0.1, drift=0).jumps
+
+
+def test_more_steps_than_there_are_is_what_a_cure_asks_for():
+    noise = Noise(4.0, 16.0, 0.0, math.inf, ((12,), (20,)))
+    assert noise.cure(noise.half_width).steps == 30  # 20 are there, on one side

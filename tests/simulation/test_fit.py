@@ -1,6 +1,7 @@
 """Predicted memory against what was measured, and the allocator that is played against another model of it."""
 
 import json
+import pickle
 import runpy
 from dataclasses import replace
 from functools import cache
@@ -38,7 +39,7 @@ from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators, Call, block_operators
 from profkit.simulation.caching_allocator import most_reserved
 from profkit.simulation.cheapest_fit import _NO_FASTER, _sets, _with, cheapest_fit
-from profkit.simulation.fit import fit_program, likely_ns, room_bytes, surely_fits
+from profkit.simulation.fit import fit_program, likely_ns, room_bytes, surely_fits, wanted_bytes
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
 from profkit.simulation.layer_times import layer_times
@@ -549,6 +550,33 @@ def test_of_the_gpus_own_memory_the_context_takes_its_part():
     assert told == pytest.approx(631 << 20, rel=0.001)
     assert room_bytes(program, None, own.memory_bytes) == own.memory_bytes - told
     assert room_bytes(program, None, None) is None
+
+
+def test_what_ran_out_of_memory_does_not_fit_into_the_same_gpu(tmp_path):
+    """8 GiB reserved and 0.5 free of 79: others hold the rest, and 4 GiB were asked for."""
+    gib, address = 2**30, 1 << 40
+    frames = [{"filename": "/app/train.py", "line": 10, "name": "forward"}]
+    alloc = {"addr": address, "size": 7 * gib, "stream": 0, "frames": frames}
+    segment = {"action": "segment_alloc", "addr": address, "size": 8 * gib, "stream": 0, "frames": []}
+    failed = {"action": "oom", "device_free": gib // 2, "size": 4 * gib, "stream": 0, "frames": frames}
+    trace = [segment, {"action": "alloc", **alloc}, failed]
+    held = {
+        "device": 0, "address": address, "total_size": 8 * gib, "stream": 0, "segment_type": "large",
+        "blocks": [
+            {"address": address, "size": 7 * gib, "requested_size": 7 * gib, "state": "active_allocated", "frames": frames},
+            {"address": address + 7 * gib, "size": gib, "requested_size": 0, "state": "inactive", "frames": []},
+        ],
+    }  # fmt: skip
+    path = tmp_path / "oom.pickle"
+    path.write_bytes(pickle.dumps({"segments": [held], "device_traces": [trace]}))
+    program = memory_program(read(path))
+
+    found = fit_program(program, FitChanges(), gpu_bytes=79 * gib)
+
+    assert found.outside_bytes == 79 * gib - 8 * gib - gib // 2
+    assert found.after.reserved_bytes.low > 8.5 * gib
+    assert found.fits is False
+    assert wanted_bytes(program) == 11 * gib
 
 
 def test_the_interval_holds_what_blocks_of_an_unknown_use_may_do():
