@@ -27,10 +27,14 @@ from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import MemoryProgram, memory_program
 from profkit.simulation.recompute_memory import find_segments
 from profkit.simulation.shard_memory import is_sharded
-from profkit.units import parse_bytes
+from profkit.units import bytes_text, parse_bytes
 
 __all__ = ["fit"]
 
+_NAME_LAYERS: Final = "Name all, a phase, or the file or function that calls the layers"
+_LAYERS_ARE: Final = (
+    "Layers show in the stacks of a loop over them. Record whole steps from their start, with Python stacks"
+)
 _OPTIMIZERS: Final = ("sgd", "adam", "adam8bit")
 _SHARDS: Final = ("zero1", "zero2", "zero3")
 
@@ -217,7 +221,7 @@ def _refuse_unknown(
         raise AnalysisError(
             files[0],
             f"no layers to recompute are found for {asked.recompute!r}",
-            "Name all, a phase, or the file or function that calls the layers",
+            _LAYERS_ARE if asked.recompute == "all" or asked.recompute.isdecimal() else _NAME_LAYERS,
         )
 
 
@@ -232,5 +236,7 @@ def _largest(
         )
     found = largest_batch(program, asked, operators, limit)
     if found is None:
-        raise ProfkitError("not even a 64th of the recorded batch fits")
+        raise ProfkitError(
+            f"not even a 64th of the recorded batch fits into {bytes_text(limit)}. Name more memory, or changes too"
+        )
     return found
