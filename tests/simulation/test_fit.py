@@ -624,6 +624,32 @@ def test_what_cannot_be_answered_is_refused(tmp_path):
         profkit.fit(DATA / "run_gpt" / "memory.pickle.gz", batch="max", memory_bytes=1000)
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"batch": True}, "batch=True is no multiple of the recorded one. Write a number"),
+        ({"batch": "MAX"}, "batch='MAX' is no multiple"),
+        ({"sequence": float("nan")}, "sequence=nan is no multiple"),
+        ({"recompute": 6}, 'recompute=6 names no layers. Write "all", how many ("6")'),
+        ({"recompute": ""}, "recompute='' names no layers"),
+        ({"shard": "zero3"}, "belong together: give both"),
+        ({"ranks": 2}, "belong together: give both"),
+        ({"ranks": 2.0, "shard": "zero1"}, "ranks=2.0 is not a whole number"),
+        ({"optimizer": "Adam"}, "Known: sgd, adam, adam8bit"),
+        ({"memory": "24"}, "'24' is not a size. Write a number with its unit: 24GB"),
+        ({"memory_bytes": "24GB"}, "memory_bytes='24GB' is no whole number of bytes. Write one, or memory="),
+        ({"memory_bytes": -1}, "memory_bytes=-1 is no whole number of bytes"),
+        ({"memory": "1GB", "memory_bytes": 1}, "given twice"),
+        ({"plain_step_ns": "3"}, "plain_step_ns='3' is no whole number over 0. Write one, or plain_step="),
+    ],
+    ids=str,
+)
+def test_a_wrong_value_is_refused_with_what_to_write(asked, told):
+    with pytest.raises(ProfkitError) as refused:
+        profkit.fit(DATA / "run_gpt", **asked)
+    assert told in str(refused.value)
+
+
 @needs_shared
 def test_short_memory_makes_the_allocator_give_free_segments_back():
     row = next(r for r in measured() if (r["model"], r["change"]) == ("resnet50", "base"))
