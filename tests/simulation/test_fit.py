@@ -592,6 +592,10 @@ def test_the_interval_holds_what_blocks_of_an_unknown_use_may_do():
     room = round(twice.after.peak_bytes.likely * 1.5)
     assert fit_program(program, FitChanges(batch=2), memory_bytes=room).fits is None
     assert not surely_fits(program, FitChanges(batch=2), None, room)
+    upper = twice.after.reserved_bytes.high
+    for room in np.linspace(twice.after.peak_bytes.high, upper, 5).round().astype(int).tolist():
+        told = fit_program(program, FitChanges(batch=2), memory_bytes=room).fits
+        assert surely_fits(program, FitChanges(batch=2), None, room) is (told is True)
     shared = fit_program(program, FitChanges(shard="zero3", ranks=8))
     assert shared.after.peak_bytes.low < plain.low - 0.8 * unknown
     assert [note.code for note in shared.notes] == ["ranks-not-timed", "unshared-blocks"]
@@ -683,6 +687,10 @@ def test_the_search_asks_the_same_of_each_set_as_is_told_of_it():
         plain = _with(FitChanges(), names - _NO_FASTER)
         assert told.after.step_ns.likely >= likely_ns(program, plain, operators, step)
     assert {True, False} == set(verdicts)
+    plain = likely_ns(program, FitChanges(), operators, step)
+    untimed = [likely_ns(program, _with(FitChanges(), {name}), operators, step) for name in _NO_FASTER]
+    assert sorted(untimed)[:2] == [plain, plain]
+    assert len(untimed) == 3
 
 
 @needs_shared
