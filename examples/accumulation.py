@@ -44,7 +44,7 @@ def main() -> None:
         lost = f"{abs(1 - total / without_rounding):.2%}"
         print(f"{names[0]:>10} {names[1]:>10} {total:10.4f} {without_rounding:15.4f} {lost:>9}")
     print(
-        "\nIn bf16 the sum stands still at 4: half of the distance to the next number, 0.03125, is more than 0.01.\n"
+        "\nIn bf16 the sum stands still at 4: the next number is 0.03125 away, and 0.01 is less than half of that.\n"
         "Tensor Cores multiply 16-bit numbers and add in fp32: the second and fourth line. profkit calls that type by\n"
         "its inputs: `bf16` on `Tensor Cores` in the table `Precision`."
     )

@@ -129,6 +129,16 @@ def what_profkit_says(training: Training) -> list[str]:
     return said
 
 
+def what_the_recorder_says(training: Training) -> list[str]:
+    """The findings of `profkit.numerics` on four steps: of what tensors hold, not of which types they have."""
+    with tempfile.TemporaryDirectory() as folder:
+        with profkit.numerics(training.model, every=1, folder=folder) as recorder:
+            for _ in range(4):
+                training.step()
+        (numerics,) = profkit.analyze(recorder.file).document.numerics
+    return [finding.message for finding in numerics.findings]
+
+
 def main(steps: int = 100) -> None:
     torch.set_num_threads(1)  # the model is so small that threads only wait for each other
     print("Types under autocast to bf16 (on a GPU the layer norm gives fp32, as it is on the GPU's list):")
@@ -143,7 +153,7 @@ def main(steps: int = 100) -> None:
         print(
             f"{name:26} loss {losses[-1]:.4f}   zero gradients {lost:>4}   weights unchanged {swallowed:>4}"
         )
-        for line in what_profkit_says(training):
+        for line in what_profkit_says(training) + what_the_recorder_says(training):
             print(f"    profkit: {line}")
 
 

@@ -27,10 +27,14 @@ from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import MemoryProgram, memory_program
 from profkit.simulation.recompute_memory import find_segments
 from profkit.simulation.shard_memory import is_sharded
-from profkit.units import parse_bytes
+from profkit.units import bytes_text, parse_bytes
 
 __all__ = ["fit"]
 
+_NAME_LAYERS: Final = "Name all, a phase, or the file or function that calls the layers"
+_LAYERS_ARE: Final = (
+    "Layers show in the stacks of a loop over them. Record whole steps from their start, with Python stacks"
+)
 _OPTIMIZERS: Final = ("sgd", "adam", "adam8bit")
 _SHARDS: Final = ("zero1", "zero2", "zero3")
 
@@ -98,14 +102,6 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         ProfkitError: A value is none that its option takes. The largest batch is asked for without a limit, or of a
             recording that ends where memory ran out, or not even the smallest fits.
     """
-    memory_bytes = parse_bytes(memory) if memory is not None else memory_bytes
-    files = expand(paths)
-    recordings = [read(file) for file in files]
-    program = _program(files, [each for each in recordings if isinstance(each, MemoryHistory)])
-    traces = [each for each in recordings if isinstance(each, Trace)]
-    views, _ = timelines(
-        traces, Options(plain_step_ns=stated_step_ns(plain_step, plain_step_ns), run_steps=run_steps(files))
-    )
     asked = FitChanges(
         sequence=sequence,
         bf16=bf16,
@@ -122,6 +118,14 @@ def fit(  # noqa: PLR0913 - options by name, as on the command line
         inference=inference,
     )
     _refuse_wrong(asked, batch)
+    memory_bytes = _stated_bytes(memory, memory_bytes)
+    files = expand(paths)
+    recordings = [read(file) for file in files]
+    program = _program(files, [each for each in recordings if isinstance(each, MemoryHistory)])
+    traces = [each for each in recordings if isinstance(each, Trace)]
+    views, _ = timelines(
+        traces, Options(plain_step_ns=stated_step_ns(plain_step, plain_step_ns), run_steps=run_steps(files))
+    )
     operators = next((made for each in traces if (made := block_operators(program, each))), None)
     _refuse_unknown(files, program, asked, operators)
     card_bytes = gpu_bytes(traces, program)
@@ -141,7 +145,7 @@ def _refuse_wrong(asked: FitChanges, batch: float | Literal["max"]) -> None:
     """Refuse what the command line would."""
     factors: dict[str, object] = {"sequence": asked.sequence, "batch": 1 if batch == "max" else batch}
     for name, factor in factors.items():
-        if not isinstance(factor, int | float) or not 0 < factor <= 1024:
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= 1024:
             wrong = f"{name}={factor!r} is no multiple of the recorded one"
             raise ProfkitError(f"{wrong}. Write a number over 0 and up to 1024")
     for name, number in {"ranks": asked.ranks, "accumulate": asked.accumulate}.items():
@@ -153,6 +157,24 @@ def _refuse_wrong(asked: FitChanges, batch: float | Literal["max"]) -> None:
     ):
         if value is not None and value not in known:
             raise ProfkitError(f"no {name} is called {value!r}. Known: {', '.join(known)}")
+    if (asked.shard is None) != (asked.ranks == 1):
+        raise ProfkitError('shard="zero1" (or zero2, zero3) and ranks=2 (or more) belong together: give both')
+    which: object = asked.recompute
+    if which is not None and not (isinstance(which, str) and which):
+        raise ProfkitError(
+            f'recompute={which!r} names no layers. Write "all", how many ("6"), a phase, or the file or function that calls them'
+        )
+
+
+def _stated_bytes(text: str | None, size: object) -> int | None:
+    """What it has to fit into, as text or in bytes; None where neither is given."""
+    if text is not None and size is not None:
+        raise ProfkitError("the memory is given twice: give memory or memory_bytes")
+    if text is not None:
+        return parse_bytes(text)
+    if size is None or (isinstance(size, int) and not isinstance(size, bool) and size >= 0):
+        return size
+    raise ProfkitError(f'memory_bytes={size!r} is no whole number of bytes. Write one, or memory="24GB"')
 
 
 def _program(files: Sequence[str], histories: Sequence[MemoryHistory]) -> MemoryProgram:
@@ -199,7 +221,7 @@ def _refuse_unknown(
         raise AnalysisError(
             files[0],
             f"no layers to recompute are found for {asked.recompute!r}",
-            "Name all, a phase, or the file or function that calls the layers",
+            _LAYERS_ARE if asked.recompute == "all" or asked.recompute.isdecimal() else _NAME_LAYERS,
         )
 
 
@@ -214,5 +236,7 @@ def _largest(
         )
     found = largest_batch(program, asked, operators, limit)
     if found is None:
-        raise ProfkitError("not even a 64th of the recorded batch fits")
+        raise ProfkitError(
+            f"not even a 64th of the recorded batch fits into {bytes_text(limit)}. Name more memory, or changes too"
+        )
     return found

@@ -64,6 +64,11 @@ def stated_step_ns(text: str | None, ns: int | None) -> int | None:
     Raises:
         ProfkitError: It is no duration, or given twice.
     """
+    stated: object = ns
+    if text is None and stated is not None and not (isinstance(stated, int) and stated > 0):
+        raise ProfkitError(
+            f'plain_step_ns={ns!r} is no whole number over 0. Write one, or plain_step="38.3ms"'
+        )
     if text is None:
         return ns
     if ns is not None:

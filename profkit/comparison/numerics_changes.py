@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from profkit.comparison.rows import NumericsChange, NumericsComparison
+from profkit.comparison.numerics_rows import NumericsChange, NumericsComparison
 from profkit.comparison.side import Side
 from profkit.model.report_numerics import Numerics, TensorRow
 
@@ -14,6 +14,8 @@ __all__ = ["numerics_changes"]
 _ROUNDING: Final = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp32": 1e-5, "fp64": 1e-12}
 """The most that a norm changes when every value is rounded once (unit roundoff); of fp32 and fp64 more, since sums in
 another order differ by more than that."""
+
+_MOST_NAMES: Final = 20
 
 
 def numerics_changes(before: Side, after: Side) -> NumericsComparison | None:
@@ -29,6 +31,7 @@ def numerics_changes(before: Side, after: Side) -> NumericsComparison | None:
         steps=len({step for one, other in shared for step in {*one.steps} & {*other.steps}}),
         tensors=len(shared),
         changes=found,
+        only_in_one=[*dict.fromkeys(name for pair in pairs for name in _only_in_one(*pair))][:_MOST_NAMES],
     )
 
 
@@ -37,6 +40,12 @@ def _shared(before: Numerics, after: Numerics) -> list[tuple[TensorRow, TensorRo
     others = {(row.tensor, row.name): row for row in after.tensors}
     pairs = [(row, others.get((row.tensor, row.name))) for row in before.tensors]
     return [(one, other) for one, other in pairs if other is not None and {*one.steps} & {*other.steps}]
+
+
+def _only_in_one(before: Numerics, after: Numerics) -> list[str]:
+    """Names that the tensors of one recording have alone, in the order of execution."""
+    mine, others = ({row.name for row in each.tensors} for each in (before, after))
+    return [row.name for each in (before, after) for row in each.tensors if row.name in mine ^ others]
 
 
 def _parted(before: Numerics, after: Numerics) -> Iterator[NumericsChange]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from profkit.comparison.numerics_rows import NumericsComparison
 from profkit.model.findings import Fact, Param
-from profkit.model.report_numerics import TensorKind
 from profkit.model.rows import Count, Ns, Row
 
 __all__ = [
@@ -287,38 +287,6 @@ class MemoryComparison(Row, frozen=True, kw_only=True):
     """By category."""
     by_phase: Sequence[PeakChange]
     """By phase."""
-
-
-class NumericsChange(Row, frozen=True, kw_only=True):
-    """A tensor in the first step in which it holds other values than before, beyond rounding."""
-
-    step: int
-    """The step, from 0 on."""
-    name: str
-    """The module's or parameter's."""
-    tensor: TensorKind
-    """Which tensor of it."""
-    rank: int | None
-    """The rank of a distributed program."""
-    before: float | None
-    """Its Euclidean norm; None where it is not finite."""
-    after: float | None
-    """The same after."""
-    dtype_before: str
-    """Its format."""
-    dtype_after: str
-    """The same after."""
-
-
-class NumericsComparison(Row, frozen=True, kw_only=True):
-    """Two recordings of numerics, compared."""
-
-    steps: int
-    """Steps that both looked at."""
-    tensors: int
-    """Tensors that both have in one of them."""
-    changes: Sequence[NumericsChange]
-    """Tensors that part: the earliest step first, then in the order of execution."""
 
 
 class ComparedInput(Row, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from profkit.model import Trace
 from profkit.model.report_memory import FitRow
 from profkit.simulation.answer import first_step
 from profkit.simulation.block_operators import block_operators
-from profkit.simulation.fit import fit_program, gpu_bytes
+from profkit.simulation.fit import fit_program, gpu_bytes, wanted_bytes
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.loss_memory import find_loss
 from profkit.simulation.memory_program import memory_program
@@ -47,7 +47,7 @@ def fit_rows(memory: MemoryFound | None, traces: Sequence[Trace], views: Sequenc
     if program is None:
         return []
     operators = next((made for each in traces if (made := block_operators(program, each))), None)
-    layered = bool(find_segments(program))
+    layered, wanted = bool(find_segments(program)), wanted_bytes(program)
     rows = []
     for asked in _ASKED:
         if (asked.recompute and not layered) or (asked.without_operators() and operators is None):
@@ -55,8 +55,8 @@ def fit_rows(memory: MemoryFound | None, traces: Sequence[Trace], views: Sequenc
         if asked.fused_loss and operators is not None and find_loss(operators) is None:
             continue
         found = fit_program(program, asked, operators, step=step, gpu_bytes=gpu_bytes(traces, program))
-        peak, moved = found.after.peak_bytes, found.before.peak_bytes
-        if found.after.step_ns is not None and abs(peak.likely - moved) >= _WORTH_SAYING * moved:
+        peak = found.after.peak_bytes
+        if found.after.step_ns is not None and abs(peak.likely - wanted) >= _WORTH_SAYING * wanted:
             rows.append(
                 FitRow(
                     change=found.changes[0],

@@ -33,6 +33,7 @@ __all__ = [
     "likely_ns",
     "room_bytes",
     "surely_fits",
+    "wanted_bytes",
 ]
 
 _MOST_BATCH: Final = 64 * 1024
@@ -155,6 +156,14 @@ def _grows(program: MemoryProgram) -> int:
         growth_rows(program.replayed, bounds, program.owners, program.use.astype(np.int64)) if bounds else []
     )
     return sum(row.bytes_per_step for row in rows if row.confidence == "high")
+
+
+def wanted_bytes(program: MemoryProgram) -> int:
+    """The peak of the recorded step, with the request that failed where memory ran out."""
+    failed = failed_request(program)
+    if failed is None:
+        return int(program.replayed.allocated.max())
+    return _with_request(program, failed).peak_bytes()
 
 
 def _requested(program: MemoryProgram, event: int) -> int:
@@ -296,8 +305,8 @@ def _unsure_when_short(program: MemoryProgram, priced: Sequence[PricedChange]) -
 
 @lru_cache(maxsize=4)
 def _missed(program: MemoryProgram) -> float:
-    """How far off the played allocator is of the recorded step."""
-    recorded, played = program.replayed.reserved_peak, reserved_bytes(program) or 0
+    """How far off the played allocator is of the recorded step, without a request that failed."""
+    recorded, played = program.replayed.reserved_peak, reserved_bytes(program.recorded) or 0
     return abs(recorded / played - 1) if recorded and played else 0.05
 
 

@@ -68,3 +68,12 @@ def test_profkit_names_the_missing_scaler_and_nothing_else(lab, trained):
     ]
     assert said["fp32"] == said["pure bf16"] == []
     assert said["autocast bf16"] == ["Autocast to bf16 added 4 casts."]
+
+
+def test_the_recorder_finds_lost_gradients_and_swallowed_updates_where_they_are(lab, trained):
+    found = {name: lab["what_the_recorder_says"](each) for name, (_, each) in trained.items()}
+
+    (lost,), (swallowed,) = found.pop("autocast fp16"), found.pop("pure bf16")
+    assert "below fp16's normal range" in lost
+    assert swallowed.startswith("bf16 weights swallow 8")
+    assert not any(found.values())

@@ -573,6 +573,40 @@ def test_the_first_module_and_step_where_two_recordings_part_are_named(tmp_path)
     assert first.before != first.after
 
 
+def test_recordings_that_part_in_the_backward_pass_only_name_where(tmp_path):
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 1.5
+
+    def spoil(model):
+        forward = model.layers[1].linear.forward
+        model.layers[1].linear.forward = lambda x: forward(Scaled.apply(x))
+
+    first = compared(tmp_path, spoil).comparison.numerics.changes[0]
+    assert (first.step, first.name, first.tensor) == (0, "layers.0", "gradient")
+
+
+def test_a_module_that_one_recording_has_alone_is_told(tmp_path):
+    def insert(model):
+        model.layers[1].act = torch.nn.Sequential(model.layers[1].act, torch.nn.Linear(16, 16))
+
+    found = compared(tmp_path, insert).comparison
+    assert found.numerics.only_in_one[0] == "layers.1.act.0"
+    assert (found.numerics.changes[0].name, found.numerics.changes[0].tensor) == (
+        "layers.1.act",
+        "activation",
+    )
+    assert "`layers.1.act.0` and 1 more are in one of them alone." in found.sentence
+    same = compared(tmp_path / "same", lambda model: None).comparison
+    assert not same.numerics.only_in_one
+    assert "alone" not in same.sentence
+
+
 def test_an_unedited_script_is_recorded(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

@@ -274,14 +274,6 @@ def test_without_steps_the_reason_is_told(tmp_path):
         record(tmp_path / "b", by_hand_with_an_idle_optimizer)
 
 
-@pytest.fixture
-def hears_ctrl_c():
-    """As at a terminal: what a shell starts in the background ignores the signal."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def asked_again_while_writing(monkeypatch):
     """Ctrl-C for a second time, in the middle of writing what was recorded."""
     finish = Recorder._finish
@@ -293,7 +285,7 @@ def asked_again_while_writing(monkeypatch):
     monkeypatch.setattr(Recorder, "_finish", interrupted)
 
 
-def test_a_second_ctrl_c_does_not_cut_the_writing_short(tmp_path, monkeypatch, hears_ctrl_c):
+def test_a_second_ctrl_c_does_not_cut_the_writing_short(tmp_path, monkeypatch):
     asked_again_while_writing(monkeypatch)
     told = []
 
@@ -309,7 +301,7 @@ def test_a_second_ctrl_c_does_not_cut_the_writing_short(tmp_path, monkeypatch, h
     assert json.loads((recorder.folder / "run.json").read_text())["state"] == "ended by SIGINT"
 
 
-def test_ctrl_c_while_a_recording_ends_by_itself_waits_for_it(tmp_path, monkeypatch, hears_ctrl_c):
+def test_ctrl_c_while_a_recording_ends_by_itself_waits_for_it(tmp_path, monkeypatch):
     asked_again_while_writing(monkeypatch)
     _, steps, _ = record(tmp_path, supervised, steps=100)
     assert steps > 0

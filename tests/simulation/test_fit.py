@@ -1,6 +1,7 @@
 """Predicted memory against what was measured, and the allocator that is played against another model of it."""
 
 import json
+import pickle
 import runpy
 from dataclasses import replace
 from functools import cache
@@ -38,7 +39,7 @@ from profkit.simulation.autocast_memory import under_autocast
 from profkit.simulation.block_operators import BlockOperators, Call, block_operators
 from profkit.simulation.caching_allocator import most_reserved
 from profkit.simulation.cheapest_fit import _NO_FASTER, _sets, _with, cheapest_fit
-from profkit.simulation.fit import fit_program, likely_ns, room_bytes, surely_fits
+from profkit.simulation.fit import fit_program, likely_ns, room_bytes, surely_fits, wanted_bytes
 from profkit.simulation.fit_changes import FitChanges
 from profkit.simulation.inference_memory import infer_only
 from profkit.simulation.layer_times import layer_times
@@ -551,6 +552,33 @@ def test_of_the_gpus_own_memory_the_context_takes_its_part():
     assert room_bytes(program, None, None) is None
 
 
+def test_what_ran_out_of_memory_does_not_fit_into_the_same_gpu(tmp_path):
+    """8 GiB reserved and 0.5 free of 79: others hold the rest, and 4 GiB were asked for."""
+    gib, address = 2**30, 1 << 40
+    frames = [{"filename": "/app/train.py", "line": 10, "name": "forward"}]
+    alloc = {"addr": address, "size": 7 * gib, "stream": 0, "frames": frames}
+    segment = {"action": "segment_alloc", "addr": address, "size": 8 * gib, "stream": 0, "frames": []}
+    failed = {"action": "oom", "device_free": gib // 2, "size": 4 * gib, "stream": 0, "frames": frames}
+    trace = [segment, {"action": "alloc", **alloc}, failed]
+    held = {
+        "device": 0, "address": address, "total_size": 8 * gib, "stream": 0, "segment_type": "large",
+        "blocks": [
+            {"address": address, "size": 7 * gib, "requested_size": 7 * gib, "state": "active_allocated", "frames": frames},
+            {"address": address + 7 * gib, "size": gib, "requested_size": 0, "state": "inactive", "frames": []},
+        ],
+    }  # fmt: skip
+    path = tmp_path / "oom.pickle"
+    path.write_bytes(pickle.dumps({"segments": [held], "device_traces": [trace]}))
+    program = memory_program(read(path))
+
+    found = fit_program(program, FitChanges(), gpu_bytes=79 * gib)
+
+    assert found.outside_bytes == 79 * gib - 8 * gib - gib // 2
+    assert found.after.reserved_bytes.low > 8.5 * gib
+    assert found.fits is False
+    assert wanted_bytes(program) == 11 * gib
+
+
 def test_the_interval_holds_what_blocks_of_an_unknown_use_may_do():
     """545 of 652 MiB are from before the history: weights without a gradient, or a cache that has the batch in it."""
     program = memory_program(read(DATA / "snapshot" / "cases" / "late.pickle.gz"))
@@ -564,6 +592,10 @@ def test_the_interval_holds_what_blocks_of_an_unknown_use_may_do():
     room = round(twice.after.peak_bytes.likely * 1.5)
     assert fit_program(program, FitChanges(batch=2), memory_bytes=room).fits is None
     assert not surely_fits(program, FitChanges(batch=2), None, room)
+    upper = twice.after.reserved_bytes.high
+    for room in np.linspace(twice.after.peak_bytes.high, upper, 5).round().astype(int).tolist():
+        told = fit_program(program, FitChanges(batch=2), memory_bytes=room).fits
+        assert surely_fits(program, FitChanges(batch=2), None, room) is (told is True)
     shared = fit_program(program, FitChanges(shard="zero3", ranks=8))
     assert shared.after.peak_bytes.low < plain.low - 0.8 * unknown
     assert [note.code for note in shared.notes] == ["ranks-not-timed", "unshared-blocks"]
@@ -594,6 +626,32 @@ def test_what_cannot_be_answered_is_refused(tmp_path):
         profkit.fit(DATA / "run_gpt" / "memory.pickle.gz", batch="max")
     with pytest.raises(ProfkitError, match="not even"):
         profkit.fit(DATA / "run_gpt" / "memory.pickle.gz", batch="max", memory_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"batch": True}, "batch=True is no multiple of the recorded one. Write a number"),
+        ({"batch": "MAX"}, "batch='MAX' is no multiple"),
+        ({"sequence": float("nan")}, "sequence=nan is no multiple"),
+        ({"recompute": 6}, 'recompute=6 names no layers. Write "all", how many ("6")'),
+        ({"recompute": ""}, "recompute='' names no layers"),
+        ({"shard": "zero3"}, "belong together: give both"),
+        ({"ranks": 2}, "belong together: give both"),
+        ({"ranks": 2.0, "shard": "zero1"}, "ranks=2.0 is not a whole number"),
+        ({"optimizer": "Adam"}, "Known: sgd, adam, adam8bit"),
+        ({"memory": "24"}, "'24' is not a size. Write a number with its unit: 24GB"),
+        ({"memory_bytes": "24GB"}, "memory_bytes='24GB' is no whole number of bytes. Write one, or memory="),
+        ({"memory_bytes": -1}, "memory_bytes=-1 is no whole number of bytes"),
+        ({"memory": "1GB", "memory_bytes": 1}, "given twice"),
+        ({"plain_step_ns": "3"}, "plain_step_ns='3' is no whole number over 0. Write one, or plain_step="),
+    ],
+    ids=str,
+)
+def test_a_wrong_value_is_refused_with_what_to_write(asked, told):
+    with pytest.raises(ProfkitError) as refused:
+        profkit.fit(DATA / "run_gpt", **asked)
+    assert told in str(refused.value)
 
 
 @needs_shared
@@ -629,6 +687,10 @@ def test_the_search_asks_the_same_of_each_set_as_is_told_of_it():
         plain = _with(FitChanges(), names - _NO_FASTER)
         assert told.after.step_ns.likely >= likely_ns(program, plain, operators, step)
     assert {True, False} == set(verdicts)
+    plain = likely_ns(program, FitChanges(), operators, step)
+    untimed = [likely_ns(program, _with(FitChanges(), {name}), operators, step) for name in _NO_FASTER]
+    assert sorted(untimed)[:2] == [plain, plain]
+    assert len(untimed) == 3
 
 
 @needs_shared

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, cast
 
-from profkit.comparison.rows import NumericsComparison
+from profkit.comparison.numerics_rows import NumericsComparison
 from profkit.model import Severity
 from profkit.model.report_numerics import Numerics, TensorKind
 from profkit.rendering.sentences.wording import Params, Table, Template, say
@@ -121,10 +121,14 @@ def norm_text(norm: float | None) -> str:
 
 def numerics_sentence(numerics: NumericsComparison) -> str:
     """Where two recordings of numerics part."""
-    counts: Params = {"steps": numerics.steps, "tensors": numerics.tensors}
     if not numerics.tensors:
         return "The recordings have no step and tensor in common: record both with the same model and the same every=."
+    return _parting(numerics) + _only_in_one(numerics.only_in_one)
+
+
+def _parting(numerics: NumericsComparison) -> str:
     if not numerics.changes:
+        counts: Params = {"steps": numerics.steps, "tensors": numerics.tensors}
         return say("The recordings agree within rounding, over {steps:step} and {tensors:tensor}.", counts)
     first = numerics.changes[0]
     values: Params = {
@@ -139,3 +143,11 @@ def numerics_sentence(numerics: NumericsComparison) -> str:
         "The recordings diverge in step {step} at the {tensor} of `{name}`{of}: its norm is {before} before, {after} after.",
         values,
     )
+
+
+def _only_in_one(names: Sequence[str]) -> str:
+    """What cannot be compared: where modules differ, the first tensor that parts may lie behind one of them."""
+    if not names:
+        return ""
+    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f" `{names[0]}`{others} {'are' if others else 'is'} in one of them alone."
