@@ -133,7 +133,8 @@ def _noise(sides: _Sides, expected: float, drift: float, *, apart: bool) -> Nois
     towards = (second, first) if apart else (None, None)
     spreads = [_spread(run, end) for side, end in zip(sides, towards, strict=True) for run in side]
     within, freedom = _moderated(*_pooled(sides, [spread for spread, _ in spreads]), expected)
-    alike = _alike([run for side in sides for run in side])
+    # A run that jumps from one kind of steps to another is like itself on both sides of the jump, which is counted already.
+    alike = _alike([run for side in sides for run in side if not _spread(run)[1]])
     between, between_freedom = _between(sides, within, drift, alike)
     counts = tuple(len(run) for run in sides[0]), tuple(len(run) for run in sides[1])
     return Noise(within, freedom, between, between_freedom, counts, any(jumps for _, jumps in spreads), alike)
