@@ -28,8 +28,10 @@ _VARIABLE: Final = re.compile(
     r"(?<!\w)([A-Z][A-Z0-9_]{2,63})=(\"[^\"]{0,65536}\"|'[^']{0,65536}'|[^;\s\"]{0,65536})"
 )
 _PERSONAL: Final = re.compile(
-    r"(?:^|_)(?:USER|LOGNAME|USERNAME|HOST|HOSTNAME|MAIL|EMAIL)$|^(?:user|host)_?name$", re.IGNORECASE
+    r"(?:^|(?<!_TO)(?<!\bTO)(?<!_FROM)(?<!\bFROM)_)(?:USER|LOGNAME|USERNAME|HOST|HOSTNAME|MAIL|EMAIL)$|^(?:user|host)_?name$",
+    re.IGNORECASE,
 )
+"""Not a direction, as of ``DEVICE_TO_HOST=size``."""
 _NAME: Final = re.compile(r"[\w.-]{3,64}")
 _SECRET_NAME: Final = r"(?:passw(?:or)?d|passphrase|secret|credential|(?:api|access|private)[_-]?key|(?:auth|access)[_-]?token|authorization|cookie)"
 _VALUE: Final = r"(?:\"[^\"]{1,256}\"|'[^']{1,256}'|[^\s,;&\"'<>]{1,256})"

@@ -296,3 +296,9 @@ def test_analyze_warns_of_keys_without_showing_them(name, tmp_path, monkeypatch)
         "profkit scrub"
         not in CliRunner().invoke(main, ["analyze", str(tmp_path / "out" / name), "-o", "r.html"]).stderr
     )
+
+
+def test_the_direction_of_a_copy_is_nobodys_name():
+    scrubber = Scrubber()
+    scrubber.learn(["DEVICE_TO_HOST=size FROM_HOST=bytes DB_HOST=rocketbox HOST=launchpad AUTO_USER=wernher"])
+    assert scrubber.words == {"rocketbox", "launchpad", "wernher"}
