@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from profkit.model.summing import Summed
 from profkit.model.work import OperationBound
 from profkit.timeline.grouping import group_rows, sums
 from profkit.timeline.nesting import Nesting
+from profkit.timeline.once import once_a_view
 from profkit.timeline.range_names import matching
 from profkit.timeline.view import TraceView
 
@@ -87,21 +87,12 @@ class Described:
     """The number of each in its group where the file has it, or -1."""
 
 
-_DESCRIBED: Final[WeakKeyDictionary[TraceView, Described]] = WeakKeyDictionary()
-"""Tables of ranks, of parallelism and each price ask anew, and a file may hold a hundred thousand kinds."""
-
-
+@once_a_view  # tables of ranks, of parallelism and each price ask, and a file may hold a hundred thousand kinds
 def describe_communication(view: TraceView) -> Described:
     """Say of each collective and peer copy what it is.
 
     As the file has it; else by the range around its launch, else by the kernel's name.
     """
-    if view not in _DESCRIBED:
-        _DESCRIBED[view] = _described(view)
-    return _DESCRIBED[view]
-
-
-def _described(view: TraceView) -> Described:
     trace, collectives = view.trace, view.trace.collectives
     rows = np.flatnonzero(view.work.bound == OperationBound.COMMUNICATION)
     said = np.full(len(trace.operations), -1, np.int64)

@@ -29,6 +29,7 @@ from profkit.roofline.autocast_lists import (
 )
 from profkit.roofline.operator_shapes import Tensor
 from profkit.timeline.call_sites import frame_text, frames_at
+from profkit.timeline.once import once_a_view
 from profkit.timeline.phases import phase_at
 from profkit.timeline.range_tables import device_time
 from profkit.timeline.view import TraceView
@@ -67,6 +68,7 @@ class _Seen(NamedTuple):
     """Rows inside those that another accident costs."""
 
 
+@once_a_view
 def autocast_rows(view: TraceView) -> list[Autocast]:
     """What autocast did in a trace's window; empty where nothing computes in 16 bits, or where it has no types."""
     if not (view.trace.ranges.dtypes >= 0).any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator
 from typing import Final
 
@@ -263,7 +264,7 @@ def remaining_bytes(edited: EditedStep, group: NDArray[np.int64]) -> float:
     whole = not (facts.trains and _rowwise(facts, group))
     # A chain that is the whole step starts from what the program was given.
     most = _TENSORS - (0.0 if facts.matrix.any() or facts.trains else 1.0)
-    return min(left, most * float(np.median(tensors))) if whole and len(group) > 1 else left
+    return min(left, most * statistics.median(tensors)) if whole and len(group) > 1 else left
 
 
 def _result_bytes(facts: StepFacts, row: int) -> float:

@@ -86,7 +86,7 @@ def _run(program: Program) -> tuple[list[float], list[float]]:
             for each in range(first[token], first[token + 1]):
                 line = stream[each]
                 ready = host + latency - (early[each] if early[each] < own[token] else own[token])
-                ready = max(ready, free[line])
+                ready = free[line] if free[line] > ready else ready
                 if after[each] >= 0 and end[after[each]] > ready:
                     ready = end[after[each]]
                 end[each] = free[line] = ready + lead[each] + duration[each]

@@ -13,6 +13,7 @@ from profkit.model.states import BUSY_STATES
 from profkit.simulation.recorder_cost import recorder_cost
 from profkit.simulation.replay import DEVICE_ALONE, RecorderCost, replay, slower_host, without_recorder
 from profkit.simulation.step_program import Program, step_program
+from profkit.timeline.once import once_a_view
 from profkit.timeline.view import TraceView
 
 __all__ = ["UnprofiledStep", "unprofiled_step"]
@@ -138,6 +139,7 @@ def _busy_ns(view: TraceView, device: int) -> int:
     return int(segments.within(start, end)[list(BUSY_STATES)].sum())
 
 
+@once_a_view
 def unprofiled_step(view: TraceView, device: int) -> UnprofiledStep | None:
     """The step of a device without its recorder, or None where there is none that can be replayed.
 

@@ -328,8 +328,8 @@ def test_fused_attention_still_takes_the_host_what_its_call_takes():
     assert many.plain_ns / many.changed(change)[0].step_ns == pytest.approx(38 / 24, rel=0.05)
 
 
-@pytest.mark.parametrize(("grids", "least"), [((512, 512), 0.1), ((512, 64), 0.3)])
-def test_pointwise_kernels_of_equal_blocks_are_a_chain_though_no_sizes_are_recorded(grids, least):
+@pytest.mark.parametrize("grids", [(512, 512), (512, 64)])
+def test_pointwise_kernels_are_a_chain_though_no_sizes_are_recorded(grids):
     def body(step, number):
         for index in range(10):
             grid = {"grid_x": grids[index % 2], "grid_y": 1, "grid_z": 1, "block_x": 128}
@@ -338,8 +338,6 @@ def test_pointwise_kernels_of_equal_blocks_are_a_chain_though_no_sizes_are_recor
     edited = draft_of(body)
     compile_model(edited)
 
-    # Ten times two passes over the data become two; of unlike blocks less is known.
+    # Ten times two passes over the data become two.
     assert edited.alive.sum() == 1
-    assert edited.duration_ns[0] == pytest.approx(
-        1_000_000 * least + LIKELY.start_ns, rel=0.6 if least > 0.1 else 0.01
-    )
+    assert edited.duration_ns[0] == 100_000

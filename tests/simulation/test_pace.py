@@ -88,6 +88,7 @@ def test_nothing_has_a_price_where_the_replay_is_not_of_the_recorded_step(monkey
     (view,), _ = timelines([loop(launches)], Options())
     assert any(row.saving_ns for row in advise([view]))
     monkeypatch.setattr(UnprofiledStep, "replayed_over_recorded", 1.2)
+    (view,), _ = timelines([loop(launches)], Options())
 
     assert savings_of(view, unprofiled_step(view, 0)) is None
     assert not any(row.saving_ns for row in advise([view]))
