@@ -328,3 +328,12 @@ def test_where_one_side_jumps_more_steps_are_no_cure():
 def test_more_steps_than_there_are_is_what_a_cure_asks_for():
     noise = Noise(4.0, 16.0, 0.0, math.inf, ((12,), (20,)))
     assert noise.cure(noise.half_width).steps == 30  # 20 are there, on one side
+
+
+def test_a_jump_between_kinds_of_steps_is_no_drift():
+    """Eight steps of fp32 to TF32, three of 15 ms and five of 20: the jump is told as such, and counts once."""
+    steady = [[23.12, 23.14, 23.12, 23.1, 23.1, 23.07, 23.09]]
+    jumps = [[15.18, 14.93, 15.75, 20.34, 20.39, 20.38, 20.53, 19.95]]
+    assert measured_noise(steady, jumps, expected=0.2, drift=0.05).alike == 0
+    drifts = [[15.0, 15.4, 16.1, 16.7, 17.2, 17.8, 18.3, 18.9]]
+    assert measured_noise(steady, drifts, expected=0.2, drift=0.05).alike > 0.4
